@@ -8,11 +8,11 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
@@ -30,13 +30,12 @@ type Action struct {
 
 // Unneeded describes why an Incident needs no action; empty if it needs one.
 func (a Action) Unneeded(incident *v1alpha1.Incident) string {
-	conditions := incident.Status.Conditions
 	switch {
 	case (a.Status == v1alpha1.AlertResolved || a.Length > 0) && incident.Status.State == v1alpha1.IncidentResolved:
 		return "already resolved"
 	case a.Status == v1alpha1.AlertAcknowledged && fold.StaysAcknowledged(&incident.Status) && a.Message == "":
 		return "already acknowledged"
-	case a.Status == v1alpha1.AlertUnacknowledged && !meta.IsStatusConditionTrue(conditions, v1alpha1.ConditionAcknowledged):
+	case a.Status == v1alpha1.AlertUnacknowledged && !live.IsAcknowledged(incident):
 		return "not acknowledged"
 	case a.Status == v1alpha1.AlertSilenced && a.Length == 0 && incident.Status.Silence == nil:
 		return "not silenced"

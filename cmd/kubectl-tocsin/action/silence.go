@@ -16,6 +16,10 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
+// SilenceTimeout bounds the wait for a silence. The forwarder reads and writes silences every 10 seconds, and sees its own
+// writes in the next round.
+const SilenceTimeout = 30 * time.Second
+
 // poll is how often the effect of an action is looked for.
 const poll = 100 * time.Millisecond
 
@@ -26,24 +30,47 @@ var notForwarding = map[string]bool{
 	v1alpha1.ReasonForwardingDisabled: true,
 }
 
-// CheckForwarding returns an error if the Incidents of an integration cannot be silenced, because they are not forwarded. If the
+// Forwarding knows which integrations are forwarded. It reads each of them once.
+type Forwarding struct {
+	reader  client.Reader
+	reasons map[client.ObjectKey]string // why not; empty if they are
+}
+
+// NewForwarding returns a Forwarding that reads integrations from a cluster.
+func NewForwarding(reader client.Reader) *Forwarding {
+	return &Forwarding{reader, map[client.ObjectKey]string{}}
+}
+
+// Check returns an error if an Incident cannot be silenced, because those of its integration are not forwarded. If the
 // integration cannot be read, the condition of the Incident tells it afterwards.
-func CheckForwarding(ctx context.Context, c client.Reader, incident *v1alpha1.Incident) error {
+func (f *Forwarding) Check(ctx context.Context, incident *v1alpha1.Incident) error {
 	key := client.ObjectKey{Namespace: incident.Namespace, Name: incident.Spec.IntegrationName}
-	integration := &v1alpha1.WebhookIntegration{}
-	if c.Get(ctx, key, integration) != nil {
-		return nil //nolint:nilerr // see above
+	reason, known := f.reasons[key]
+	if !known {
+		integration := &v1alpha1.WebhookIntegration{}
+		if f.reader.Get(ctx, key, integration) == nil {
+			reason = notForwarded(key.Name, integration.Status.Conditions)
+		}
+		f.reasons[key] = reason
 	}
-	forwarded := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionForwarded)
-	switch {
-	case forwarded == nil:
-		return fmt.Errorf("%s cannot be silenced: Tocsin does not forward incidents of integration %q to an Alertmanager: "+
-			"the integration has no condition %s", incident.Name, key.Name, v1alpha1.ConditionForwarded)
-	case forwarded.Status != metav1.ConditionTrue && notForwarding[forwarded.Reason]:
-		return fmt.Errorf("%s cannot be silenced: incidents of integration %q are not forwarded to an Alertmanager: %s",
-			incident.Name, key.Name, plaintext.SanitizeLine(forwarded.Message))
+	if reason != "" {
+		return fmt.Errorf("%s cannot be silenced: %s", incident.Name, reason)
 	}
 	return nil
+}
+
+// notForwarded describes why the Incidents of an integration are not forwarded; empty if they are.
+func notForwarded(name string, conditions []metav1.Condition) string {
+	forwarded := meta.FindStatusCondition(conditions, v1alpha1.ConditionForwarded)
+	switch {
+	case forwarded == nil:
+		return fmt.Sprintf("Tocsin does not forward incidents of integration %q to an Alertmanager: "+
+			"the integration has no condition %s", name, v1alpha1.ConditionForwarded)
+	case forwarded.Status != metav1.ConditionTrue && notForwarding[forwarded.Reason]:
+		return fmt.Sprintf("incidents of integration %q are not forwarded to an Alertmanager: %s",
+			name, plaintext.SanitizeLine(forwarded.Message))
+	}
+	return ""
 }
 
 // AwaitSilence waits until Alertmanager has the silence that was requested, or until the one that the request ended is gone.

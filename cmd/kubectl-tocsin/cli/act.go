@@ -21,15 +21,11 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/action"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 )
 
 const (
-	foldPoll = 100 * time.Millisecond
-
-	// silenceTimeout bounds the wait for a silence. The forwarder reads and writes silences every 10 seconds, and sees its own
-	// writes in the next round.
-	silenceTimeout = 30 * time.Second
-
+	foldPoll    = 100 * time.Millisecond
 	verbSilence = "Silence"
 )
 
@@ -101,7 +97,7 @@ func (p *plugin) actionCommand(status v1alpha1.AlertStatus, verb string, command
 	flags.StringVarP(&o.message, "message", "m", "", "Message to record in the timeline.")
 	flags.BoolVar(&o.wait, "wait", true, "Wait until the command has had its effect.")
 	if status == v1alpha1.AlertSilenced {
-		o.timeout = silenceTimeout
+		o.timeout = action.SilenceTimeout
 	}
 	durationVar(flags, &o.timeout, "timeout", "How long to wait for each incident.")
 	o.filter.addFlags(command)
@@ -234,14 +230,12 @@ func (o *actOptions) named(ctx context.Context, c *cluster, names []string) ([]*
 
 // checkForwarding returns an error if Incidents that are to be silenced are not forwarded, before the command requests anything.
 func (o *actOptions) checkForwarding(ctx context.Context, c *cluster, incidents []*v1alpha1.Incident) error {
-	checked := map[client.ObjectKey]bool{}
+	if o.length == 0 {
+		return nil
+	}
+	forwarding := action.NewForwarding(c)
 	for _, incident := range incidents {
-		integration := client.ObjectKey{Namespace: incident.Namespace, Name: incident.Spec.IntegrationName}
-		if o.length == 0 || checked[integration] {
-			continue
-		}
-		checked[integration] = true
-		if err := action.CheckForwarding(ctx, c, incident); err != nil {
+		if err := forwarding.Check(ctx, incident); err != nil {
 			return err
 		}
 	}
@@ -339,7 +333,7 @@ func (o *actOptions) awaitSilence(ctx context.Context, c *cluster, before *v1alp
 
 // notRequested describes an Incident without a requested silence: nothing to end, but others may silence it.
 func notRequested(incident *v1alpha1.Incident) string {
-	if isSilenced(incident) {
+	if live.IsSilenced(incident) {
 		condition := meta.FindStatusCondition(incident.Status.Conditions, v1alpha1.ConditionSilenced)
 		return "has no requested silence, but is silenced: " + safe(condition.Message)
 	}

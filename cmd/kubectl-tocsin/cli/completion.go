@@ -73,20 +73,22 @@ func (p *plugin) completeIncidents() cobra.CompletionFunc {
 	})
 }
 
-// completeTokens completes an integration, and then the names of its tokens.
-func (p *plugin) completeTokens(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
-	if len(given) == 0 {
-		return p.completeIntegrations()(command, given, begun)
-	}
-	return p.fromCluster(func(ctx context.Context, c *cluster, given []string) (words []string, err error) {
+// completeNamesIn completes an integration, and then names that are in it.
+func (p *plugin) completeNamesIn(names func(*v1alpha1.WebhookIntegrationSpec) []string) cobra.CompletionFunc {
+	ofIntegration := p.fromCluster(func(ctx context.Context, c *cluster, given []string) ([]string, error) {
 		integration, err := c.integration(ctx, given[0])
-		for _, token := range integration.Spec.Tokens {
-			if !slices.Contains(given[1:], token.Name) {
-				words = append(words, token.Name)
-			}
+		if err != nil {
+			return nil, err
 		}
-		return words, err
-	})(command, given, begun)
+		isGiven := func(name string) bool { return slices.Contains(given[1:], name) }
+		return slices.DeleteFunc(names(&integration.Spec), isGiven), nil
+	})
+	return func(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(given) == 0 {
+			return p.completeIntegrations()(command, given, begun)
+		}
+		return ofIntegration(command, given, begun)
+	}
 }
 
 func (p *plugin) completeIntegrations() cobra.CompletionFunc {

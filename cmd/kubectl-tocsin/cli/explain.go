@@ -56,12 +56,12 @@ func (p *plugin) explainCommand() *cobra.Command {
 	flags.StringVarP(&o.integration, "integration", "i", "", "Integration in the cluster.")
 	flags.StringVar(&o.manifest, "manifest", "", "File with a WebhookIntegration.")
 	flags.StringVar(&o.preset, "preset", "", "Name of a preset, or auto.")
-	addPresetFileFlag(flags, &o.presetFile)
+	flags.StringVar(&o.presetFile, "preset-file", "", "File with a preset that you are writing.")
 	addHeaderFlag(flags, &o.headers)
 	wordVar(flags, &o.output, "output", "o", "json or yaml",
 		"Output format: json or yaml, as a dry run's response. Default: a description.")
 	flags.BoolVar(&o.strict, "strict", false, "Exit with 1 also if there are other warnings.")
-	command.MarkFlagsMutuallyExclusive("integration", "manifest", "preset", presetFileFlag)
+	command.MarkFlagsMutuallyExclusive("integration", "manifest", "preset", "preset-file")
 	return command
 }
 
@@ -152,9 +152,15 @@ func (o *explainOptions) reader(ctx context.Context) (*v1alpha1.WebhookIntegrati
 		}
 		integration.Spec.Preset = o.preset
 	case o.presetFile != "":
-		if err := usePresetFile(integration, o.presetFile); err != nil {
+		text, err := os.ReadFile(o.presetFile)
+		if err != nil {
 			return nil, err
 		}
+		preset, err := mapping.UseDraft(text)
+		if err != nil {
+			return nil, fmt.Errorf("reading the preset in %s: %w", o.presetFile, err)
+		}
+		integration.Spec.Preset, integration.Spec.LateFiringWindow = preset.Name, preset.LateFiringWindow
 	}
 	namespace, _, err := o.config.ToRawKubeConfigLoader().Namespace() // "default" without a kubeconfig
 	integration.Namespace = cmp.Or(integration.Namespace, namespace)

@@ -56,7 +56,10 @@ func (o *historyOptions) run(ctx context.Context) error {
 		return err
 	}
 	printer, bar, found := o.printer(), o.newProgress(), 0
-	query := history.Query{From: from, To: to, Brief: o.output != outputJSON}
+	query := history.Query{From: from, To: to}
+	if o.output != outputJSON {
+		query.Reduce = history.Brief
+	}
 	err = o.read(ctx, query, bar, func(record *records.Record) error {
 		bar.clear()
 		if found == 0 && !o.noHeaders {

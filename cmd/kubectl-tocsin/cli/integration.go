@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,8 +11,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -35,6 +38,33 @@ const (
 
 var dryRunNotes = map[string]string{dryRunNone: "", dryRunClient: " (dry run)", dryRunServer: " (server dry run)"}
 
+func addDryRunFlag(flags *pflag.FlagSet, dryRun *string) {
+	*dryRun = dryRunNone
+	wordVar(flags, dryRun, "dry-run", "", "none, client or server",
+		"Must be none, client (send no request) or server (do not store it).")
+}
+
+// integrationFirst requires the name of an integration, which other arguments may follow.
+func integrationFirst(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return errors.New("requires an integration name")
+	}
+	return nil
+}
+
+// freeName returns the wanted name, empty if it is taken. If none is wanted, it returns the date, with a number if that is taken.
+func freeName(wanted string, now time.Time, taken func(string) bool) string {
+	date := now.Format(time.DateOnly)
+	name := cmp.Or(wanted, date)
+	for number := 2; taken(name); number++ {
+		if wanted != "" {
+			return ""
+		}
+		name = fmt.Sprintf("%s-%d", date, number)
+	}
+	return name
+}
+
 type integrationCreateOptions struct {
 	tokenCreateOptions
 	preset           string
@@ -50,9 +80,7 @@ type integrationCreateOptions struct {
 }
 
 func (p *plugin) integrationCreateCommand() *cobra.Command {
-	o := &integrationCreateOptions{
-		tokenCreateOptions: tokenCreateOptions{plugin: p}, dryRun: dryRunNone, output: newOutputFlag(),
-	}
+	o := &integrationCreateOptions{tokenCreateOptions: tokenCreateOptions{plugin: p}, output: newOutputFlag()}
 	command := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create an integration with a token and print the webhook URL",
@@ -69,8 +97,7 @@ func (p *plugin) integrationCreateCommand() *cobra.Command {
 	durationVar(flags, &o.retention, "retention", "Delete resolved incidents after this time, such as 30d. Default: 7d.")
 	flags.StringVar(&o.name, "token-name", "", "Name of the token. Default: the current date, such as 2026-05-04.")
 	flags.BoolVar(&o.noToken, "no-token", false, "Create no token.")
-	wordVar(flags, &o.dryRun, "dry-run", "", "none, client or server",
-		"Must be none, client (send no request) or server (do not store it).")
+	addDryRunFlag(flags, &o.dryRun)
 	o.addFlags(command)
 	o.output.addFlag(command, "Output format: json, yaml, name, jsonpath=…, go-template=… The URL is printed on stderr then.")
 	return command
@@ -149,6 +176,25 @@ func (o *integrationCreateOptions) integration(namespace, name string) *v1alpha1
 	return integration
 }
 
+// editIntegration changes an integration, except with a client dry run. It retries conflicts with other writers.
+func (c *cluster) editIntegration(ctx context.Context, name, dryRun string, edit func(*v1alpha1.WebhookIntegration) error) error {
+	options := []client.PatchOption{fieldManager}
+	if dryRun == dryRunServer {
+		options = append(options, client.DryRunAll)
+	}
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		integration, err := c.integration(ctx, name)
+		if err != nil {
+			return err
+		}
+		before := client.MergeFromWithOptions(integration.DeepCopy(), client.MergeFromWithOptimisticLock{})
+		if err := edit(integration); err != nil || dryRun == dryRunClient {
+			return err
+		}
+		return c.Patch(ctx, integration, before, options...)
+	})
+}
+
 type integrationListOptions struct {
 	*plugin
 	allNamespaces bool
@@ -173,15 +219,12 @@ func (o *integrationListOptions) run(ctx context.Context, c *cluster, _ []string
 	f := filter{allNamespaces: o.allNamespaces}
 	list := &v1alpha1.WebhookIntegrationList{}
 	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WebhookIntegrationList"))
-	for page, err := range live.Pages(ctx, c, &v1alpha1.WebhookIntegrationList{}, client.InNamespace(f.namespace(c)),
-		client.Limit(listChunk)) {
+	for integration, err := range live.Integrations(ctx, c, f.namespace(c)) {
 		if err != nil {
-			return fmt.Errorf("listing integrations: %w", err)
+			return err
 		}
-		list.Items = append(list.Items, page.Items...)
-	}
-	for i := range list.Items {
-		list.Items[i].SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WebhookIntegration"))
+		integration.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WebhookIntegration"))
+		list.Items = append(list.Items, *integration)
 	}
 	if o.output.isSet() {
 		return o.output.write(list, o.Out)

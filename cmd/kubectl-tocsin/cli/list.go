@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -75,25 +74,6 @@ func (f *filter) place(c *cluster) string {
 
 func (f *filter) matches(incident *v1alpha1.Incident) bool {
 	return (len(f.states) == 0 || slices.Contains(f.states, string(incident.Status.State))) && f.MatchesIncident(incident)
-}
-
-func isSilenced(incident *v1alpha1.Incident) bool {
-	return meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionSilenced)
-}
-
-// isMuted reports whether a maintenance window keeps an Incident from being forwarded.
-func isMuted(incident *v1alpha1.Incident) bool {
-	return incident.Status.Mute != nil && incident.Status.State == v1alpha1.IncidentOpen
-}
-
-func compareBool(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
 }
 
 // listChunk is the limit of one list request: an Incident may have up to 256 KiB.

@@ -13,8 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/client-go/util/retry"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
@@ -29,8 +27,6 @@ const (
 	// clockMargin is how long before now a window starts, so that it is open at once if the API server's clock is behind.
 	clockMargin = time.Minute
 )
-
-type windowList = []v1alpha1.MaintenanceWindow
 
 func (p *plugin) maintenanceCommand() *cobra.Command {
 	return parent(&cobra.Command{
@@ -50,7 +46,7 @@ type maintenanceStartOptions struct {
 }
 
 func (p *plugin) maintenanceStartCommand() *cobra.Command {
-	o := &maintenanceStartOptions{plugin: p, dryRun: dryRunNone}
+	o := &maintenanceStartOptions{plugin: p}
 	command := &cobra.Command{
 		Use:               "start INTEGRATION",
 		Short:             "Forward no new incidents of an integration for some time",
@@ -65,8 +61,7 @@ func (p *plugin) maintenanceStartCommand() *cobra.Command {
 	flags.Var(wordValue{enumeration: severityWords, list: &o.severities}, "severity", "Severities to mute. Default: all.")
 	flags.StringToStringVarP(&o.labels, "label", "l", nil,
 		"Mute incidents with these labels only, as `KEY=VALUE`, such as team=storage.")
-	wordVar(flags, &o.dryRun, "dry-run", "", "none, client or server",
-		"Must be none, client (send no request) or server (do not store it).")
+	addDryRunFlag(flags, &o.dryRun)
 	return command
 }
 
@@ -75,25 +70,22 @@ func (o *maintenanceStartOptions) run(ctx context.Context, c *cluster, names []s
 		return errors.New("specify the length of the window with --for, such as 2h; at most 30d")
 	}
 	window := o.window()
-	err := c.editWindows(ctx, names[0], o.dryRun, func(windows windowList) (windowList, error) {
+	err := c.editIntegration(ctx, names[0], o.dryRun, func(integration *v1alpha1.WebhookIntegration) error {
+		windows := integration.Spec.Maintenance
 		if len(windows) >= maxWindows {
 			windows = slices.DeleteFunc(windows, func(w v1alpha1.MaintenanceWindow) bool { return isOver(&w, o.now()) })
 		}
 		if len(windows) >= maxWindows {
-			return nil, fmt.Errorf("integration %q has %d maintenance windows, which is the limit: remove one", names[0], len(windows))
+			return fmt.Errorf("integration %q has %d maintenance windows, which is the limit: remove one", names[0], len(windows))
 		}
-		taken := func(name string) bool {
+		window.Name = freeName(o.name, o.now(), func(name string) bool {
 			return slices.ContainsFunc(windows, func(w v1alpha1.MaintenanceWindow) bool { return w.Name == name })
+		})
+		if window.Name == "" {
+			return fmt.Errorf("integration %q has a maintenance window %q: choose another name", names[0], o.name)
 		}
-		if o.name != "" && taken(o.name) {
-			return nil, fmt.Errorf("integration %q has a maintenance window %q: choose another name", names[0], o.name)
-		}
-		date := o.now().Format(time.DateOnly)
-		window.Name = cmp.Or(o.name, date)
-		for number := 2; taken(window.Name); number++ {
-			window.Name = fmt.Sprintf("%s-%d", date, number)
-		}
-		return append(windows, window), nil
+		integration.Spec.Maintenance = append(windows, window)
+		return nil
 	})
 	if err != nil {
 		return err
@@ -132,58 +124,33 @@ func isOver(w *v1alpha1.MaintenanceWindow, now time.Time) bool {
 	return w.Schedule == "" && w.EndTime != nil && !now.Before(w.EndTime.Time)
 }
 
-// editWindows updates the maintenance windows of an integration. It retries conflicts with other writers.
-func (c *cluster) editWindows(
-	ctx context.Context, name, dryRun string, edit func(windowList) (windowList, error),
-) error {
-	options := []client.PatchOption{fieldManager}
-	if dryRun == dryRunServer {
-		options = append(options, client.DryRunAll)
-	}
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		integration, err := c.integration(ctx, name)
-		if err != nil {
-			return err
-		}
-		before := client.MergeFromWithOptions(integration.DeepCopy(), client.MergeFromWithOptimisticLock{})
-		if integration.Spec.Maintenance, err = edit(integration.Spec.Maintenance); err != nil || dryRun == dryRunClient {
-			return err
-		}
-		return c.Patch(ctx, integration, before, options...)
-	})
-}
-
 type maintenanceEndOptions struct {
 	*plugin
 	dryRun string
 }
 
 func (p *plugin) maintenanceEndCommand() *cobra.Command {
-	o := &maintenanceEndOptions{plugin: p, dryRun: dryRunNone}
+	o := &maintenanceEndOptions{plugin: p}
 	command := &cobra.Command{
-		Use:   "end INTEGRATION [NAME...]",
-		Short: "End maintenance windows of an integration",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return errors.New("requires an integration name")
-			}
-			return nil
-		},
-		ValidArgsFunction: p.completeWindows,
+		Use:               "end INTEGRATION [NAME...]",
+		Short:             "End maintenance windows of an integration",
+		Args:              integrationFirst,
+		ValidArgsFunction: p.completeNamesIn(endableWindows),
 		RunE:              p.withCluster(o.run),
 	}
-	wordVar(command.Flags(), &o.dryRun, "dry-run", "", "none, client or server",
-		"Must be none, client (send no request) or server (do not store it).")
+	addDryRunFlag(command.Flags(), &o.dryRun)
 	return command
 }
 
 func (o *maintenanceEndOptions) run(ctx context.Context, c *cluster, args []string) error {
 	var ended []string
-	err := c.editWindows(ctx, args[0], o.dryRun, func(all windowList) (_ windowList, err error) {
-		if ended, err = o.selected(args[0], args[1:], all); err != nil {
-			return nil, err
-		}
-		return slices.DeleteFunc(all, func(w v1alpha1.MaintenanceWindow) bool { return slices.Contains(ended, w.Name) }), nil
+	err := c.editIntegration(ctx, args[0], o.dryRun, func(integration *v1alpha1.WebhookIntegration) (err error) {
+		windows := integration.Spec.Maintenance
+		ended, err = o.selected(args[0], args[1:], windows)
+		integration.Spec.Maintenance = slices.DeleteFunc(windows, func(w v1alpha1.MaintenanceWindow) bool {
+			return slices.Contains(ended, w.Name)
+		})
+		return err
 	})
 	if err != nil {
 		return err
@@ -195,7 +162,9 @@ func (o *maintenanceEndOptions) run(ctx context.Context, c *cluster, args []stri
 
 // selected returns the windows with these names, or else the only one that is open. To end a recurring one would end all its
 // openings to come, which is left to an editor of the integration.
-func (o *maintenanceEndOptions) selected(integration string, names []string, windows windowList) (selected []string, err error) {
+func (o *maintenanceEndOptions) selected(
+	integration string, names []string, windows []v1alpha1.MaintenanceWindow,
+) ([]string, error) {
 	var open []string
 	for _, opening := range maintenance.New(windows).Open(o.now()) {
 		open = append(open, opening.Window)
@@ -223,23 +192,14 @@ func (o *maintenanceEndOptions) selected(integration string, names []string, win
 	return names, nil
 }
 
-// completeWindows completes an integration, and then the names of its windows that are open once.
-func (p *plugin) completeWindows(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
-	if len(given) == 0 {
-		return p.completeIntegrations()(command, given, begun)
+// endableWindows returns the names of the windows that do not recur.
+func endableWindows(spec *v1alpha1.WebhookIntegrationSpec) (names []string) {
+	for i := range spec.Maintenance {
+		if w := &spec.Maintenance[i]; w.Schedule == "" {
+			names = append(names, w.Name)
+		}
 	}
-	return p.fromCluster(func(ctx context.Context, c *cluster, given []string) (words []string, err error) {
-		integration, err := c.integration(ctx, given[0])
-		if err != nil {
-			return nil, err
-		}
-		for i := range integration.Spec.Maintenance {
-			if w := &integration.Spec.Maintenance[i]; w.Schedule == "" && !slices.Contains(given[1:], w.Name) {
-				words = append(words, w.Name)
-			}
-		}
-		return words, nil
-	})(command, given, begun)
+	return names
 }
 
 type maintenanceListOptions struct {
@@ -313,14 +273,11 @@ func (o *maintenanceListOptions) windows(ctx context.Context, c *cluster, names 
 		return windows, err
 	}
 	f := filter{allNamespaces: o.allNamespaces}
-	for page, err := range live.Pages(ctx, c, &v1alpha1.WebhookIntegrationList{}, client.InNamespace(f.namespace(c)),
-		client.Limit(listChunk)) {
+	for integration, err := range live.Integrations(ctx, c, f.namespace(c)) {
 		if err != nil {
-			return nil, fmt.Errorf("listing integrations: %w", err)
+			return nil, err
 		}
-		for i := range page.Items {
-			add(&page.Items[i])
-		}
+		add(integration)
 	}
 	if len(windows) == 0 {
 		return nil, o.verify(ctx, c, &f, nil)

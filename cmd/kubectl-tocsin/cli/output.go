@@ -112,29 +112,42 @@ func sortBy(incidents []*v1alpha1.Incident, expression string) error {
 	if err != nil {
 		return fmt.Errorf("--sort-by %q: %w", expression, err)
 	}
-	keys := map[*v1alpha1.Incident]any{}
+	keys := map[*v1alpha1.Incident][]any{} // at most one each
 	for _, incident := range incidents {
 		values, err := path.values(incident)
 		if err != nil {
 			return fmt.Errorf("--sort-by %q: %w", expression, err)
 		}
-		if len(values) > 0 {
-			keys[incident] = values[0]
-		}
+		values = slices.DeleteFunc(values, func(value any) bool { return value == nil })
+		keys[incident] = values[:min(1, len(values))]
 	}
-	slices.SortStableFunc(incidents, func(a, b *v1alpha1.Incident) int { return compareKeys(keys[a], keys[b]) })
+	slices.SortStableFunc(incidents, func(a, b *v1alpha1.Incident) int {
+		return slices.CompareFunc(keys[a], keys[b], compareKeys)
+	})
 	return nil
 }
 
-// compareKeys compares numbers by value and everything else as text. API timestamps sort correctly as text.
+// compareKeys compares numbers by value and everything else as text, after all numbers. API timestamps sort correctly as text.
 func compareKeys(a, b any) int {
-	if a == nil || b == nil {
-		return compareBool(a != nil, b != nil)
+	i, iInteger := a.(int64)
+	j, jInteger := b.(int64)
+	x, xNumber := a.(float64)
+	y, yNumber := b.(float64)
+	if iInteger && !jInteger {
+		x, xNumber = float64(i), true
 	}
-	x, xNumber := a.(int64)
-	y, yNumber := b.(int64)
-	if xNumber && yNumber {
+	if jInteger && !iInteger {
+		y, yNumber = float64(j), true
+	}
+	switch {
+	case iInteger && jInteger:
+		return cmp.Compare(i, j) // a float would round large ones
+	case xNumber && yNumber:
 		return cmp.Compare(x, y)
+	case xNumber:
+		return -1
+	case yNumber:
+		return 1
 	}
 	return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
 }

@@ -59,7 +59,7 @@ func (o *reportOptions) run(ctx context.Context) error {
 		bars = pageBars
 	}
 	open, earlier := 0, int64(0)
-	query := history.Query{From: from, To: to, WithoutContent: true, Open: func() { open++ },
+	query := history.Query{From: from, To: to, WithoutContent: true, Reduce: history.Brief, Open: func() { open++ },
 		Earlier: func(episodes int64) { earlier += episodes }}
 	builder := report.NewBuilder(from, to, time.Local)
 	err = o.read(ctx, query, o.newProgress(), func(record *records.Record) error {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 )
 
 type showOptions struct {
@@ -214,7 +215,7 @@ func (d *description) silenced(incident *v1alpha1.Incident) string {
 	if condition == nil {
 		return ""
 	}
-	if isSilenced(incident) {
+	if live.IsSilenced(incident) {
 		return "yes. " + safe(condition.Message)
 	}
 	text := "no. " + safe(condition.Message)
@@ -228,7 +229,7 @@ func (d *description) silenced(incident *v1alpha1.Incident) string {
 // muted describes the maintenance window that mutes the Incident.
 func (d *description) muted(incident *v1alpha1.Incident) string {
 	mute := incident.Status.Mute
-	if !isMuted(incident) {
+	if !live.IsMuted(incident) {
 		return ""
 	}
 	text := fmt.Sprintf("yes, by the maintenance window %s", safe(mute.Window))

@@ -297,10 +297,10 @@ func stateCell(incident *v1alpha1.Incident) cell {
 	if incident.Status.State == v1alpha1.IncidentResolved {
 		look = green
 	}
-	if isSilenced(incident) {
+	if live.IsSilenced(incident) {
 		state += ",Silenced"
 	}
-	if isMuted(incident) {
+	if live.IsMuted(incident) {
 		state += ",Muted"
 	}
 	return cell{state, look}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,8 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/client-go/util/retry"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
@@ -75,7 +72,7 @@ func (p *plugin) tokenRotateCommand() *cobra.Command {
 			}
 			return nil
 		},
-		ValidArgsFunction: p.completeTokens,
+		ValidArgsFunction: p.completeNamesIn(tokenNames),
 		RunE:              p.withCluster(o.rotate),
 	}
 	command.Flags().StringVar(&o.name, "name", "", "Name of the new token. Default: the current date, such as 2026-05-04.")
@@ -89,12 +86,7 @@ func (o *tokenCreateOptions) rotate(ctx context.Context, c *cluster, args []stri
 	if err != nil {
 		return err
 	}
-	var names []string
-	for _, token := range integration.Spec.Tokens {
-		if len(args) == 1 || args[1] == token.Name {
-			names = append(names, token.Name)
-		}
-	}
+	names := slices.DeleteFunc(tokenNames(&integration.Spec), func(name string) bool { return len(args) > 1 && args[1] != name })
 	switch {
 	case len(names) == 0 && len(args) == 1:
 		return fmt.Errorf("integration %q has no token", integration.Name)
@@ -116,6 +108,13 @@ func (o *tokenCreateOptions) rotate(ctx context.Context, c *cluster, args []stri
 	return nil
 }
 
+func tokenNames(spec *v1alpha1.WebhookIntegrationSpec) (names []string) {
+	for i := range spec.Tokens {
+		names = append(names, spec.Tokens[i].Name)
+	}
+	return names
+}
+
 // newToken is a token that has just been created, with the URL that contains it.
 type newToken struct {
 	v1alpha1.Token
@@ -125,9 +124,10 @@ type newToken struct {
 
 func (o *tokenCreateOptions) create(ctx context.Context, c *cluster, integration string) (newToken, error) {
 	var token newToken
-	err := c.editTokens(ctx, integration, func(tokens []v1alpha1.Token) (_ []v1alpha1.Token, err error) {
-		token, err = o.generate(c.namespace, integration, tokens)
-		return append(tokens, token.Token), err
+	err := c.editIntegration(ctx, integration, dryRunNone, func(i *v1alpha1.WebhookIntegration) (err error) {
+		token, err = o.generate(c.namespace, integration, i.Spec.Tokens)
+		i.Spec.Tokens = append(i.Spec.Tokens, token.Token)
+		return err
 	})
 	return token, err
 }
@@ -145,16 +145,11 @@ func (o *tokenCreateOptions) generate(namespace, integration string, existing []
 		expires := v1alpha1.NewTimestamp(o.now().Add(o.expiresIn))
 		token.ExpirationTime = &expires
 	}
-	taken := func(name string) bool {
+	token.Name = freeName(o.name, o.now(), func(name string) bool {
 		return slices.ContainsFunc(existing, func(t v1alpha1.Token) bool { return t.Name == name })
-	}
-	date := o.now().Format(time.DateOnly)
-	token.Name = cmp.Or(o.name, date)
-	for number := 2; taken(token.Name); number++ {
-		if o.name != "" {
-			return token, fmt.Errorf("token %q already exists: revoke it first or choose another name", o.name)
-		}
-		token.Name = fmt.Sprintf("%s-%d", date, number)
+	})
+	if token.Name == "" {
+		return token, fmt.Errorf("token %q already exists: revoke it first or choose another name", o.name)
 	}
 	return token, nil
 }
@@ -170,22 +165,6 @@ func (o *tokenCreateOptions) print(token newToken) {
 			token.Name, token.integration, expiry)
 	}
 	o.screen.printf("%s\n", token.url)
-}
-
-// editTokens updates the tokens of an integration. It retries conflicts with other writers.
-func (c *cluster) editTokens(ctx context.Context, name string, edit func([]v1alpha1.Token) ([]v1alpha1.Token, error)) error {
-	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		integration, err := c.integration(ctx, name)
-		if err != nil {
-			return err
-		}
-		before := client.MergeFromWithOptions(integration.DeepCopy(), client.MergeFromWithOptimisticLock{})
-		integration.Spec.Tokens, err = edit(integration.Spec.Tokens)
-		if err != nil {
-			return err
-		}
-		return c.Patch(ctx, integration, before, fieldManager)
-	})
 }
 
 type tokenListOptions struct {
@@ -259,15 +238,10 @@ type tokenRevokeOptions struct {
 func (p *plugin) tokenRevokeCommand() *cobra.Command {
 	o := &tokenRevokeOptions{plugin: p}
 	command := &cobra.Command{
-		Use:   "revoke INTEGRATION [NAME...]",
-		Short: "Revoke tokens of an integration",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return errors.New("requires an integration name")
-			}
-			return nil
-		},
-		ValidArgsFunction: p.completeTokens,
+		Use:               "revoke INTEGRATION [NAME...]",
+		Short:             "Revoke tokens of an integration",
+		Args:              integrationFirst,
+		ValidArgsFunction: p.completeNamesIn(tokenNames),
 		RunE:              p.withCluster(o.run),
 	}
 	command.Flags().BoolVar(&o.expired, "expired", false, "Revoke all expired tokens.")
@@ -298,9 +272,9 @@ func (o *tokenRevokeOptions) revoke(
 	ctx context.Context, c *cluster, integration string, names []string,
 ) (revoked []string, err error) {
 	now := o.now()
-	err = c.editTokens(ctx, integration, func(tokens []v1alpha1.Token) ([]v1alpha1.Token, error) {
+	err = c.editIntegration(ctx, integration, dryRunNone, func(i *v1alpha1.WebhookIntegration) error {
 		revoked = nil
-		kept := slices.DeleteFunc(tokens, func(token v1alpha1.Token) bool {
+		i.Spec.Tokens = slices.DeleteFunc(i.Spec.Tokens, func(token v1alpha1.Token) bool {
 			isExpired := token.ExpirationTime != nil && !now.Before(token.ExpirationTime.Time)
 			if (!o.expired || !isExpired) && !slices.Contains(names, token.Name) {
 				return false
@@ -310,10 +284,10 @@ func (o *tokenRevokeOptions) revoke(
 		})
 		for _, name := range names {
 			if !slices.Contains(revoked, name) {
-				return nil, fmt.Errorf("integration %q has no token %q; nothing was revoked", integration, name)
+				return fmt.Errorf("integration %q has no token %q; nothing was revoked", integration, name)
 			}
 		}
-		return kept, nil
+		return nil
 	})
 	return revoked, err
 }

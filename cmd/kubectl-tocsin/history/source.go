@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"gocloud.dev/blob"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -29,8 +27,8 @@ const (
 	maxRun = 20_000
 	// maxRunBytes bounds their memory. A record may have more than 256 KiB.
 	maxRunBytes = 64 << 20
-	// listChunk is the limit of one list request: an Incident may have up to 256 KiB.
-	listChunk = 250
+	// listChunk is the limit of one list request: an Incident may have up to 256 KiB, and the page serves many users.
+	listChunk = 50
 )
 
 // Source joins an archive and a cluster.
@@ -47,9 +45,11 @@ type Query struct {
 	// From and To select episodes with a resolvedTime in [From, To).
 	From, To time.Time
 	Filter   Filter
-	// Brief leaves the records without timelines, and of the alert's content only title, severity, type and hostname.
-	Brief bool
-	// WithoutContent is Brief and reads an archive faster: its records may have no more of the content than the title.
+	// Most is the number of episodes after which the sequence ends; 0 for all. It bounds the memory for those of the cluster.
+	Most int
+	// Reduce removes from a record what the caller does not need, before it is kept; may be nil.
+	Reduce func(*records.Record)
+	// WithoutContent reads an archive faster: its records may have no more of the content than the title.
 	WithoutContent bool
 	// Progress is called after each object of the archive; may be nil.
 	Progress func(records.Progress)
@@ -68,19 +68,22 @@ func (n NoticeError) Error() string { return string(n) }
 // Episodes returns the selected episodes, those that ended last first. A day of the archive with very many episodes is
 // sorted in parts. Errors do not end the sequence, except when ctx ends: episodes are missing unless the error is a NoticeError.
 //
-// Memory: the selected episodes of the cluster, and a part of one day of the archive.
+// Memory: the selected episodes of the cluster, at most twice Most, and a part of one day of the archive.
 func (s *Source) Episodes(ctx context.Context, q Query) iter.Seq2[*records.Record, error] {
 	return func(yield func(*records.Record, error) bool) {
 		if s.ClusterErr != nil && !yield(nil, fmt.Errorf("reading the cluster: %w", s.ClusterErr)) {
 			return
 		}
-		m := merger{Query: &q, known: map[records.Key]bool{}}
+		m, found := merger{Query: &q, known: map[records.Key]bool{}}, 0
 		m.yield = func(record *records.Record, err error) bool {
 			if ctx.Err() != nil {
 				yield(nil, ctx.Err())
 				return false
 			}
-			return yield(record, err)
+			if err == nil {
+				found++
+			}
+			return yield(record, err) && (q.Most == 0 || found < q.Most)
 		}
 		if s.Cluster != nil && !m.readCluster(ctx, s.Cluster) || s.Bucket != nil && !m.readArchive(ctx, s.Bucket) {
 			return
@@ -95,7 +98,7 @@ type merger struct {
 	yield func(*records.Record, error) bool
 	// known are all episodes of the cluster, selected or not.
 	known map[records.Key]bool
-	// cluster has the selected episodes of the cluster that are not yielded yet, the newest first.
+	// cluster has the selected episodes of the cluster that are not yielded yet, the newest first once all are read.
 	cluster []*records.Record
 	// run has episodes of one day of the archive.
 	run      []*records.Record
@@ -132,15 +135,23 @@ func (m *merger) readIncident(incident *v1alpha1.Incident) bool {
 	if m.Earlier != nil && m.Filter.MatchesIncident(incident) {
 		m.Earlier(undescribed(incident, episodes))
 	}
-	for i := range episodes {
-		one := &episodes[i]
+	for _, one := range episodes { // a copy: else one that is kept keeps the others of its Incident in memory
 		m.known[one.Key()] = true
-		if !one.ResolvedTime.Before(m.From) && one.ResolvedTime.Before(m.To) && m.Filter.Matches(one) {
-			m.shorten(one)
-			m.cluster = append(m.cluster, one)
+		if !one.ResolvedTime.Before(m.From) && one.ResolvedTime.Before(m.To) && m.Filter.Matches(&one) {
+			m.keep(&one)
 		}
 	}
 	return true
+}
+
+// keep adds an episode of the cluster. Of equal ones, those that were read first come first, as without Most.
+func (m *merger) keep(record *records.Record) {
+	m.reduce(record)
+	m.cluster = append(m.cluster, record)
+	if m.Most > 0 && len(m.cluster) > 2*m.Most {
+		slices.SortStableFunc(m.cluster, newestFirst)
+		m.cluster = slices.Delete(m.cluster, m.Most, len(m.cluster))
+	}
 }
 
 // undescribed returns how many episodes of an Incident ended that none of these records describes or counts.
@@ -161,13 +172,17 @@ func undescribed(incident *v1alpha1.Incident, episodes []records.Record) int64 {
 	return max(0, ended)
 }
 
-// shorten leaves out of a record what the query does not need.
-func (q *Query) shorten(r *records.Record) {
-	if q.Brief || q.WithoutContent {
-		r.Timeline = nil
-		r.Alert = v1alpha1.AlertContent{
-			Title: r.Alert.Title, Severity: r.Alert.Severity, Type: r.Alert.Type, Hostname: r.Alert.Hostname,
-		}
+func (q *Query) reduce(r *records.Record) {
+	if q.Reduce != nil {
+		q.Reduce(r)
+	}
+}
+
+// Brief reduces a record to what a table shows: no timeline, and of the alert's content title, severity, type and hostname.
+func Brief(r *records.Record) {
+	r.Timeline = nil
+	r.Alert = v1alpha1.AlertContent{
+		Title: r.Alert.Title, Severity: r.Alert.Severity, Type: r.Alert.Type, Hostname: r.Alert.Hostname,
 	}
 }
 
@@ -193,7 +208,7 @@ func (m *merger) readArchive(ctx context.Context, bucket *blob.Bucket) bool {
 		if !m.notice(&record) || ends && !m.flush(day) {
 			return false
 		}
-		m.shorten(&record)
+		m.reduce(&record)
 		day = record.Day()
 		m.run = append(m.run, &record)
 		m.runBytes += size(&record)
@@ -275,9 +290,8 @@ func (f *Filter) MatchesIncident(incident *v1alpha1.Incident) bool {
 		DedupKey: incident.Spec.DedupKey,
 	}
 	r.Alert, r.Severity = status.Alert, status.Alert.Severity
-	if condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged); condition != nil &&
-		condition.Status == metav1.ConditionTrue {
-		r.AcknowledgedTime = v1alpha1.NewTimestamp(condition.LastTransitionTime.Time)
+	if live.IsAcknowledged(incident) {
+		r.AcknowledgedTime = v1alpha1.NewTimestamp(time.Now()) // any time: Matches asks only whether there is one
 	}
 	return f.Matches(r)
 }

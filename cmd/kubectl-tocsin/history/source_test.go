@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -149,6 +150,11 @@ func TestEpisodesAgainstAModel(t *testing.T) {
 		g.Expect(errs).To(BeEmpty())
 		g.Expect(found).To(ConsistOf(want))
 		g.Expect(slices.IsSortedFunc(found, func(a, b string) int { return ends[b].Compare(ends[a]) })).To(BeTrue(), "%v", found)
+
+		most := rapid.IntRange(1, 6).Draw(t, "most")
+		limited, _ := read(t.Context(), &Source{Cluster: cluster, Bucket: bucket},
+			Query{From: from, To: to, Most: most, Filter: Filter{Namespace: namespace}})
+		g.Expect(limited).To(HaveExactElements(found[:min(most, len(found))]))
 	})
 }
 
@@ -260,7 +266,10 @@ func TestManyLargeRecordsTakeBoundedMemory(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g, before, most, found := NewWithT(t), heap(), 0, 0
-			query := Query{From: begin, To: begin.Add(time.Hour), Brief: test.brief}
+			query := Query{From: begin, To: begin.Add(time.Hour)}
+			if test.brief {
+				query.Reduce = Brief
+			}
 			for record, err := range (&Source{Bucket: bucket}).Episodes(t.Context(), query) {
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(record.Alert.Title).To(Equal("Title of large"))
@@ -273,6 +282,60 @@ func TestManyLargeRecordsTakeBoundedMemory(t *testing.T) {
 			g.Expect(most).To(BeNumerically("<", test.limit))
 		})
 	}
+}
+
+// generated is a cluster of Incidents that are made when they are listed, each one resolved a minute later than the one before.
+type generated struct {
+	client.Reader
+	count, chunk int
+	annotation   string
+	listed       func()
+}
+
+func (c *generated) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	o := (&client.ListOptions{}).ApplyOptions(options)
+	c.listed()
+	at, _ := strconv.Atoi(o.Continue)
+	into := list.(*v1alpha1.IncidentList)
+	for ; at < c.count && len(into.Items) < c.chunk; at++ {
+		incident := resolved("shop", fmt.Sprint("i", at), begin.Add(time.Duration(at)*time.Minute))
+		incident.Status.Alert.Annotations = map[string]string{"text": c.annotation}
+		incident.Status.Timeline = []v1alpha1.Transition{{Type: v1alpha1.TransitionResolved, Message: "Resolved"}}
+		into.Items = append(into.Items, *incident)
+	}
+	if at < c.count {
+		into.Continue = fmt.Sprint(at)
+	}
+	return nil
+}
+
+// However many Incidents there are, and whatever is in them, little is kept of those that the caller does not ask for.
+func TestManyLargeIncidentsTakeBoundedMemory(t *testing.T) {
+	g := NewWithT(t)
+	const count, most, kibibyte = 4000, 100, 1 << 10
+	query := Query{From: begin, To: begin.AddDate(0, 0, 30), Most: most, Reduce: Brief}
+	m := &merger{Query: &query, known: map[records.Key]bool{}}
+	m.yield = func(_ *records.Record, err error) bool { return err == nil }
+	highest := 0
+	kept := func() {
+		bytes := 0
+		for _, record := range m.cluster[:cap(m.cluster)] {
+			if record != nil {
+				bytes += size(record)
+			}
+		}
+		highest = max(highest, bytes)
+	}
+	c := &generated{count: count, chunk: 90, annotation: strings.Repeat("x", 100*kibibyte), listed: kept}
+	g.Expect(m.readCluster(t.Context(), c)).To(BeTrue())
+	kept()
+	g.Expect(highest).To(And(BeNumerically(">", most*kibibyte), BeNumerically("<", 2*(most+1)*2*kibibyte)))
+
+	found, errs := read(t.Context(), &Source{Cluster: c}, query)
+	g.Expect(errs).To(BeEmpty())
+	g.Expect(found).To(HaveLen(most))
+	g.Expect(found[0]).To(Equal("shop/i3999#1"), "the newest")
+	g.Expect(found[most-1]).To(Equal("shop/i3900#1"))
 }
 
 func TestUndescribedEpisodesAreCounted(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -11,6 +12,24 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
+
+// Integrations lists the WebhookIntegrations of a namespace, empty for all. An error ends the sequence.
+func Integrations(ctx context.Context, c client.Reader, namespace string) iter.Seq2[*v1alpha1.WebhookIntegration, error] {
+	return func(yield func(*v1alpha1.WebhookIntegration, error) bool) {
+		for page, err := range Pages(ctx, c, &v1alpha1.WebhookIntegrationList{}, client.InNamespace(namespace),
+			client.Limit(integrationChunk)) {
+			if err != nil {
+				yield(nil, fmt.Errorf("listing integrations: %w", err))
+				return
+			}
+			for i := range page.Items {
+				if !yield(&page.Items[i], nil) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // integrationChunk is how many WebhookIntegrations one request lists.
 const integrationChunk = 500
@@ -41,14 +60,11 @@ type Heartbeat struct {
 // Heartbeats lists the heartbeats of a namespace, empty for all: those first about which something is to be done.
 func Heartbeats(ctx context.Context, c client.Reader, namespace string) ([]Heartbeat, error) {
 	var all []Heartbeat
-	for page, err := range Pages(ctx, c, &v1alpha1.WebhookIntegrationList{}, client.InNamespace(namespace),
-		client.Limit(integrationChunk)) {
+	for integration, err := range Integrations(ctx, c, namespace) {
 		if err != nil {
-			return nil, fmt.Errorf("listing integrations: %w", err)
+			return nil, err
 		}
-		for i := range page.Items {
-			all = append(all, HeartbeatsOf(&page.Items[i])...)
-		}
+		all = append(all, HeartbeatsOf(integration)...)
 	}
 	slices.SortStableFunc(all, func(a, b Heartbeat) int {
 		return cmp.Or(

@@ -107,6 +107,17 @@ func follow(t *testing.T, s *server, test func(g *WithT, f *Feed)) {
 	})
 }
 
+func TestPrune(t *testing.T) {
+	g := NewWithT(t)
+	pruned := incident("a")
+	want := pruned.DeepCopy()
+	pruned.Status.UnarchivedEpisodes = []v1alpha1.UnarchivedEpisode{{Number: 1, Packed: "packed"}}
+	pruned.Status.Ledger.Digest = "digest"
+	pruned.Status.Alert.Description, pruned.Status.Alert.Custom = "long", v1alpha1.Bag{"a": []byte("1")}
+	Prune(pruned)
+	g.Expect(pruned).To(Equal(want))
+}
+
 func TestAnAPIServerThatHangsIsNoticedWithinSeconds(t *testing.T) {
 	s := newServer(incident("a"))
 	follow(t, s, func(g *WithT, f *Feed) {

@@ -43,6 +43,16 @@ func IsAcknowledged(incident *v1alpha1.Incident) bool {
 	return meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionAcknowledged)
 }
 
+// IsSilenced reports whether a silence in Alertmanager covers the Incident.
+func IsSilenced(incident *v1alpha1.Incident) bool {
+	return meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionSilenced)
+}
+
+// IsMuted reports whether a maintenance window keeps the Incident from being forwarded.
+func IsMuted(incident *v1alpha1.Incident) bool {
+	return incident.Status.Mute != nil && incident.Status.State == v1alpha1.IncidentOpen
+}
+
 var never = &v1alpha1.Timestamp{}
 
 func newestFirst(a, b *v1alpha1.Timestamp) int {

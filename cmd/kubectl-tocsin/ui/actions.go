@@ -26,9 +26,6 @@ const (
 	maxActionIncidents = 500
 	// bodyTimeout bounds the time in which a body is read.
 	bodyTimeout = 10 * time.Second
-	// silenceTimeout bounds the wait for silences, as in the plugin: the forwarder reads and writes silences every 10 seconds, and
-	// sees its own writes in the next round.
-	silenceTimeout = 30 * time.Second
 )
 
 // actionStatus has the status of the alerts that each action creates.
@@ -143,7 +140,7 @@ func (s *Server) request(
 			s.writeProblem(w, err)
 			return
 		}
-		forwarding := map[client.ObjectKey]error{}
+		forwarding := action.NewForwarding(c)
 		for _, address := range addresses {
 			incident, result, err := actOn(r.Context(), c, a, address, user, forwarding)
 			if result == resultRequested && err == nil {
@@ -157,11 +154,9 @@ func (s *Server) request(
 	return requested
 }
 
-// actOn does an action to one Incident, and returns it as it was before, and what was done. It remembers in forwarding which
-// integrations are not forwarded.
+// actOn does an action to one Incident, and returns it as it was before, and what was done.
 func actOn(
-	ctx context.Context, c client.Client, a action.Action, address incidentAddress, user string,
-	forwarding map[client.ObjectKey]error,
+	ctx context.Context, c client.Client, a action.Action, address incidentAddress, user string, forwarding *action.Forwarding,
 ) (*v1alpha1.Incident, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -177,13 +172,7 @@ func actOn(
 		return incident, unneeded, nil
 	}
 	if a.Length > 0 {
-		integration := client.ObjectKey{Namespace: incident.Namespace, Name: incident.Spec.IntegrationName}
-		err, checked := forwarding[integration]
-		if !checked {
-			err = action.CheckForwarding(ctx, c, incident)
-			forwarding[integration] = err
-		}
-		if err != nil {
+		if err := forwarding.Check(ctx, incident); err != nil {
 			return incident, "", err
 		}
 	}
@@ -198,7 +187,7 @@ func (s *Server) awaitSilences(r *http.Request, a action.Action, requested []*v1
 		return
 	}
 	defer leave()
-	ctx, cancel := context.WithTimeout(r.Context(), silenceTimeout)
+	ctx, cancel := context.WithTimeout(r.Context(), action.SilenceTimeout)
 	defer cancel()
 	var tasks sync.WaitGroup
 	defer tasks.Wait()

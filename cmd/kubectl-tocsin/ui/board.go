@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,6 +20,9 @@ const (
 	// heartbeat is the interval of messages without changes, so that the browser notices a lost connection.
 	heartbeat = 2 * time.Second
 
+	// rowChunk bounds the rows of one message, each of which has its own deadline: a slow link needs longer for a large list.
+	rowChunk = 200
+
 	// maxRowLabels and maxLabelChars bound the labels that can be searched.
 	maxRowLabels  = 32
 	maxLabelChars = 200
@@ -28,10 +30,10 @@ const (
 
 // message is one line of the stream.
 type message struct {
-	// Whole means that Rows are all rows; otherwise they are the changed rows.
+	// Whole means that Rows replace all rows; otherwise they are added, or are changed rows.
 	Whole bool  `json:"whole,omitempty"`
 	Rows  []row `json:"rows,omitempty"`
-	// Synced is false until the initial list is complete.
+	// Synced is false until the browser has the whole initial list.
 	Synced bool `json:"synced"`
 	// Problem is the reason why the rows may be out of date.
 	Problem string `json:"problem,omitempty"`
@@ -81,11 +83,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	ticker := time.NewTicker(settle)
 	defer ticker.Stop()
 	var sent map[types.NamespacedName]string
-	for {
+	for complete := false; ; {
 		// Read the number of changes and Synced before the Incidents: if Synced is true, they are complete.
-		changes := watched.changes.Load()
+		changes, synced := watched.changes.Load(), watched.feed.Synced()
 		m := message{
-			Whole: sent == nil, Synced: watched.feed.Synced(), Scope: who.namespace, Command: s.Command, Cluster: s.ClusterName,
+			Whole: sent == nil, Synced: complete, Scope: who.namespace, Command: s.Command, Cluster: s.ClusterName,
 			Age: watched.feed.Age().Seconds(),
 		}
 		if s.users != nil {
@@ -96,10 +98,19 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 		}
-		m.Rows, sent = changedRows(watched.feed.Incidents(), sent)
+		var rows []row
+		rows, sent = changedRows(watched.feed.Incidents(), sent)
 		if problem := watched.feed.Problem(); problem != nil {
 			m.Problem = live.Sentence(problem)
 		}
+		for complete = synced; len(rows) > rowChunk; rows = rows[rowChunk:] {
+			m.Rows = rows[:rowChunk]
+			if !answer.send(m) {
+				return
+			}
+			m.Whole = false
+		}
+		m.Rows, m.Synced = rows, complete
 		if !answer.send(m) {
 			return
 		}
@@ -141,9 +152,9 @@ func makeRow(incident *v1alpha1.Incident) row {
 		Name:         incident.Name,
 		State:        string(status.State),
 		Severity:     string(status.Alert.Severity),
-		Acknowledged: meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionAcknowledged),
-		Silenced:     meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSilenced),
-		Muted:        status.Mute != nil && status.State == v1alpha1.IncidentOpen,
+		Acknowledged: live.IsAcknowledged(incident),
+		Silenced:     live.IsSilenced(incident),
+		Muted:        live.IsMuted(incident),
 		Count:        status.AlertCount,
 		Opened:       status.OpenedTime,
 		Resolved:     status.ResolvedTime,

@@ -113,6 +113,7 @@ func (s *Server) past(answer func(*pastStream, *http.Request, history.Query) *pa
 
 // history sends the newest finished episodes.
 func (s *Server) history(stream *pastStream, r *http.Request, q history.Query) *pastMessage {
+	q.Most, q.Reduce = maxEpisodes+1, reduceEpisode
 	source := &history.Source{Cluster: s.callerOf(r).client, Bucket: s.Archive}
 	var chunk []*records.Record
 	found := 0
@@ -127,10 +128,6 @@ func (s *Server) history(stream *pastStream, r *http.Request, q history.Query) *
 			return &pastMessage{Episodes: chunk, More: true}
 		}
 		found++
-		content := record.Alert
-		record.Alert = v1alpha1.AlertContent{
-			Title: content.Title, Hostname: content.Hostname, Description: firstChars(content.Description, maxDescription),
-		}
 		chunk = append(chunk, record)
 		if len(chunk) == episodeChunk {
 			if !stream.send(&pastMessage{Episodes: chunk}) {
@@ -142,9 +139,15 @@ func (s *Server) history(stream *pastStream, r *http.Request, q history.Query) *
 	return &pastMessage{Episodes: chunk}
 }
 
+// reduceEpisode leaves of an episode what the page shows.
+func reduceEpisode(r *records.Record) {
+	description := firstChars(r.Alert.Description, maxDescription)
+	r.Alert = v1alpha1.AlertContent{Title: r.Alert.Title, Hostname: r.Alert.Hostname, Description: description}
+}
+
 // report sends the statistics of the finished episodes.
 func (s *Server) report(stream *pastStream, r *http.Request, q history.Query) *pastMessage {
-	q.WithoutContent = true
+	q.WithoutContent, q.Reduce = true, history.Brief
 	open := 0
 	q.Open = func() { open++ }
 	source := &history.Source{Cluster: s.callerOf(r).client, Bucket: s.Archive}

@@ -102,7 +102,7 @@ func Listen(ctx context.Context, c client.WithWatch, o Options) (*Server, error)
 		s.port = address.Port
 	}
 	if o.Connect != nil {
-		s.users = &users{requests: make(chan struct{}, maxRequests), watches: map[watchKey]*watch{}}
+		s.users = &users{busy: map[tokenHash]int{}, watches: map[watchKey]*watch{}}
 		return s, nil
 	}
 	s.watch = &watch{}
@@ -128,6 +128,7 @@ func (s *Server) Run(ctx context.Context) error {
 		Handler:           s.Handler(),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
+		WriteTimeout:      writeTimeout, // writeJSON and lines extend it: a request to the API server takes its time
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return ctx }, // ends the streams
 	}
@@ -219,6 +220,7 @@ func writeError(w http.ResponseWriter, code int, err error) {
 
 func writeJSON(w http.ResponseWriter, code int, value any) {
 	w.Header().Set("Content-Type", "application/json")
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTimeout)) // not all writers support it
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(value) // the browser may have disconnected
 }

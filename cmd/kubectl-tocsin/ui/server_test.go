@@ -4,8 +4,10 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -266,6 +268,101 @@ func TestStream(t *testing.T) {
 	m = next()
 	g.Expect(m.Rows[0].Gone).To(BeTrue())
 	g.Expect(m.Rows[0].Name).To(Equal("c"))
+}
+
+// The rows of a large list come in parts, each with its own deadline: the first one replaces all, and the last one says that it is all.
+func TestTheFirstRowsComeInParts(t *testing.T) {
+	g := NewWithT(t)
+	var objects []client.Object
+	for i := range 2*rowChunk + 1 {
+		objects = append(objects, incidentNamed("shop", fmt.Sprint("i", i)))
+	}
+	s, c := start(t, "", objects...)
+	lines := json.NewDecoder(s.get(t, "api/stream", nil).Body)
+	names := map[string]bool{}
+	for i, want := range []message{{Whole: true}, {}, {Synced: true}} {
+		var m message
+		g.Expect(lines.Decode(&m)).To(Succeed())
+		g.Expect(m.Whole).To(Equal(want.Whole), "message %d", i)
+		g.Expect(m.Synced).To(Equal(want.Synced), "message %d", i)
+		g.Expect(len(m.Rows)).To(And(BeNumerically(">", 0), BeNumerically("<=", rowChunk)))
+		for _, one := range m.Rows {
+			names[one.Name] = true
+		}
+	}
+	g.Expect(names).To(HaveLen(len(objects)))
+	// From then on all messages are of a list that is complete.
+	const deleted = 50 // the fake watch has room for 100
+	for _, object := range objects[:deleted] {
+		g.Expect(c.Delete(t.Context(), object)).To(Succeed())
+	}
+	for gone := 0; gone < deleted; {
+		var m message
+		g.Expect(lines.Decode(&m)).To(Succeed())
+		g.Expect(m.Whole).To(BeFalse())
+		g.Expect(m.Synced).To(BeTrue())
+		g.Expect(len(m.Rows)).To(BeNumerically("<=", rowChunk))
+		gone += len(m.Rows)
+	}
+}
+
+// deadlines records that a write to a browser has a deadline.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	set []time.Time
+}
+
+func (d *deadlines) SetWriteDeadline(at time.Time) error {
+	d.set = append(d.set, at)
+	return nil
+}
+
+// deadlineListener records the deadlines of the connections of a server.
+type deadlineListener struct {
+	net.Listener
+	set chan time.Time
+}
+
+// deadlineConn records deadlines, and not that there are none any more.
+type deadlineConn struct {
+	net.Conn
+	set chan time.Time
+}
+
+func (l deadlineListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return deadlineConn{conn, l.set}, err
+}
+
+func (c deadlineConn) SetWriteDeadline(at time.Time) error {
+	if !at.IsZero() {
+		c.set <- at
+	}
+	return c.Conn.SetWriteDeadline(at)
+}
+
+func TestEveryResponseHasADeadline(t *testing.T) {
+	g := NewWithT(t)
+	s, err := Listen(t.Context(), newFake(incidentNamed("shop", "a")), Options{})
+	g.Expect(err).NotTo(HaveOccurred())
+	for _, path := range []string{"api/incidents/shop/a", "api/incidents/shop/none", "api/counts?hours=1", "api/heartbeats"} {
+		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+		request := httptest.NewRequest(http.MethodGet, s.base()+path, nil)
+		request.Header.Set("Authorization", "Bearer "+s.key)
+		s.Handler().ServeHTTP(w, request)
+		g.Expect(w.set).To(HaveLen(1), path)
+	}
+
+	// So have the files.
+	listener := deadlineListener{s.listener, make(chan time.Time, 100)}
+	s.listener = listener
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	g.Expect(s.get(t, "app.js", nil).StatusCode).To(Equal(http.StatusOK))
+	cancel()
+	g.Expect(<-done).To(Succeed())
+	g.Expect(listener.set).NotTo(BeEmpty())
 }
 
 func TestListenOnATakenPort(t *testing.T) {

@@ -38,6 +38,8 @@ const (
 	maxStreams = 32
 	// maxRequests is the number of requests to the API server at a time, without the watches.
 	maxRequests = 64
+	// maxRequestsPerToken is how many of them may be of one user, told by the token: the name is known to the API server only.
+	maxRequestsPerToken = 8
 	// linger is how long a watch is kept that no tab follows: a page is reloaded meanwhile.
 	linger = 30 * time.Second
 	// bytesPerObject is what an Incident takes beside its texts.
@@ -80,9 +82,11 @@ type watch struct {
 	ended error
 }
 
+type tokenHash = [sha256.Size]byte
+
 // watchKey identifies a watch. Two tokens of a user may have different rights, so each has its own watch.
 type watchKey struct {
-	token     [sha256.Size]byte
+	token     tokenHash
 	namespace string
 }
 
@@ -105,12 +109,13 @@ func (s *Server) callerOf(r *http.Request) *caller {
 
 // users holds the watches of all users.
 type users struct {
-	ctx      context.Context // of the server; watches outlive the request that starts them
-	tasks    sync.WaitGroup
-	requests chan struct{}
+	ctx   context.Context // of the server; watches outlive the request that starts them
+	tasks sync.WaitGroup
 
-	mu      sync.Mutex
-	watches map[watchKey]*watch
+	mu       sync.Mutex
+	watches  map[watchKey]*watch
+	requests int               // to the API server
+	busy     map[tokenHash]int // the requests by their tokens
 }
 
 // statusError is an error with the code of its response.
@@ -197,14 +202,38 @@ func (s *Server) limited(next http.HandlerFunc) http.HandlerFunc {
 		return next
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case s.users.requests <- struct{}{}:
-			defer func() { <-s.users.requests }()
-			next(w, r)
-		default:
+		token := s.callerOf(r).key.token
+		if err := s.users.admit(token); err != nil {
 			w.Header().Set("Retry-After", "1")
-			writeError(w, http.StatusServiceUnavailable, errors.New("the page has too many requests"))
+			s.writeProblem(w, err)
+			return
 		}
+		defer s.users.release(token)
+		next(w, r)
+	}
+}
+
+// admit counts a request that begins, unless there are too many.
+func (u *users) admit(token tokenHash) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case u.busy[token] >= maxRequestsPerToken:
+		return statusError{http.StatusTooManyRequests, fmt.Errorf("you have %d requests at a time already", maxRequestsPerToken)}
+	case u.requests >= maxRequests:
+		return statusError{http.StatusServiceUnavailable, errors.New("the page has too many requests")}
+	}
+	u.requests++
+	u.busy[token]++
+	return nil
+}
+
+func (u *users) release(token tokenHash) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.requests--
+	if u.busy[token]--; u.busy[token] == 0 {
+		delete(u.busy, token)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"io"
 	"log"
@@ -380,4 +381,32 @@ func TestWatchesAreBounded(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Eventually(func() error { return u.problem(w) }, "10s", "10ms").Should(MatchError(errTooMany))
 	g.Expect(u.watches).NotTo(HaveKey(w.key))
+}
+
+// A user, told by the token, gets a part of the requests to the API server only.
+func TestRequestsAreBounded(t *testing.T) {
+	g := NewWithT(t)
+	s := startShared(t, newRecorder(t))
+	ask := func() int { return s.ask(t, http.MethodGet, "api/incidents/shop/a", nil, nil).StatusCode }
+	maria := sha256.Sum256([]byte("maria"))
+	for range maxRequestsPerToken {
+		g.Expect(s.users.admit(maria)).To(Succeed())
+	}
+	g.Expect(ask()).To(Equal(http.StatusTooManyRequests))
+	for i := maxRequestsPerToken; i < maxRequests; i++ {
+		g.Expect(s.users.admit(tokenHash{byte(i)})).To(Succeed(), "others are not held up")
+	}
+	s.users.release(maria)
+	g.Expect(ask()).To(Equal(http.StatusOK))
+	g.Expect(s.users.admit(tokenHash{})).To(Succeed())
+	g.Expect(ask()).To(Equal(http.StatusServiceUnavailable))
+	for range maxRequestsPerToken - 1 {
+		s.users.release(maria)
+	}
+	g.Eventually(func() bool { // a response is there before its request has ended
+		s.users.mu.Lock()
+		defer s.users.mu.Unlock()
+		_, busy := s.users.busy[maria]
+		return busy
+	}).Should(BeFalse())
 }

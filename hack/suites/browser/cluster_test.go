@@ -203,6 +203,28 @@ func (c *cluster) silenced(name string, until time.Time) {
 	c.g.Expect(c.Status().Update(context.Background(), incident)).To(Succeed())
 }
 
+// The namespace that a user has chosen is in the address, and one that gets there is followed.
+func TestTheScopeIsInTheAddress(t *testing.T) {
+	c := newCluster(t)
+	c.fill()
+	token := c.user(t, "scoped", c.namespace, mayRead)
+	b := openTab(t)
+	b.do(chromedp.Navigate(serveCluster(t)))
+	b.signIn(token)
+	b.Eventually(func() string { return b.text("#access-problem") }).Should(ContainSubstring("at the cluster scope"))
+	b.do(chromedp.SendKeys("#scope-name", c.namespace), chromedp.Click("#choose-scope button"))
+	b.Eventually(b.titles).Should(HavePrefix("95 %"))
+	b.Expect(b.eval("location.pathname + location.search + location.hash")).To(Equal("/#/?scope=" + c.namespace))
+	b.do(chromedp.Reload())
+	b.signIn(token)
+	b.Eventually(b.titles).Should(HavePrefix("95 %"))
+	b.eval(`location.hash = "#/?scope=default"`)
+	b.Eventually(func() string { return b.text("#access-problem") }).Should(ContainSubstring(`in the namespace "default"`))
+	b.Expect(b.titles()).To(BeEmpty())
+	b.do(chromedp.NavigateBack())
+	b.Eventually(b.titles).Should(HavePrefix("95 %"))
+}
+
 // A token that expires, and a new one: the page shows nothing in between, and goes on where it was.
 func TestATokenExpires(t *testing.T) {
 	c := newCluster(t)

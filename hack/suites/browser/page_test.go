@@ -158,6 +158,32 @@ func TestFiltersAreInTheAddress(t *testing.T) {
 		Not(ContainSubstring(" ack -n")), ContainSubstring("Began"), Not(MatchRegexp("(?i)payload"))))
 }
 
+// The bar says what its buttons act on: it is there in the list only. While an incident is shown, an action is for that one.
+func TestTheBarIsForTheList(t *testing.T) {
+	c := newCluster(t)
+	c.fill()
+	s, _ := serve(t, c)
+	b := openTab(t)
+	b.do(chromedp.Navigate(s.URL()))
+	b.Eventually(b.titles).ShouldNot(BeEmpty())
+	height := func() string { return b.eval(`document.getElementById("action-bar").getBoundingClientRect().height`) }
+	b.Expect(height()).To(Equal("0"))
+	b.press("X")
+	b.Expect(b.text("#selected")).To(Equal("5 selected"))
+	b.Expect(height()).NotTo(Equal("0"))
+	b.do(chromedp.Click("#rows a"))
+	b.Eventually(func() string { return b.text("#incident") }).Should(ContainSubstring("Timeline"))
+	b.Expect(height()).To(Equal("0"))
+	b.press("a")
+	b.Expect(b.text("#action-title")).To(Equal("Acknowledge: 95 % of the requests take longer than 2 s"))
+	b.do(chromedp.Click("#action-cancel"), chromedp.KeyEvent(kb.Escape))
+	b.Eventually(height).ShouldNot(Equal("0"))
+	b.Expect(b.text("#selected")).To(Equal("5 selected"))
+	b.eval(`location.hash = "#/history"`)
+	b.Eventually(height).Should(Equal("0"))
+	b.noTrouble()
+}
+
 func TestResolvedIncidentsAndLinks(t *testing.T) {
 	c := newCluster(t)
 	for i, title := range []string{"Oldest", "Newest", "Middle"} {

@@ -77,6 +77,30 @@ func TestAStorm(t *testing.T) {
 	b.noTrouble()
 }
 
+// The rows of a large list come in parts. None of them is new, and a reload shows all.
+func TestTheFirstRowsAreNotNew(t *testing.T) {
+	const count = 450
+	c := newCluster(t)
+	for i := range count {
+		c.put(fmt.Sprintf("part-%d", i), 5, v1alpha1.AlertContent{Title: fmt.Sprintf("Node %d is unreachable", i), Severity: v1alpha1.SeverityError})
+	}
+	s, _ := serve(t, c)
+	b := openTab(t)
+	b.do(chromedp.Navigate(s.URL()))
+	b.Eventually(func() string { return b.text("#summary") }).Should(Equal("450 open: 450 error"))
+	b.choose("group", "none")
+	for range 2 {
+		b.Eventually(b.rowCount).Should(Equal(strconv.Itoa(count)))
+		b.Expect(b.text("#summary")).To(Equal("450 open: 450 error"))
+		b.Expect(b.eval(`document.querySelectorAll("tr.fresh").length`)).To(Equal("0"))
+		b.do(chromedp.Reload())
+	}
+	c.put("late", 0, v1alpha1.AlertContent{Title: "Late", Severity: v1alpha1.SeverityCritical})
+	b.Eventually(b.titles).Should(HavePrefix("Late|"))
+	b.Expect(b.eval(`document.querySelectorAll("tr.fresh").length`)).To(Equal("1"), "this one is")
+	b.noTrouble()
+}
+
 // cpu returns the CPU time in ms that the page has taken so far, which does not depend on what else the machine does.
 func (b *tab) cpu() float64 {
 	found, err := chromedp.Call(b.ctx, performance.GetMetrics, cdp.Empty{})

@@ -89,8 +89,9 @@ document.addEventListener("click", (event) => {
   }
 });
 addEventListener("hashchange", () => {
-  if (access.takeKey()) stream.begin();
+  const before = access.scope(), taken = access.takeKey();
   route();
+  if (taken || access.scope() !== before) stream.begin();
 });
 $("filters").addEventListener("submit", (event) => event.preventDefault());
 $("filters").addEventListener("input", (event) => { if (event.target.className !== "select-all") refilter(); });
@@ -116,7 +117,7 @@ setInterval(() => times.refresh(document), 30000);
 setInterval(chart.later, 30000);
 
 access.setUp(() => {
-  if ($("past").hidden) history.replaceState(null, "", location.hash.split("?")[0] + filters.query());
+  if ($("past").hidden) history.replaceState(null, "", (location.hash.split("?")[0] || "#/") + filters.query());
   stream.begin();
   past.load();
   actions.resume();

@@ -6,6 +6,8 @@ import { askFor, request, server } from "./access.js";
 
 // silence is for how long nothing may come from the page's server, which sends something every two seconds.
 const silence = 12000;
+// partly is after how long rows are shown although more are to come.
+const partly = 300;
 
 export const rows = new Map(); // by namespace/name
 export const idOf = (row) => row.namespace + "/" + row.name;
@@ -89,14 +91,25 @@ export async function* messages(response, hear = () => {}) {
   }
 }
 
+// The first rows come in parts: the timer that shows them while more come, and whether they replace what is shown.
+let showing, replaced = false;
+
+function show(fresh) {
+  clearTimeout(showing);
+  showing = undefined;
+  changed(fresh, replaced);
+  replaced = false;
+}
+
 function take(message) {
   if (message.whole) rows.clear();
+  const complete = known.synced && !message.whole; // else a row is only new to the page
   const fresh = new Set();
   for (const row of message.rows || []) {
     row.text = [row.title, row.namespace, row.name, row.integration, row.host, row.key, row.state, row.severity,
       ...Object.entries(row.labels || {}).map(([name, value]) => name + "=" + value)].join("\n").toLowerCase();
     if (row.gone) rows.delete(idOf(row)); else rows.set(idOf(row), row);
-    if (!message.whole) fresh.add(idOf(row));
+    if (complete) fresh.add(idOf(row));
   }
   const first = !known.synced && message.synced;
   known.synced = message.synced;
@@ -106,5 +119,7 @@ function take(message) {
   setText($("cluster"), "cluster " + (known.cluster || location.hostname));
   confirmed = known.synced ? Date.now() - message.age * 1000 : 0;
   say(message.problem && message.problem + ".");
-  if (first || message.whole || fresh.size) changed(fresh, Boolean(message.whole));
+  replaced ||= Boolean(message.whole);
+  if (message.rows && !message.synced) showing ??= setTimeout(show, partly, fresh);
+  else if (first || message.whole || fresh.size) show(fresh);
 }
