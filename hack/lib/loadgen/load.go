@@ -39,8 +39,6 @@ type Load struct {
 	Key func(n int) string
 	// Body gives the payload of the n-th request. Default: Payload.
 	Body func(n int, key string) []byte
-	// IdempotencyKey gives the Idempotency-Key of the n-th request. Default: none is sent.
-	IdempotencyKey func(n int) string
 	// AcknowledgedCode is the status code that acknowledges a request. Default: 202.
 	AcknowledgedCode int
 }
@@ -71,7 +69,7 @@ const (
 // KeyAccount is what was answered to the requests of one dedup key.
 type KeyAccount struct {
 	Acknowledged, Refused, Unknown int
-	// AlertIDs are those of the acknowledged alerts, without those of repeated idempotency keys.
+	// AlertIDs are those of the acknowledged alerts.
 	AlertIDs []string
 }
 
@@ -212,7 +210,6 @@ func beginnings(ctx context.Context, load Load) <-chan int {
 
 // reply is the part of an answer that the account needs.
 type reply struct {
-	Status string `json:"status"`
 	Type   string `json:"type"`
 	Alerts []struct {
 		ID string `json:"id"`
@@ -226,9 +223,6 @@ func (l Load) send(s *sender, n int, account *Account) {
 		panic(fmt.Sprintf("making a request: %v", err)) // a mistake in the caller's URL
 	}
 	request.Header.Set("Content-Type", "application/json")
-	if l.IdempotencyKey != nil {
-		request.Header.Set("Idempotency-Key", l.IdempotencyKey(n))
-	}
 	start := time.Now()
 	status, body, err := s.do(request)
 	latency := time.Since(start)

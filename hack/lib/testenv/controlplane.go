@@ -16,8 +16,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"k8s.io/client-go/rest"
 )
 
 // readyTimeout is how long etcd and the API servers may take to start on a busy machine.
@@ -114,16 +112,6 @@ func (c *ControlPlane) WaitEtcd(ctx context.Context) error {
 // WaitAPIServer waits until the API server with this number answers that it is ready.
 func (c *ControlPlane) WaitAPIServer(ctx context.Context, number int) error {
 	return c.wait(ctx, fmt.Sprintf("API server %d", number), c.URLs[number]+"/readyz")
-}
-
-// Config is an administrator's configuration of the API server with this number.
-func (c *ControlPlane) Config(number int) *rest.Config {
-	return &rest.Config{
-		Host:            c.URLs[number],
-		BearerToken:     c.Token,
-		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
-		QPS:             -1,
-	}
 }
 
 // Stop kills all processes.

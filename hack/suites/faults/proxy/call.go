@@ -14,8 +14,6 @@ type Call struct {
 	Resource string
 	// Namespace and Name are empty where the request has none.
 	Namespace, Name string
-	// Body is what was sent.
-	Body []byte
 }
 
 // Is says whether the call has this verb and resource.
