@@ -167,6 +167,6 @@ func (r *run) exchange(ctx context.Context, replica *replica, binary string) err
 	r.setRule(refuseMarks)
 	// See rollingRestart.
 	r.traffic.client.CloseIdleConnections()
-	replica.setLeaving(false)
+	replica.leaving.Store(false)
 	return r.waitReady(ctx)
 }

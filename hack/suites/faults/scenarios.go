@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
@@ -215,17 +214,17 @@ func zombie(ctx context.Context, r *run) error {
 	if err != nil {
 		return err
 	}
-	if err := leader.signal(syscall.SIGSTOP); err != nil {
+	if err := leader.manager.Freeze(); err != nil {
 		return err
 	}
 	frozen := time.Now()
 	if err := follower.waitLeads(ctx, true); err != nil {
-		return errors.Join(err, leader.signal(syscall.SIGCONT))
+		return errors.Join(err, leader.manager.Thaw())
 	}
 	pause(ctx, 2*time.Second)
 	r.note("frozen for %s", time.Since(frozen).Round(time.Second))
-	exited, thawed := leader.exited(), time.Now()
-	if err := leader.signal(syscall.SIGCONT); err != nil {
+	exited, thawed := leader.manager.Exited(), time.Now()
+	if err := leader.manager.Thaw(); err != nil {
 		return err
 	}
 	if err := leader.waitLeads(ctx, false); err != nil {
@@ -248,7 +247,7 @@ func rollingRestart(ctx context.Context, r *run) error {
 		// A new pod has an address of its own. Here it has that of the old one, and the senders' idle connections to
 		// that must not be taken for connections to the new one.
 		r.traffic.client.CloseIdleConnections()
-		replica.setLeaving(false)
+		replica.leaving.Store(false)
 		pause(ctx, 2*restartDelay)
 		if err := r.waitReady(ctx); err != nil {
 			return err

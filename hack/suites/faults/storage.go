@@ -92,8 +92,8 @@ func restoreEtcd(ctx context.Context, r *run) error {
 	// A leader that is cut off for so long as a restore takes has lost its lease and ended. What it remembers is
 	// of a time that never was: it would delete what the older Incidents have not counted.
 	for _, replica := range r.replicas {
-		replica.hold(true)
-		defer replica.hold(false)
+		replica.held.Store(true)
+		defer replica.held.Store(false)
 		replica.kill()
 	}
 	err = r.restartEtcd(ctx, func() {
@@ -116,7 +116,7 @@ func restoreEtcd(ctx context.Context, r *run) error {
 		return err
 	}
 	for _, replica := range r.replicas {
-		replica.hold(false)
+		replica.held.Store(false)
 	}
 	pause(ctx, time.Second)
 	return r.waitReady(ctx)

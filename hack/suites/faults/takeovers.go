@@ -109,15 +109,15 @@ func (r *run) staleTakeover(ctx context.Context, resource string) error {
 	}
 	follower.proxy.FreezeWatches(true, resource)
 	pause(ctx, 3*time.Second)
-	leader.hold(true)
-	defer leader.hold(false)
+	leader.held.Store(true)
+	defer leader.held.Store(false)
 	leader.kill()
 	if err := follower.waitLeads(ctx, true); err != nil {
 		return err
 	}
 	pause(ctx, 6*time.Second)
 	follower.proxy.FreezeWatches(false, resource)
-	leader.hold(false)
+	leader.held.Store(false)
 	pause(ctx, time.Second)
 	return r.waitReady(ctx)
 }

@@ -217,7 +217,7 @@ func (t *traffic) try(token string, body []byte, idempotencyKey string) (oracle.
 	first := mathrand.IntN(len(replicas))
 	for i := range replicas {
 		replica := replicas[(first+i)%len(replicas)]
-		if replica.isLeaving() {
+		if replica.leaving.Load() {
 			continue
 		}
 		url := replica.manager.WebhookURL + token
