@@ -81,7 +81,7 @@ func restoreEtcd(ctx context.Context, r *run) error {
 	backup := r.plane.DataFolder() + ".backup"
 	copied := func() error { return exec.CommandContext(ctx, "cp", "-r", r.plane.DataFolder(), backup).Run() }
 	var err error
-	failed := r.restartEtcd(ctx, func() { err, r.traffic.lostFrom = copied(), time.Now() })
+	failed := r.restartEtcd(ctx, func() { err, r.options.LostFrom = copied(), time.Now() })
 	if err := errors.Join(failed, err); err != nil {
 		return fmt.Errorf("copying etcd: %w", err)
 	}
@@ -104,9 +104,7 @@ func restoreEtcd(ctx context.Context, r *run) error {
 	if err != nil {
 		return fmt.Errorf("restoring etcd: %w", err)
 	}
-	r.traffic.mu.Lock()
-	r.traffic.lostUntil = time.Now()
-	r.traffic.mu.Unlock()
+	r.options.LostUntil = time.Now()
 	for _, server := range r.plane.APIServers {
 		if err := server.Start(); err != nil {
 			return err

@@ -21,6 +21,7 @@ import (
 )
 
 func shuffleWatches(ctx context.Context, r *run) error {
+	r.options.LooseOrder = true
 	r.eachProxy(func(p *proxy.Proxy) { p.ShuffleWatches(1500 * time.Millisecond) })
 	pause(ctx, 12*time.Second)
 	r.eachProxy(func(p *proxy.Proxy) { p.ShuffleWatches(0) })
@@ -163,6 +164,7 @@ func deleteIntegration(ctx context.Context, r *run) error {
 // Alerts for it must be refused, and the other tenant must not notice.
 func deleteNamespace(ctx context.Context, r *run) error {
 	name := r.tenants[1].namespace
+	r.options.DeletedNamespaces = []string{name}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if err := r.admin.Delete(ctx, namespace); err != nil {
 		return err

@@ -63,8 +63,6 @@ type traffic struct {
 	next    int
 	records []*oracle.Record
 	codes   map[string]int
-
-	lostFrom, lostUntil time.Time // what was acknowledged in this time is gone with an older etcd
 }
 
 func newTraffic(r *rig, tenants []tenant) *traffic {
