@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -96,12 +97,22 @@ func weather(ctx context.Context, r *run) error {
 // crashPoint is a kind of call at which a manager may die.
 type crashPoint struct{ verb, resource string }
 
-var crashPoints = []crashPoint{
-	{"create", "alertevents"},
-	{"list", "alertevents"},
-	{"create", "incidents"},
-	{"update", "incidents/status"},
-	{"delete", "alertevents"},
+var (
+	folding   = crashPoint{"update", "incidents/status"}
+	marking   = crashPoint{"patch", "alertevents"}
+	releasing = crashPoint{"delete", "alertevents"}
+
+	crashPoints = []crashPoint{{"create", "alertevents"}, {"list", "alertevents"}, {"create", "incidents"}, folding, releasing}
+)
+
+// refusing is the rule that refuses these kinds of calls.
+func refusing(code int, points ...crashPoint) func(proxy.Call) proxy.Fate {
+	return func(call proxy.Call) proxy.Fate {
+		if slices.Contains(points, crashPoint{call.Verb, call.Resource}) {
+			return proxy.Fate{Refuse: code}
+		}
+		return proxy.Fate{}
+	}
 }
 
 // killAtCalls kills the only replica at one of the next calls of each kind: before the API server sees it,

@@ -9,8 +9,6 @@ import (
 	"os/exec"
 	"strconv"
 	"time"
-
-	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
 )
 
 // exhaustSpace brings etcd to its quota, where it refuses all writes, and lifts the quota again.
@@ -53,12 +51,7 @@ func (r *rig) restartEtcd(ctx context.Context, change func()) error {
 
 // fillBacklog lets nothing be folded, so that the queue grows to its limit, and then drains.
 func fillBacklog(ctx context.Context, r *run) error {
-	r.setRule(func(call proxy.Call) proxy.Fate {
-		if call.Resource == "incidents/status" || call.Is("delete", "alertevents") {
-			return proxy.Fate{Refuse: http.StatusServiceUnavailable}
-		}
-		return proxy.Fate{}
-	})
+	r.setRule(refusing(http.StatusServiceUnavailable, folding, releasing))
 	most := 0
 	for until := time.Now().Add(12 * time.Second); time.Now().Before(until); pause(ctx, 300*time.Millisecond) {
 		ordinary, keyed, err := r.pendingEvents(ctx, r.tenants)

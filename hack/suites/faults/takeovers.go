@@ -60,22 +60,17 @@ func (r *run) waitGone(ctx context.Context, call proxy.Call) {
 // blockRelease lets alerts be folded but not released, and then kills the manager: its successor finds
 // them all again.
 func blockRelease(ctx context.Context, r *run) error {
-	return r.blockThenKill(ctx, crashPoint{"delete", "alertevents"})
+	return r.blockThenKill(ctx, releasing)
 }
 
 // blockFold lets nothing be folded, and then kills the manager: nothing may be released by then.
 func blockFold(ctx context.Context, r *run) error {
-	return r.blockThenKill(ctx, crashPoint{"update", "incidents/status"})
+	return r.blockThenKill(ctx, folding)
 }
 
 func (r *run) blockThenKill(ctx context.Context, point crashPoint) error {
 	for range 3 {
-		r.setRule(func(call proxy.Call) proxy.Fate {
-			if call.Is(point.verb, point.resource) {
-				return proxy.Fate{Refuse: http.StatusTooManyRequests}
-			}
-			return proxy.Fate{}
-		})
+		r.setRule(refusing(http.StatusTooManyRequests, point))
 		pause(ctx, 4*time.Second)
 		r.replicas[0].kill()
 		pause(ctx, 2*restartDelay)
