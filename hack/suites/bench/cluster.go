@@ -160,7 +160,7 @@ func (c *cluster) clear(ctx context.Context, namespace string) error {
 		if err := c.client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 			return err
 		}
-		err := sideBySide(fillClients, len(list.Items), func(n int) error {
+		err := testenv.SideBySide(fillClients, len(list.Items), func(n int) error {
 			item := &list.Items[n]
 			item.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
 			return client.IgnoreNotFound(c.client.Delete(ctx, item))

@@ -160,7 +160,7 @@ func (r *run) attackByBytes(ctx context.Context, t tenant) {
 				_, _ = r.post(n, t.token, strings.NewReader(fmt.Sprintf(`{"status":"resolved","dedup_key":"many-%d"}`, n/5)), nil)
 			}
 		case 2:
-			event := hostage(t.namespace, int64(n))
+			event := hostage(t.namespace, n)
 			event.ObjectMeta = metadata
 			event.Finalizers = []string{"example.com/hostage"}
 			_ = r.admin.Create(ctx, event)
