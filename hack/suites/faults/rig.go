@@ -245,14 +245,9 @@ func (r *rig) setRule(rule func(proxy.Call) proxy.Fate) {
 	}
 }
 
-// restartAPIServer kills an API server and starts it again after a while.
-func (r *rig) restartAPIServer(ctx context.Context, number int, down time.Duration) error {
-	r.plane.APIServers[number].Kill()
-	pause(ctx, down)
-	if err := r.plane.APIServers[number].Start(); err != nil {
-		return err
-	}
-	return r.plane.WaitAPIServer(ctx, number)
+// startAPIServers starts those of the API servers that do not run, and waits until all are ready.
+func (r *rig) startAPIServers(ctx context.Context) error {
+	return testenv.StartReady(ctx, r.plane.APIServers...)
 }
 
 // pause is testenv.Pause.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
 )
 
@@ -275,8 +276,10 @@ func rollingRestart(ctx context.Context, r *run) error {
 }
 
 func killAPIServers(ctx context.Context, r *run) error {
-	for number := range r.plane.APIServers {
-		if err := r.restartAPIServer(ctx, number, 2*time.Second); err != nil {
+	for _, server := range r.plane.APIServers {
+		server.Kill()
+		pause(ctx, 2*time.Second)
+		if err := testenv.StartReady(ctx, server); err != nil {
 			return err
 		}
 		pause(ctx, 2*time.Second)
@@ -289,26 +292,11 @@ func killEtcd(ctx context.Context, r *run) error {
 		pause(ctx, time.Duration(rand.IntN(2000))*time.Millisecond)
 		r.plane.Etcd.Kill()
 		pause(ctx, time.Duration(rand.IntN(3000))*time.Millisecond)
-		if err := r.plane.Etcd.Start(); err != nil {
-			return err
-		}
-		if err := r.plane.WaitEtcd(ctx); err != nil {
+		if err := testenv.StartReady(ctx, r.plane.Etcd); err != nil {
 			return err
 		}
 	}
-	return r.waitPlane(ctx)
-}
-
-// waitPlane waits until all API servers are ready.
-func (r *rig) waitPlane(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	for number := range r.plane.APIServers {
-		if err := r.plane.WaitAPIServer(ctx, number); err != nil {
-			return err
-		}
-	}
-	return nil
+	return r.startAPIServers(ctx)
 }
 
 func freezeEtcd(ctx context.Context, r *run) error {
@@ -322,7 +310,7 @@ func freezeEtcd(ctx context.Context, r *run) error {
 		}
 		pause(ctx, 3*time.Second)
 	}
-	return r.waitPlane(ctx)
+	return r.startAPIServers(ctx)
 }
 
 func (r *run) eachProxy(do func(*proxy.Proxy)) {

@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"strconv"
 	"time"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // exhaustSpace brings etcd to its quota, where it refuses all writes, and lifts the quota again.
@@ -37,16 +39,13 @@ func exhaustSpace(ctx context.Context, r *run) error {
 	if err := r.history.disarm(ctx); err != nil {
 		return err
 	}
-	return r.waitPlane(ctx)
+	return r.startAPIServers(ctx)
 }
 
 func (r *rig) restartEtcd(ctx context.Context, change func()) error {
 	r.plane.Etcd.Kill()
 	change()
-	if err := r.plane.Etcd.Start(); err != nil {
-		return err
-	}
-	return r.plane.WaitEtcd(ctx)
+	return testenv.StartReady(ctx, r.plane.Etcd)
 }
 
 // fillBacklog lets nothing be folded, so that the queue grows to its limit, and then drains.
@@ -79,9 +78,7 @@ func restoreEtcd(ctx context.Context, r *run) error {
 		return fmt.Errorf("copying etcd: %w", err)
 	}
 	pause(ctx, 4*time.Second)
-	for _, server := range r.plane.APIServers {
-		server.Kill()
-	}
+	r.plane.KillAPIServers()
 	// A leader that is cut off for so long as a restore takes has lost its lease and ended. What it remembers is
 	// of a time that never was: it would delete what the older Incidents have not counted.
 	for _, replica := range r.replicas {
@@ -98,12 +95,7 @@ func restoreEtcd(ctx context.Context, r *run) error {
 		return fmt.Errorf("restoring etcd: %w", err)
 	}
 	r.options.LostUntil = time.Now()
-	for _, server := range r.plane.APIServers {
-		if err := server.Start(); err != nil {
-			return err
-		}
-	}
-	if err := r.waitPlane(ctx); err != nil {
+	if err := r.startAPIServers(ctx); err != nil {
 		return err
 	}
 	for _, replica := range r.replicas {
