@@ -99,11 +99,14 @@ func (a *Account) Acknowledged() int { return len(a.Latencies) }
 func (a *Account) Rate() float64 { return float64(a.Acknowledged()) / a.Elapsed.Seconds() }
 
 // Quantile is the latency that the fraction q of the acknowledged requests did not exceed.
-func (a *Account) Quantile(q float64) time.Duration {
-	if len(a.Latencies) == 0 {
+func (a *Account) Quantile(q float64) time.Duration { return Quantile(a.Latencies, q) }
+
+// Quantile is the duration that the fraction q of the sorted ones does not exceed.
+func Quantile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
 		return 0
 	}
-	return a.Latencies[min(int(q*float64(len(a.Latencies))), len(a.Latencies)-1)]
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
 // Add takes the account of another load of the same integration.

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/packing"
 )
@@ -298,9 +299,7 @@ func (n *neighbour) report(result *report) {
 			continue
 		}
 		slices.Sort(figure.times)
-		at := func(q float64) time.Duration {
-			return figure.times[int(q*float64(len(figure.times)-1))].Round(10 * time.Millisecond)
-		}
+		at := func(q float64) time.Duration { return loadgen.Quantile(figure.times, q).Round(10 * time.Millisecond) }
 		result.notes = append(result.notes, fmt.Sprintf("%s: median %s, p90 %s, p99 %s", figure.name, at(0.5), at(0.9), at(0.99)))
 		if at(0.9) > maxDelay {
 			result.findings.Add("E: one in ten of the neighbour's alerts is %s only after %s", figure.name, at(0.9))
