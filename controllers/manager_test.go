@@ -133,14 +133,14 @@ func TestALoadFoldsExactly(t *testing.T) {
 	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
 		spec.Tokens = []v1alpha1.Token{{Name: "main", SHA256: tokens.Hash(s.Namespace)}}
 	})
-	logged := len(testsite.Log.String())
+	logged := len(testsite.Log.Contents())
 	s.manage(t)
 	began := time.Now()
 	events := s.postLoad(500, 20)
 	posted := time.Since(began)
 	s.expectAllCounted(20, events)
 	t.Logf("500 alerts posted in %s, folded and released after %s", posted, time.Since(began))
-	s.Expect(testsite.Log.String()[logged:]).NotTo(ContainSubstring("ERROR"), "races are no errors")
+	s.Expect(string(testsite.Log.Contents()[logged:])).NotTo(ContainSubstring("ERROR"), "races are no errors")
 
 	s.Eventually(func(g Gomega) {
 		status := s.IntegrationStatus()

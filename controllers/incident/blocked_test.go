@@ -64,7 +64,7 @@ func TestOneIncidentTriesForItsNamespace(t *testing.T) {
 	for _, key := range keys {
 		s.PostFiring(key)
 	}
-	logged := len(testsite.Log.String())
+	logged := len(testsite.Log.Contents())
 	for range 20 {
 		for _, key := range keys {
 			result, err := s.reconcile(key)
@@ -73,7 +73,7 @@ func TestOneIncidentTriesForItsNamespace(t *testing.T) {
 		}
 	}
 	s.Expect(tries).To(Equal(1), "80 reconciliations within one moment")
-	s.Expect(testsite.Log.String()[logged:]).NotTo(ContainSubstring("ERROR"))
+	s.Expect(string(testsite.Log.Contents()[logged:])).NotTo(ContainSubstring("ERROR"))
 	for range 600 {
 		s.Clock.SetTime(s.Clock.Now().Add(time.Second))
 		for _, key := range keys {

@@ -9,14 +9,12 @@ import (
 	"path/filepath"
 	"time"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
-	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
@@ -30,8 +28,8 @@ const (
 	// fieldOwner owns what is applied.
 	fieldOwner = client.FieldOwner("tocsin-make-run")
 
-	establishPoll    = 50 * time.Millisecond
-	establishTimeout = 20 * time.Second
+	servePoll    = 50 * time.Millisecond
+	serveTimeout = 20 * time.Second
 
 	// stopTimeout is how long etcd and kube-apiserver have to end before they are killed.
 	stopTimeout = 10 * time.Second
@@ -39,6 +37,7 @@ const (
 
 // cluster is what the manager works on.
 type cluster struct {
+	config     *rest.Config
 	client     client.Client
 	kubeconfig string
 	// environment is nil when the cluster is the user's.
@@ -99,12 +98,9 @@ func openKubeconfig(path string, out io.Writer) (*cluster, error) {
 
 func (c *cluster) connect(config *rest.Config) error {
 	config.QPS = -1
-	scheme := testenv.Scheme()
-	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
-		return err
-	}
+	c.config = config
 	var err error
-	if c.client, err = client.New(config, client.Options{Scheme: scheme}); err != nil {
+	if c.client, err = client.New(config, client.Options{Scheme: testenv.Scheme()}); err != nil {
 		return fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	return nil
@@ -146,48 +142,27 @@ func (c *cluster) install(ctx context.Context) (token string, err error) {
 
 // installCRDs applies the CRDs and waits until the API server serves them.
 func (c *cluster) installCRDs(ctx context.Context) error {
-	paths, err := filepath.Glob(filepath.Join(testenv.Root(), "config", "crd", "bases", "*.yaml"))
-	if err != nil {
+	options := envtest.CRDInstallOptions{
+		Paths:              []string{filepath.Join(testenv.Root(), "config", "crd", "bases")},
+		ErrorIfPathMissing: true, PollInterval: servePoll, MaxTime: serveTimeout,
+	}
+	if err := envtest.ReadCRDFiles(&options); err != nil {
 		return err
 	}
-	for _, path := range paths {
-		content, err := os.ReadFile(path)
+	for _, crd := range options.CRDs {
+		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
 		if err != nil {
 			return err
 		}
-		var crd map[string]any
-		if err := yaml.Unmarshal(content, &crd); err != nil {
-			return fmt.Errorf("reading %s: %w", path, err)
-		}
-		if err := c.apply(ctx, crd); err != nil {
+		delete(object, "status")
+		if err := c.apply(ctx, object); err != nil {
 			return err
 		}
 	}
-	err = wait.PollUntilContextTimeout(ctx, establishPoll, establishTimeout, true, func(ctx context.Context) (bool, error) {
-		var crds apiextensionsv1.CustomResourceDefinitionList
-		if err := c.client.List(ctx, &crds); err != nil {
-			return false, err
-		}
-		return established(crds.Items) == len(paths), nil
-	})
-	if err != nil {
+	if err := envtest.WaitForCRDs(c.config, options.CRDs, options); err != nil {
 		return fmt.Errorf("waiting for the CRDs to be served: %w", err)
 	}
 	return nil
-}
-
-// established counts those of Tocsin's CRDs that the API server serves.
-func established(crds []apiextensionsv1.CustomResourceDefinition) int {
-	n := 0
-	for _, crd := range crds {
-		for _, condition := range crd.Status.Conditions {
-			if crd.Spec.Group == v1alpha1.GroupVersion.Group && condition.Type == apiextensionsv1.Established &&
-				condition.Status == apiextensionsv1.ConditionTrue {
-				n++
-			}
-		}
-	}
-	return n
 }
 
 func (c *cluster) apply(ctx context.Context, object map[string]any) error {

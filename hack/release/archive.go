@@ -23,6 +23,16 @@ type entry struct {
 	content []byte
 }
 
+// find returns the entry with this name.
+func find(entries []entry, name string) (*entry, error) {
+	for i := range entries {
+		if entries[i].name == name {
+			return &entries[i], nil
+		}
+	}
+	return nil, fmt.Errorf("there is no %s", name)
+}
+
 // folderEntries returns the files below the folder, with their names below prefix.
 func folderEntries(folder, prefix string) ([]entry, error) {
 	var entries []entry

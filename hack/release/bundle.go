@@ -2,14 +2,12 @@ package main
 
 import (
 	"bytes"
-	"fmt"
 	"maps"
 	"path/filepath"
 	"regexp"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"sigs.k8s.io/yaml"
 )
 
 // The files of the bundle for the Operator Lifecycle Manager (OLM) that say what it is.
@@ -59,12 +57,7 @@ func (b *builder) bundle(scratch string, digest v1.Hash) error {
 
 // bundleLabels returns what the bundle says of itself, which has to be on its image too.
 func bundleLabels(entries []entry) (map[string]string, error) {
-	for _, e := range entries {
-		if e.name == bundleLabelsPath {
-			var metadata struct{ Annotations map[string]string }
-			err := yaml.Unmarshal(e.content, &metadata)
-			return metadata.Annotations, err
-		}
-	}
-	return nil, fmt.Errorf("the bundle has no %s", bundleLabelsPath)
+	var metadata struct{ Annotations map[string]string }
+	_, err := readYAML(entries, bundleLabelsPath, &metadata)
+	return metadata.Annotations, err
 }

@@ -90,16 +90,14 @@ type setting struct {
 // setLines replaces lines in the entries. Each has to be there once: the text is not what this program knows otherwise.
 func setLines(entries []entry, settings []setting) error {
 	for _, s := range settings {
-		found := 0
-		for i := range entries {
-			if entries[i].name == s.file {
-				found = len(s.line.FindAll(entries[i].content, -1))
-				entries[i].content = s.line.ReplaceAll(entries[i].content, []byte(s.replacement))
-			}
+		e, err := find(entries, s.file)
+		if err != nil {
+			return err
 		}
-		if found != 1 {
+		if found := len(s.line.FindAll(e.content, -1)); found != 1 {
 			return fmt.Errorf("%s has %d lines like %q instead of one", s.file, found, s.line)
 		}
+		e.content = s.line.ReplaceAll(e.content, []byte(s.replacement))
 	}
 	return nil
 }

@@ -144,16 +144,12 @@ func chartArtifact(archive string) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	var metadata []byte
-	for _, e := range entries {
-		if e.name == chartPath {
-			metadata = e.content
-		}
+	chart, err := find(entries, chartPath)
+	if err != nil {
+		return nil, err
 	}
-	if metadata == nil {
-		return nil, errors.New("the chart has no Chart.yaml")
-	}
-	if metadata, err = yaml.YAMLToJSON(metadata); err != nil {
+	metadata, err := yaml.YAMLToJSON(chart.content)
+	if err != nil {
 		return nil, err
 	}
 	content, err := os.ReadFile(archive)

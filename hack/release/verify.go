@@ -17,6 +17,7 @@ import (
 
 	"github.com/CycloneDX/cyclonedx-go"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
 func verifyCommand(ctx context.Context, args []string, stdout io.Writer) error {
@@ -113,13 +114,9 @@ func (v verifier) program(ctx context.Context, bom, scratch string) error {
 	if err != nil {
 		return err
 	}
-	names := map[string]entry{}
-	for _, e := range entries {
-		names[e.name] = e
-	}
-	binary, found := names[on.executable(p.executable)]
-	if _, license := names["LICENSE"]; !found || !license || binary.mode.Perm() != 0o755 {
-		return fmt.Errorf("the archive has not the program with mode 755 and the license: %v", entries)
+	binary, err := find(entries, on.executable(p.executable))
+	if _, unlicensed := find(entries, "LICENSE"); err != nil || unlicensed != nil || binary.mode.Perm() != 0o755 {
+		return errors.Join(errors.New("the archive has not the program with mode 755 and the license"), err, unlicensed)
 	}
 	folder := filepath.Join(scratch, base)
 	if err := os.Mkdir(folder, 0o755); err != nil {
@@ -258,7 +255,11 @@ func (v verifier) platformImage(ctx context.Context, image v1.Image, p product, 
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return err
 	}
-	if err := unpackLayers(image, root); err != nil {
+	entries, err := imageEntries(image)
+	if err != nil {
+		return err
+	}
+	if err := unpackTo(root, entries); err != nil {
 		return err
 	}
 	archived, err := os.ReadFile(filepath.Join(scratch, p.base(v.version, on), p.executable))
@@ -279,26 +280,11 @@ func (v verifier) platformImage(ctx context.Context, image v1.Image, p product, 
 	return v.saysVersion("the image "+p.image, output, err)
 }
 
-// unpackLayers writes the files of the image below the folder.
-func unpackLayers(image v1.Image, folder string) error {
-	layers, err := image.Layers()
-	if err != nil {
-		return err
-	}
-	for _, layer := range layers {
-		reader, err := layer.Uncompressed()
-		if err != nil {
-			return err
-		}
-		entries, err := untar(reader)
-		if err != nil {
-			return err
-		}
-		if err := unpackTo(folder, entries); err != nil {
-			return err
-		}
-	}
-	return nil
+// imageEntries returns the files of the image.
+func imageEntries(image v1.Image) ([]entry, error) {
+	reader := mutate.Extract(image)
+	defer func() { _ = reader.Close() }()
+	return untar(reader)
 }
 
 // saysVersion checks what a program printed as its version.

@@ -67,11 +67,7 @@ func (v verifier) platformBundle(image v1.Image) error {
 	if len(layers) != 1 {
 		return fmt.Errorf("it has %d layers", len(layers))
 	}
-	reader, err := layers[0].Uncompressed()
-	if err != nil {
-		return err
-	}
-	entries, err := untar(reader)
+	entries, err := imageEntries(image)
 	if err != nil {
 		return err
 	}
@@ -199,10 +195,9 @@ func (v verifier) chart() error {
 
 // readYAML reads an entry into the object, and returns its text.
 func readYAML(entries []entry, name string, object any) (string, error) {
-	for _, e := range entries {
-		if e.name == name {
-			return string(e.content), yaml.Unmarshal(e.content, object)
-		}
+	e, err := find(entries, name)
+	if err != nil {
+		return "", err
 	}
-	return "", fmt.Errorf("there is no %s", name)
+	return string(e.content), yaml.Unmarshal(e.content, object)
 }

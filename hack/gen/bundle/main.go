@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -52,7 +51,7 @@ func main() {
 	}
 }
 
-// write writes the bundle and its Dockerfile. It removes the folder first: a file whose source is gone must not stay.
+// write writes the bundle and its Dockerfile.
 func (o options) write() error {
 	objects, err := kustomize.Build(o.kustomize, "manifests")
 	if err != nil {
@@ -74,17 +73,8 @@ func (o options) write() error {
 			files["manifests/"+path] = text
 		}
 	}
-	if err := os.RemoveAll(o.out); err != nil {
+	if err := kustomize.WriteFiles(o.out, files); err != nil {
 		return err
-	}
-	for name, text := range files {
-		path := filepath.Join(o.out, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			return err
-		}
 	}
 	return os.WriteFile(o.dockerfile, []byte(dockerfile()), 0o644)
 }

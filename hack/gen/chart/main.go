@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/tocsin-dev/tocsin/hack/gen/kustomize"
@@ -46,7 +45,7 @@ func main() {
 	}
 }
 
-// write writes the whole chart. It removes the folder first: a file whose source is gone must not stay.
+// write writes the whole chart.
 func (o options) write() error {
 	files := map[string]string{}
 	err := fs.WalkDir(fixed, "fixed", func(path string, entry fs.DirEntry, err error) error {
@@ -70,17 +69,5 @@ func (o options) write() error {
 			return err
 		}
 	}
-	if err := os.RemoveAll(o.out); err != nil {
-		return err
-	}
-	for name, text := range files {
-		path := filepath.Join(o.out, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
+	return kustomize.WriteFiles(o.out, files)
 }

@@ -1,4 +1,4 @@
-// Package kustomize reads what kustomize builds of config/.
+// Package kustomize reads what kustomize builds of config/, and writes what is made of it.
 package kustomize
 
 import (
@@ -71,4 +71,21 @@ func SplitImage(image string) (repository, tag string, err error) {
 		return "", "", fmt.Errorf("the image %q has no tag", image)
 	}
 	return image[:colon], image[colon+1:], nil
+}
+
+// WriteFiles writes the texts of files, by their names. It removes the folder first: a file whose source is gone must not stay.
+func WriteFiles(folder string, files map[string]string) error {
+	if err := os.RemoveAll(folder); err != nil {
+		return err
+	}
+	for name, text := range files {
+		path := filepath.Join(folder, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 )
 
 // requestTimeout is how long one request may take; the endpoint answers within five seconds.
@@ -39,8 +41,6 @@ type Load struct {
 	Key func(n int) string
 	// Body gives the payload of the n-th request. Default: Payload.
 	Body func(n int, key string) []byte
-	// IdempotencyKey gives the Idempotency-Key of the n-th request. Default: none is sent.
-	IdempotencyKey func(n int) string
 	// AcknowledgedCode is the status code that acknowledges a request. Default: 202.
 	AcknowledgedCode int
 }
@@ -55,23 +55,10 @@ func Payload(n int, key string) []byte {
 		`"values":{"cpu":93.5,"load5":17.25,"sequence":%[1]d}}`, n, key)
 }
 
-// Outcome is what is known of a request.
-type Outcome int
-
-// The outcomes of a request.
-const (
-	// Acknowledged: answered with 202; the alert must be folded, once.
-	Acknowledged Outcome = iota
-	// Refused: the answer says that nothing was stored; the alert must not be folded.
-	Refused
-	// Unknown: no answer, or one that leaves it open; the alert may be folded, at most once.
-	Unknown
-)
-
 // KeyAccount is what was answered to the requests of one dedup key.
 type KeyAccount struct {
 	Acknowledged, Refused, Unknown int
-	// AlertIDs are those of the acknowledged alerts, without those of repeated idempotency keys.
+	// AlertIDs are those of the acknowledged alerts.
 	AlertIDs []string
 }
 
@@ -112,11 +99,14 @@ func (a *Account) Acknowledged() int { return len(a.Latencies) }
 func (a *Account) Rate() float64 { return float64(a.Acknowledged()) / a.Elapsed.Seconds() }
 
 // Quantile is the latency that the fraction q of the acknowledged requests did not exceed.
-func (a *Account) Quantile(q float64) time.Duration {
-	if len(a.Latencies) == 0 {
+func (a *Account) Quantile(q float64) time.Duration { return Quantile(a.Latencies, q) }
+
+// Quantile is the duration that the fraction q of the sorted ones does not exceed.
+func Quantile(sorted []time.Duration, q float64) time.Duration {
+	if len(sorted) == 0 {
 		return 0
 	}
-	return a.Latencies[min(int(q*float64(len(a.Latencies))), len(a.Latencies)-1)]
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
 // Add takes the account of another load of the same integration.
@@ -210,15 +200,6 @@ func beginnings(ctx context.Context, load Load) <-chan int {
 	return numbers
 }
 
-// reply is the part of an answer that the account needs.
-type reply struct {
-	Status string `json:"status"`
-	Type   string `json:"type"`
-	Alerts []struct {
-		ID string `json:"id"`
-	} `json:"alerts"`
-}
-
 func (l Load) send(s *sender, n int, account *Account) {
 	key := l.Key(n)
 	request, err := http.NewRequest(http.MethodPost, l.URLs[n%len(l.URLs)], bytes.NewReader(l.Body(n, key)))
@@ -226,9 +207,6 @@ func (l Load) send(s *sender, n int, account *Account) {
 		panic(fmt.Sprintf("making a request: %v", err)) // a mistake in the caller's URL
 	}
 	request.Header.Set("Content-Type", "application/json")
-	if l.IdempotencyKey != nil {
-		request.Header.Set("Idempotency-Key", l.IdempotencyKey(n))
-	}
 	start := time.Now()
 	status, body, err := s.do(request)
 	latency := time.Since(start)
@@ -239,51 +217,62 @@ func (l Load) send(s *sender, n int, account *Account) {
 		account.mu.Unlock()
 		return
 	}
-	var answer reply
+	outcome, ids := Read(status, l.AcknowledgedCode, body, err)
+	account.Record(key, outcome, strconv.Itoa(status), latency, ids)
+}
+
+// Read returns what an answer says about its request, and the ids of the alerts that it acknowledges. acknowledged is the
+// status code that does so, err is why there is no more of the body.
+func Read(status, acknowledged int, body []byte, err error) (oracle.Outcome, []string) {
+	var answer struct {
+		Type   string `json:"type"`
+		Alerts []struct {
+			ID string `json:"id"`
+		} `json:"alerts"`
+	}
 	if err == nil {
 		err = json.Unmarshal(body, &answer)
 	}
-	code := strconv.Itoa(status)
 	switch {
-	case status == l.AcknowledgedCode:
+	case status == acknowledged: // with or without the rest of the answer
 		var ids []string
 		for _, alert := range answer.Alerts {
 			ids = append(ids, alert.ID)
 		}
-		account.Record(key, Acknowledged, code, latency, ids)
-	case err != nil, answer.Type == UnknownOutcomeType:
-		account.Record(key, Unknown, code, latency, nil)
+		return oracle.Acknowledged, ids
+	case err != nil, answer.Type == unknownOutcomeType:
+		return oracle.Unknown, nil
 	default:
-		account.Record(key, Refused, code, latency, nil)
+		return oracle.Refused, nil
 	}
 }
 
-// UnknownOutcomeType is the problem type of an answer that leaves open whether the alert was stored.
-const UnknownOutcomeType = "tag:tocsin.dev,2026:outcome-unknown"
+// unknownOutcomeType is the problem type of an answer that leaves open whether the alert was stored.
+const unknownOutcomeType = "tag:tocsin.dev,2026:outcome-unknown"
 
 // ErrorOutcome tells a request that never reached the server from one that may have.
-func ErrorOutcome(err error) Outcome {
+func ErrorOutcome(err error) oracle.Outcome {
 	var operation *net.OpError
 	if errors.Is(err, syscall.ECONNREFUSED) || (errors.As(err, &operation) && operation.Op == "dial") {
-		return Refused
+		return oracle.Refused
 	}
-	return Unknown
+	return oracle.Unknown
 }
 
 // Record enters the answer to an alert of a key.
-func (a *Account) Record(key string, outcome Outcome, code string, latency time.Duration, ids []string) {
+func (a *Account) Record(key string, outcome oracle.Outcome, code string, latency time.Duration, ids []string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.Codes[code]++
 	k := a.key(key)
 	switch outcome {
-	case Acknowledged:
+	case oracle.Acknowledged:
 		k.Acknowledged++
 		k.AlertIDs = append(k.AlertIDs, ids...)
 		a.Latencies = append(a.Latencies, latency)
-	case Refused:
+	case oracle.Refused, oracle.Conflict:
 		k.Refused++
-	case Unknown:
+	case oracle.Unknown, oracle.Partial:
 		k.Unknown++
 	}
 }

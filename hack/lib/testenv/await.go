@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // awaitPoll is how often Await tries.
@@ -47,4 +49,14 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	case <-time.After(d):
 		return true
 	}
+}
+
+// SideBySide does n things, so many at a time. It begins none after one has failed, and returns the first error.
+func SideBySide(workers, n int, do func(int) error) error {
+	group, failed := errgroup.WithContext(context.Background())
+	group.SetLimit(workers)
+	for i := 0; i < n && failed.Err() == nil; i++ {
+		group.Go(func() error { return do(i) })
+	}
+	return group.Wait()
 }

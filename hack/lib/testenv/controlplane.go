@@ -4,24 +4,15 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
-	"time"
-
-	"k8s.io/client-go/rest"
 )
-
-// readyTimeout is how long etcd and the API servers may take to start on a busy machine.
-const readyTimeout = 3 * time.Minute
 
 // ControlPlaneOptions say what kind of control plane to make.
 type ControlPlaneOptions struct {
@@ -48,7 +39,6 @@ type ControlPlane struct {
 	Token string
 
 	folder string
-	client *http.Client
 }
 
 // StartControlPlane starts a control plane and waits until it answers. It has no CRDs yet.
@@ -57,13 +47,7 @@ func StartControlPlane(ctx context.Context, options ControlPlaneOptions) (*Contr
 	if err != nil {
 		return nil, fmt.Errorf("finding free ports: %w", err)
 	}
-	c := &ControlPlane{
-		EtcdURL: "http://" + addresses[0],
-		folder:  options.Folder,
-		client: &http.Client{Timeout: 2 * time.Second, Transport: &http.Transport{
-			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // its own self-signed servers
-		}},
-	}
+	c := &ControlPlane{EtcdURL: "http://" + addresses[0], folder: options.Folder}
 	if err := c.makeKeys(); err != nil {
 		return nil, fmt.Errorf("making keys: %w", err)
 	}
@@ -78,88 +62,31 @@ func StartControlPlane(ctx context.Context, options ControlPlaneOptions) (*Contr
 		c.APIServers = append(c.APIServers, server)
 		c.URLs = append(c.URLs, "https://"+address)
 	}
-	if err := c.startAll(ctx); err != nil {
-		c.Stop()
-		return nil, err
+	// One after the other: the first API server fills the store.
+	for _, program := range append([]*Process{c.Etcd}, c.APIServers...) {
+		if err := StartReady(ctx, program); err != nil {
+			c.Stop()
+			return nil, fmt.Errorf("%w; the logs are in %s", err, c.folder)
+		}
 	}
 	return c, nil
 }
 
-// startAll starts etcd and then the API servers, one after the other: the first one fills the store.
-func (c *ControlPlane) startAll(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	if err := c.Etcd.Start(); err != nil {
-		return err
-	}
-	if err := c.WaitEtcd(ctx); err != nil {
-		return err
-	}
-	for i, server := range c.APIServers {
-		if err := server.Start(); err != nil {
-			return err
-		}
-		if err := c.WaitAPIServer(ctx, i); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// WaitEtcd waits until etcd answers.
-func (c *ControlPlane) WaitEtcd(ctx context.Context) error {
-	return c.wait(ctx, "etcd", c.EtcdURL+"/health?exclude=NOSPACE")
-}
-
-// WaitAPIServer waits until the API server with this number answers that it is ready.
-func (c *ControlPlane) WaitAPIServer(ctx context.Context, number int) error {
-	return c.wait(ctx, fmt.Sprintf("API server %d", number), c.URLs[number]+"/readyz")
-}
-
-// Config is an administrator's configuration of the API server with this number.
-func (c *ControlPlane) Config(number int) *rest.Config {
-	return &rest.Config{
-		Host:            c.URLs[number],
-		BearerToken:     c.Token,
-		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
-		QPS:             -1,
+// KillAPIServers kills all API servers.
+func (c *ControlPlane) KillAPIServers() {
+	for _, server := range c.APIServers {
+		server.Kill()
 	}
 }
 
 // Stop kills all processes.
 func (c *ControlPlane) Stop() {
-	for _, server := range c.APIServers {
-		server.Kill()
-	}
+	c.KillAPIServers()
 	c.Etcd.Kill()
 }
 
 // DataFolder is where etcd keeps its data.
 func (c *ControlPlane) DataFolder() string { return filepath.Join(c.folder, "etcd") }
-
-func (c *ControlPlane) wait(ctx context.Context, name, url string) error {
-	return Await(ctx, readyTimeout, func(ctx context.Context) error {
-		if !c.answers(ctx, url) {
-			return fmt.Errorf("%s, whose log is in %s, does not answer", name, c.folder)
-		}
-		return nil
-	})
-}
-
-func (c *ControlPlane) answers(ctx context.Context, url string) bool {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return false
-	}
-	request.Header.Set("Authorization", "Bearer "+c.Token)
-	response, err := c.client.Do(request)
-	if err != nil {
-		return false
-	}
-	_, _ = io.Copy(io.Discard, response.Body)
-	_ = response.Body.Close()
-	return response.StatusCode == http.StatusOK
-}
 
 func (c *ControlPlane) makeKeys() error {
 	if err := os.MkdirAll(c.folder, 0o700); err != nil {
@@ -186,14 +113,16 @@ func (c *ControlPlane) etcd(peer string, quota int64) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return NewProcess(log, filepath.Join(Assets(), "etcd"),
+	p := NewProcess(log, filepath.Join(Assets(), "etcd"),
 		"--data-dir="+c.DataFolder(),
 		"--listen-client-urls="+c.EtcdURL, "--advertise-client-urls="+c.EtcdURL,
 		"--listen-peer-urls=http://"+peer, "--initial-advertise-peer-urls=http://"+peer,
 		"--initial-cluster=default=http://"+peer,
 		"--unsafe-no-fsync", "--log-level=warn",
 		fmt.Sprintf("--quota-backend-bytes=%d", quota),
-	), nil
+	)
+	p.ReadyURL = c.EtcdURL + "/health?exclude=NOSPACE"
+	return p, nil
 }
 
 func (c *ControlPlane) apiServer(address string) (*Process, error) {
@@ -207,7 +136,7 @@ func (c *ControlPlane) apiServer(address string) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return NewProcess(log, filepath.Join(Assets(), "kube-apiserver"),
+	p := NewProcess(log, filepath.Join(Assets(), "kube-apiserver"),
 		"--etcd-servers="+c.EtcdURL, "--etcd-compaction-interval=0",
 		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port="+port,
 		"--cert-dir="+filepath.Join(c.folder, fmt.Sprintf("certs-%d", number)),
@@ -216,5 +145,7 @@ func (c *ControlPlane) apiServer(address string) (*Process, error) {
 		"--token-auth-file="+filepath.Join(c.folder, "tokens.csv"),
 		"--authorization-mode=RBAC", "--allow-privileged=true", "--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=10.96.0.0/24", "--disable-admission-plugins=ServiceAccount",
-	), nil
+	)
+	p.ReadyURL = "https://" + address + "/readyz"
+	return p, nil
 }

@@ -66,9 +66,7 @@ func RunManager(ctx context.Context, options ManagerOptions) (*Manager, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, managerTimeout)
-	defer cancel()
-	if err := m.WaitReady(ctx); err != nil {
+	if err := StartReady(ctx, m.Process); err != nil {
 		m.Kill()
 		return nil, err
 	}

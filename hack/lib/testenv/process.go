@@ -72,10 +72,33 @@ func (p *Process) running() bool {
 	}
 }
 
+// StartReady starts those of the programs that do not run, and waits until all are ready. It fails when one exits.
+func StartReady(ctx context.Context, programs ...*Process) error {
+	for _, p := range programs {
+		if err := p.Start(); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	for _, p := range programs {
+		if err := p.WaitReady(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readyTimeout is how long programs may take to start on a busy machine.
+const readyTimeout = 3 * time.Minute
+
 // WaitReady waits until the program is ready; it fails when the program exits or ctx ends.
 func (p *Process) WaitReady(ctx context.Context) error {
 	for p.ReadyURL != "" {
-		if _, err := Call(ctx, http.MethodGet, p.ReadyURL, ""); err == nil {
+		asked, cancel := context.WithTimeout(ctx, metricTimeout)
+		_, err := Call(asked, http.MethodGet, p.ReadyURL, "")
+		cancel()
+		if err == nil {
 			break
 		}
 		select {

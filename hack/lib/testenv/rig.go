@@ -149,14 +149,7 @@ func (r *Rig) Process(name, readyURL, path string, args ...string) *Process {
 // Start starts programs and waits until each is ready.
 func (r *Rig) Start(programs ...*Process) {
 	r.T.Helper()
-	for _, p := range programs {
-		r.Must(p.Start())
-	}
-	ctx, cancel := context.WithTimeout(r.Context, managerTimeout)
-	defer cancel()
-	for _, p := range programs {
-		r.Must(p.WaitReady(ctx))
-	}
+	r.Must(StartReady(r.Context, programs...))
 }
 
 // Manager runs a manager, by default bin/manager, or an archiver, and waits until it is ready.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -56,7 +57,7 @@ func warmUp(config *rest.Config) error {
 
 // Main runs the tests of a package and stops the control plane.
 func Main(m *testing.M) {
-	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(&Log)))
+	ctrl.SetLogger(zap.New(zap.UseDevMode(true), zap.WriteTo(Log)))
 	code := m.Run()
 	if environment != nil {
 		if err := environment.Stop(); err != nil {
@@ -77,25 +78,7 @@ func ControlPlane(t *testing.T) *rest.Config {
 }
 
 // Log gathers what is logged.
-var Log logBuffer
-
-type logBuffer struct {
-	mu   sync.Mutex
-	data []byte
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.data = append(b.data, p...)
-	return len(p), nil
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return string(b.data)
-}
+var Log = gbytes.NewBuffer()
 
 // Site is a namespace with an integration.
 type Site struct {
@@ -203,23 +186,18 @@ func (s *Site) Incident(dedupKey string) *v1alpha1.Incident {
 }
 
 // IncidentNames returns the names of all Incidents.
-func (s *Site) IncidentNames() []string {
-	var list v1alpha1.IncidentList
-	s.Expect(s.Live.List(s.Ctx, &list, client.InNamespace(s.Namespace))).To(gomega.Succeed())
-	names := []string{}
-	for _, incident := range list.Items {
-		names = append(names, incident.Name)
-	}
-	return names
-}
+func (s *Site) IncidentNames() []string { return s.names("Incident") }
 
 // EventNames returns the names of all AlertEvents.
-func (s *Site) EventNames() []string {
-	var list v1alpha1.AlertEventList
+func (s *Site) EventNames() []string { return s.names("AlertEvent") }
+
+func (s *Site) names(kind string) []string {
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind + "List"))
 	s.Expect(s.Live.List(s.Ctx, &list, client.InNamespace(s.Namespace))).To(gomega.Succeed())
 	names := []string{}
-	for _, event := range list.Items {
-		names = append(names, event.Name)
+	for _, object := range list.Items {
+		names = append(names, object.Name)
 	}
 	return names
 }

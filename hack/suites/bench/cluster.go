@@ -24,7 +24,6 @@ import (
 // Bounds of what the benchmark waits for.
 const (
 	readyTimeout = 30 * time.Second
-	drainTimeout = 10 * time.Minute
 	warmUpTime   = 2 * time.Second
 )
 
@@ -149,8 +148,6 @@ func (c *cluster) warmUp(ctx context.Context) error {
 
 // drained waits until all alerts of a tenant are folded, and returns how long that took.
 func (c *cluster) drained(ctx context.Context, t tenant) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
-	defer cancel()
 	return loadgen.Drained(ctx, c.client, t.namespace)
 }
 
@@ -163,7 +160,7 @@ func (c *cluster) clear(ctx context.Context, namespace string) error {
 		if err := c.client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 			return err
 		}
-		err := sideBySide(fillClients, len(list.Items), func(n int) error {
+		err := testenv.SideBySide(fillClients, len(list.Items), func(n int) error {
 			item := &list.Items[n]
 			item.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
 			return client.IgnoreNotFound(c.client.Delete(ctx, item))

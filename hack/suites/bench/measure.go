@@ -44,15 +44,19 @@ func scrape(ctx context.Context, m *testenv.Manager) (families, error) {
 
 // apiServerMetrics reads the API server's metrics.
 func (c *cluster) apiServerMetrics(ctx context.Context) (families, error) {
-	clients, err := kubernetes.NewForConfig(c.config)
-	if err != nil {
-		return nil, err
-	}
-	text, err := clients.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	text, err := c.askAPIServer(ctx, "/metrics")
 	if err != nil {
 		return nil, fmt.Errorf("reading the API server's metrics: %w", err)
 	}
 	return parseMetrics(bytes.NewReader(text))
+}
+
+func (c *cluster) askAPIServer(ctx context.Context, uri string) ([]byte, error) {
+	clients, err := kubernetes.NewForConfig(c.config)
+	if err != nil {
+		return nil, err
+	}
+	return clients.RESTClient().Get().RequestURI(uri).DoRaw(ctx)
 }
 
 // sum adds up the values of a counter whose labels are as wanted; a wanted value may list several,

@@ -140,8 +140,8 @@ func (c *cluster) measureCalm(ctx context.Context, name string, t tenant, durati
 	posts.Wait()
 	slices.Sort(latencies)
 	slices.Sort(lags)
-	row.P50, row.P99 = quantile(latencies, 0.5), quantile(latencies, 0.99)
-	row.LagP50, row.LagMax = quantile(lags, 0.5), quantile(lags, 1)
+	row.P50, row.P99 = loadgen.Quantile(latencies, 0.5).Seconds(), loadgen.Quantile(latencies, 0.99).Seconds()
+	row.LagP50, row.LagMax = loadgen.Quantile(lags, 0.5).Seconds(), loadgen.Quantile(lags, 1).Seconds()
 	return row
 }
 
@@ -154,14 +154,6 @@ func (c *cluster) foldedAfter(ctx context.Context, t tenant, key string) (time.D
 		return c.client.Get(ctx, name, &incident) == nil && incident.Status.AlertCount > 0
 	})
 	return time.Since(start), err == nil
-}
-
-// quantile is the value, in seconds, that the fraction q of the sorted ones does not exceed.
-func quantile(sorted []time.Duration, q float64) float64 {
-	if len(sorted) == 0 {
-		return 0
-	}
-	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)].Seconds()
 }
 
 // cells are the cells of a row in the report.

@@ -8,11 +8,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
-
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
@@ -24,23 +21,18 @@ const pprofAddress = "127.0.0.1:16060"
 // them into a folder as SCENARIO.manager.pprof and SCENARIO.kube-apiserver.pprof. The returned function
 // waits for them.
 func (c *cluster) profile(ctx context.Context, folder string, s scenario) (wait func() error) {
-	seconds := strconv.Itoa(max(1, int(cmp.Or(c.profileTime, s.load.Duration)/time.Second)))
+	path := fmt.Sprintf("/debug/pprof/profile?seconds=%d", max(1, int(cmp.Or(c.profileTime, s.load.Duration)/time.Second)))
 	var errs [2]error
 	var work sync.WaitGroup
 	work.Go(func() {
 		errs[0] = saveProfile(filepath.Join(folder, s.name+".manager.pprof"), func() ([]byte, error) {
-			url := "http://" + pprofAddress + "/debug/pprof/profile?seconds=" + seconds
-			profile, err := testenv.Call(ctx, http.MethodGet, url, "")
+			profile, err := testenv.Call(ctx, http.MethodGet, "http://"+pprofAddress+path, "")
 			return []byte(profile), err
 		})
 	})
 	work.Go(func() {
 		errs[1] = saveProfile(filepath.Join(folder, s.name+".kube-apiserver.pprof"), func() ([]byte, error) {
-			clients, err := kubernetes.NewForConfig(c.config)
-			if err != nil {
-				return nil, err
-			}
-			return clients.RESTClient().Get().AbsPath("/debug/pprof/profile").Param("seconds", seconds).DoRaw(ctx)
+			return c.askAPIServer(ctx, path)
 		})
 	})
 	return func() error {

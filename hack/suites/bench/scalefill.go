@@ -128,7 +128,7 @@ func (s *scaleSite) fill(ctx context.Context, row *scaleRow) error {
 	if err != nil {
 		return err
 	}
-	return sideBySide(fillClients, row.Pending, func(n int) error {
+	return testenv.SideBySide(fillClients, row.Pending, func(n int) error {
 		alert := template
 		integration, key := scaleKey(n*openPart%row.Incidents, row.Integrations)
 		alert.DedupKey, alert.ID = key, fmt.Sprintf("pending-%d-%d", row.Incidents, n)
@@ -219,7 +219,7 @@ func (s *scaleSite) store(
 	type operation struct {
 		Put put `json:"requestPut"`
 	}
-	return sideBySide(4, (end-first+batch-1)/batch, func(part int) error {
+	return testenv.SideBySide(4, (end-first+batch-1)/batch, func(part int) error {
 		var operations []operation
 		for n := first + part*batch; n < min(end, first+(part+1)*batch); n++ {
 			copied, err := object(n)

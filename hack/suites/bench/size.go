@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,7 +79,7 @@ func (c *cluster) fill(ctx context.Context, t tenant, row *sizeRow, incidents, i
 	}
 	c.manager.Kill()
 	row.Incidents = incidents
-	err := sideBySide(fillClients, integrations-row.Integrations, func(n int) error {
+	err := testenv.SideBySide(fillClients, integrations-row.Integrations, func(n int) error {
 		return c.client.Create(ctx, &v1alpha1.WebhookIntegration{
 			ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, GenerateName: "size-"},
 			Spec: v1alpha1.WebhookIntegrationSpec{
@@ -97,7 +95,7 @@ func (c *cluster) fill(ctx context.Context, t tenant, row *sizeRow, incidents, i
 	if err != nil {
 		return err
 	}
-	return sideBySide(fillClients, row.Pending, func(n int) error {
+	return testenv.SideBySide(fillClients, row.Pending, func(n int) error {
 		alert := template
 		alert.DedupKey = sizeKey(n % incidents)
 		alert.ID = fmt.Sprintf("pending-%d-%d", incidents, n)
@@ -148,21 +146,4 @@ func (c *cluster) measureSized(ctx context.Context, t tenant, row *sizeRow, dura
 	lag := after.foldLag().minus(before.foldLag())
 	row.LagP50, row.LagP99 = lag.quantile(0.5), lag.quantile(0.99)
 	return nil
-}
-
-// sideBySide does n things, so many at a time.
-func sideBySide(workers, n int, do func(int) error) error {
-	var (
-		work sync.WaitGroup
-		errs = make([]error, workers)
-	)
-	for w := range workers {
-		work.Go(func() {
-			for i := w; i < n && errs[w] == nil; i += workers {
-				errs[w] = do(i)
-			}
-		})
-	}
-	work.Wait()
-	return errors.Join(errs...)
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/packing"
 )
@@ -160,7 +161,7 @@ func (r *run) attackByBytes(ctx context.Context, t tenant) {
 				_, _ = r.post(n, t.token, strings.NewReader(fmt.Sprintf(`{"status":"resolved","dedup_key":"many-%d"}`, n/5)), nil)
 			}
 		case 2:
-			event := hostage(t.namespace, int64(n))
+			event := hostage(t.namespace, n)
 			event.ObjectMeta = metadata
 			event.Finalizers = []string{"example.com/hostage"}
 			_ = r.admin.Create(ctx, event)
@@ -298,9 +299,7 @@ func (n *neighbour) report(result *report) {
 			continue
 		}
 		slices.Sort(figure.times)
-		at := func(q float64) time.Duration {
-			return figure.times[int(q*float64(len(figure.times)-1))].Round(10 * time.Millisecond)
-		}
+		at := func(q float64) time.Duration { return loadgen.Quantile(figure.times, q).Round(10 * time.Millisecond) }
 		result.notes = append(result.notes, fmt.Sprintf("%s: median %s, p90 %s, p99 %s", figure.name, at(0.5), at(0.9), at(0.99)))
 		if at(0.9) > maxDelay {
 			result.findings.Add("E: one in ten of the neighbour's alerts is %s only after %s", figure.name, at(0.9))

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,24 +31,9 @@ func takeHostages(ctx context.Context, r *run) error {
 		return fmt.Errorf("making the tenant that takes hostages: %w", err)
 	}
 	defer r.freeHostages(bad)
-	var next atomic.Int64
-	var takers sync.WaitGroup
-	failed := make(chan error, hostageTakers)
-	for range hostageTakers {
-		takers.Go(func() {
-			for n := next.Add(1); n <= hostages; n = next.Add(1) {
-				if err := r.admin.Create(ctx, hostage(bad.namespace, n)); err != nil {
-					failed <- fmt.Errorf("taking a hostage: %w", err)
-					return
-				}
-			}
-		})
-	}
-	takers.Wait()
-	select {
-	case err := <-failed:
-		return err
-	default:
+	err = testenv.SideBySide(hostageTakers, hostages, func(n int) error { return r.admin.Create(ctx, hostage(bad.namespace, n)) })
+	if err != nil {
+		return fmt.Errorf("taking a hostage: %w", err)
 	}
 	if err := r.waitTerminating(ctx, bad); err != nil {
 		return err
@@ -81,7 +64,7 @@ func (r *run) waitTerminating(ctx context.Context, bad tenant) error {
 	return err
 }
 
-func hostage(namespace string, n int64) *v1alpha1.AlertEvent {
+func hostage(namespace string, n int) *v1alpha1.AlertEvent {
 	return &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: fmt.Sprintf("hostage-%d", n), Finalizers: []string{"example.com/hostage"},
@@ -97,17 +80,11 @@ func hostage(namespace string, n int64) *v1alpha1.AlertEvent {
 func (r *run) freeHostages(bad tenant) {
 	ctx, cancel := context.WithTimeout(context.Background(), healTime)
 	defer cancel()
-	var next atomic.Int64
-	var helpers sync.WaitGroup
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-	for range hostageTakers {
-		helpers.Go(func() {
-			for n := next.Add(1); n <= hostages; n = next.Add(1) {
-				event := hostage(bad.namespace, n)
-				_ = r.admin.Patch(ctx, event, patch)
-				_ = r.admin.Delete(ctx, event)
-			}
-		})
-	}
-	helpers.Wait()
+	_ = testenv.SideBySide(hostageTakers, hostages, func(n int) error {
+		event := hostage(bad.namespace, n)
+		_ = r.admin.Patch(ctx, event, patch)
+		_ = r.admin.Delete(ctx, event)
+		return nil
+	})
 }

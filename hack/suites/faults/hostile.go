@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -30,6 +29,8 @@ const (
 	guessPause      = 10 * time.Millisecond
 	maxGrowth       = 16 << 20 // of the memory, by large bodies
 	bodySize        = 1 << 30
+	largeSenders    = 8 // of large bodies, and of bombs
+	largePause      = 20 * time.Millisecond
 
 	valueSenders = 64
 	valueBody    = 256 << 10
@@ -104,17 +105,23 @@ func (r *run) address() string {
 	return strings.Split(strings.TrimPrefix(r.replicas[0].manager.WebhookURL, "http://"), "/")[0]
 }
 
-// slowHeaders opens connections on which a byte comes every second.
-func (r *run) slowHeaders(ctx context.Context, _ *report) {
-	var open sync.WaitGroup
-	for range slowConnections {
-		open.Go(func() {
+// repeat has so many attackers do something again and again, with a rest after each time, until ctx ends.
+func repeat(ctx context.Context, attackers int, rest time.Duration, do func(attacker int)) {
+	var all sync.WaitGroup
+	for n := range attackers {
+		all.Go(func() {
 			for ctx.Err() == nil {
-				r.dribble(ctx)
+				do(n)
+				pause(ctx, rest)
 			}
 		})
 	}
-	open.Wait()
+	all.Wait()
+}
+
+// slowHeaders opens connections on which a byte comes every second.
+func (r *run) slowHeaders(ctx context.Context, _ *report) {
+	repeat(ctx, slowConnections, 0, func(int) { r.dribble(ctx) })
 }
 
 func (r *run) dribble(ctx context.Context) {
@@ -138,26 +145,16 @@ func (r *run) dribble(ctx context.Context) {
 func (r *run) wrongTokens(ctx context.Context, result *report) {
 	var answers atomic.Int64
 	begin := time.Now()
-	var guessers sync.WaitGroup
-	for g := range guesserCount {
-		guessers.Go(func() {
-			for ctx.Err() == nil {
-				if err := r.guess(ctx, g, &answers); err != nil {
-					pause(ctx, 100*time.Millisecond)
-				}
-			}
-		})
-	}
-	guessers.Wait()
+	repeat(ctx, guesserCount, 100*time.Millisecond, func(g int) { r.guess(ctx, g, &answers) })
 	result.notes = append(result.notes, fmt.Sprintf("%.0f wrong tokens/s", float64(answers.Load())/time.Since(begin).Seconds()))
 }
 
 // guess sends wrong tokens over one connection without waiting for the answers: that costs the processors, which it shares
 // with the manager, least.
-func (r *run) guess(ctx context.Context, g int, answers *atomic.Int64) error {
+func (r *run) guess(ctx context.Context, g int, answers *atomic.Int64) {
 	connection, err := net.DialTimeout("tcp", r.address(), time.Second)
 	if err != nil {
-		return err
+		return
 	}
 	stop := context.AfterFunc(ctx, func() { _ = connection.Close() })
 	defer stop()
@@ -177,13 +174,12 @@ func (r *run) guess(ctx context.Context, g int, answers *atomic.Int64) error {
 		for i := range int(guessRate * guessPause / time.Second / guesserCount) {
 			fmt.Fprintf(&burst, "POST %sguess-%d-%d-%d HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", path, g, n, i)
 		}
-		if _, err = connection.Write(burst.Bytes()); err != nil {
+		if _, err := connection.Write(burst.Bytes()); err != nil {
 			break
 		}
 	}
-	err = errors.Join(err, connection.Close())
+	_ = connection.Close()
 	reading.Wait()
-	return err
 }
 
 // zeros is an endless body.
@@ -199,28 +195,21 @@ func (zeros) Read(p []byte) (int, error) {
 // largeBodies sends bodies of 1 GiB with good and bad tokens, with and without a length.
 func (r *run) largeBodies(ctx context.Context, result *report) {
 	var sent atomic.Int64
-	var senders sync.WaitGroup
-	for n := range 8 {
+	repeat(ctx, largeSenders, largePause, func(n int) {
 		token := []string{r.tenants[0].token, "wrong"}[n%2]
-		senders.Go(func() {
-			for ctx.Err() == nil {
-				body := io.LimitReader(zeros{}, bodySize)
-				request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.replicas[0].manager.WebhookURL+token, body)
-				if err != nil {
-					return
-				}
-				if n%4 < 2 {
-					request.ContentLength = bodySize
-				}
-				if response, err := harnessClient.Do(request); err == nil {
-					_ = response.Body.Close()
-				}
-				sent.Add(1)
-				pause(ctx, 20*time.Millisecond)
-			}
-		})
-	}
-	senders.Wait()
+		body := io.LimitReader(zeros{}, bodySize)
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.replicas[0].manager.WebhookURL+token, body)
+		if err != nil {
+			return
+		}
+		if n%4 < 2 {
+			request.ContentLength = bodySize
+		}
+		if response, err := harnessClient.Do(request); err == nil {
+			_ = response.Body.Close()
+		}
+		sent.Add(1)
+	})
 	result.notes = append(result.notes, fmt.Sprintf("%d large bodies", sent.Load()))
 }
 
@@ -234,16 +223,9 @@ func (r *run) gzipBombs(ctx context.Context, result *report) {
 	}
 	_, _ = io.Copy(writer, io.LimitReader(zeros{}, 256<<20))
 	_ = writer.Close()
-	var senders sync.WaitGroup
-	for range 8 {
-		senders.Go(func() {
-			for ctx.Err() == nil {
-				_, _ = r.post(0, r.tenants[0].token, bytes.NewReader(bomb.Bytes()), map[string]string{"Content-Encoding": "gzip"})
-				pause(ctx, 20*time.Millisecond)
-			}
-		})
-	}
-	senders.Wait()
+	repeat(ctx, largeSenders, largePause, func(int) {
+		_, _ = r.post(0, r.tenants[0].token, bytes.NewReader(bomb.Bytes()), map[string]string{"Content-Encoding": "gzip"})
+	})
 }
 
 // bodiesOfManyValues sends bodies, with the token of another tenant, that decode to fifty times their length.
@@ -251,20 +233,13 @@ func (r *run) bodiesOfManyValues(ctx context.Context, result *report) {
 	body := `{"a":[` + strings.Repeat(`{"":0},`, valueBody/7-10) + `0]}`
 	var mu sync.Mutex
 	answers := map[int]int{}
-	var senders sync.WaitGroup
-	for range valueSenders {
-		senders.Go(func() {
-			for ctx.Err() == nil {
-				if a, err := r.post(0, r.tenants[1].token, strings.NewReader(body), nil); err == nil {
-					mu.Lock()
-					answers[a.code]++
-					mu.Unlock()
-				}
-				pause(ctx, valuePause)
-			}
-		})
-	}
-	senders.Wait()
+	repeat(ctx, valueSenders, valuePause, func(int) {
+		if a, err := r.post(0, r.tenants[1].token, strings.NewReader(body), nil); err == nil {
+			mu.Lock()
+			answers[a.code]++
+			mu.Unlock()
+		}
+	})
 	result.notes = append(result.notes, fmt.Sprintf("answers to bodies of many values: %v", answers))
 	if answers[http.StatusAccepted] == 0 {
 		result.findings.Add("E: no body of many values was accepted: %v", answers)

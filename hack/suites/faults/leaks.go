@@ -22,18 +22,16 @@ func (r *rig) goroutines() []float64 {
 }
 
 // exits are how often the replicas ended on their own.
-func (r *rig) exits() []int {
-	var counts []int
+func (r *rig) exits() []int32 {
+	var counts []int32
 	for _, replica := range r.replicas {
-		replica.mu.Lock()
-		counts = append(counts, replica.exits-replica.kills)
-		replica.mu.Unlock()
+		counts = append(counts, replica.exits.Load()-replica.kills.Load())
 	}
 	return counts
 }
 
 // leaks finds replicas that leak goroutines, and replicas that exited without being told to.
-func (r *run) leaks(ctx context.Context, before []float64, exits []int) oracle.Findings {
+func (r *run) leaks(ctx context.Context, before []float64, exits []int32) oracle.Findings {
 	var f oracle.Findings
 	r.traffic.client.CloseIdleConnections()
 	for i, now := range r.exits() {

@@ -38,16 +38,9 @@ func freezeAPIServers(ctx context.Context, r *run) error {
 // stopAPIServers has no API server run for longer than the lease.
 func stopAPIServers(ctx context.Context, r *run) error {
 	return r.outlive(ctx, func() error {
-		for _, server := range r.plane.APIServers {
-			server.Kill()
-		}
+		r.plane.KillAPIServers()
 		pause(ctx, outageTime)
-		for _, server := range r.plane.APIServers {
-			if err := server.Start(); err != nil {
-				return err
-			}
-		}
-		return r.waitPlane(ctx)
+		return r.startAPIServers(ctx)
 	})
 }
 

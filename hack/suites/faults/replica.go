@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,13 +25,14 @@ type replica struct {
 	proxy *proxy.Proxy
 	log   string // path of the log
 
-	mu      sync.Mutex
 	manager *testenv.Manager
-	down    bool // not started again
-	held    bool // not started again for now
-	leaving bool // out of the load balancer
-	kills   int  // by the harness
-	exits   int  // all ends of the process
+	held    atomic.Bool  // not started again for now
+	leaving atomic.Bool  // out of the load balancer
+	kills   atomic.Int32 // by the harness
+	exits   atomic.Int32 // all ends of the process
+
+	mu   sync.Mutex // held from the question whether the process is down to its start
+	down bool       // not started again
 }
 
 func (r *rig) newReplica(number int, args, env []string) (*replica, error) {
@@ -50,7 +52,6 @@ func (r *rig) newReplica(number int, args, env []string) (*replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.SetRule(nil)
 	replica := &replica{name: name, proxy: p, log: logPath}
 	replica.manager, err = testenv.StartManager(testenv.ManagerOptions{
 		Binary: r.binary, Kubeconfig: kubeconfig, Log: log, Args: args, Env: env,
@@ -58,119 +59,69 @@ func (r *rig) newReplica(number int, args, env []string) (*replica, error) {
 	if err != nil {
 		return nil, err
 	}
-	go replica.supervise(replica.manager.Exited())
+	go replica.supervise()
 	return replica, nil
 }
 
 // supervise starts the manager again when it has ended.
-func (r *replica) supervise(exited <-chan struct{}) {
-	for {
-		<-exited
-		r.mu.Lock()
-		r.exits++
-		down := r.down
-		r.mu.Unlock()
-		if down {
-			return
-		}
+func (r *replica) supervise() {
+	for again := true; again; again = r.restart() {
+		<-r.manager.Exited()
+		r.exits.Add(1)
 		time.Sleep(restartDelay)
-		for r.isHeld() {
+		for r.held.Load() {
 			time.Sleep(restartDelay)
-		}
-		r.mu.Lock()
-		if r.down {
-			r.mu.Unlock()
-			return
-		}
-		err := r.manager.Start()
-		exited = r.manager.Exited()
-		r.mu.Unlock()
-		if err != nil {
-			panic(fmt.Sprintf("starting a manager again: %v", err))
 		}
 	}
 }
 
+// restart starts the manager again, unless it is down for good.
+func (r *replica) restart() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.down {
+		return false
+	}
+	if err := r.manager.Start(); err != nil {
+		panic(fmt.Sprintf("starting a manager again: %v", err))
+	}
+	return true
+}
+
 // kill ends the process with SIGKILL; the supervisor starts it again.
 func (r *replica) kill() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.kills++
+	r.kills.Add(1)
 	_ = r.manager.Signal(syscall.SIGKILL)
-}
-
-// hold keeps the process down when it has ended, until further notice.
-func (r *replica) hold(held bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.held = held
-}
-
-func (r *replica) isHeld() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.held && !r.down
 }
 
 // balancerDelay is how long a load balancer goes on sending to a terminating replica.
 const balancerDelay = 3 * time.Second
 
-// exited is closed when the process that runs now has ended.
-func (r *replica) exited() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.manager.Exited()
-}
-
-// terminate asks the process to end, as a rolling restart does, and waits until it has. New connections go
-// to the other replicas after a while, until setLeaving(false).
+// terminate asks the process to end, as a rolling restart does, and waits until it has. New connections go to
+// the other replicas after a while, until leaving is cleared.
 func (r *replica) terminate() {
-	exited := r.exited()
-	r.mu.Lock()
-	r.kills++
+	exited := r.manager.Exited()
+	r.kills.Add(1)
 	_ = r.manager.Signal(syscall.SIGTERM)
-	r.mu.Unlock()
 	time.Sleep(balancerDelay)
-	r.setLeaving(true)
+	r.leaving.Store(true)
 	<-exited
 }
 
 // exchange terminates the process, as a rolling update does, and starts another binary in its place.
 func (r *replica) exchange(binary string) {
-	r.hold(true)
+	r.held.Store(true)
 	r.terminate()
-	r.mu.Lock()
 	r.manager.UseBinary(binary)
-	r.mu.Unlock()
-	r.hold(false)
-}
-
-func (r *replica) setLeaving(leaving bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.leaving = leaving
-}
-
-func (r *replica) isLeaving() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.leaving
-}
-
-func (r *replica) signal(signal os.Signal) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.manager.Signal(signal)
+	r.held.Store(false)
 }
 
 // close ends the process for good.
 func (r *replica) close() {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.down = true
-	exited := r.manager.Exited()
-	_ = r.manager.Signal(syscall.SIGKILL)
-	r.mu.Unlock()
-	<-exited
+	r.manager.Kill()
 	r.proxy.Close()
 }
 

@@ -35,17 +35,11 @@ const (
 	startTimeout = 90 * time.Second
 )
 
-// rigOptions say what to build a rig of.
-type rigOptions struct {
-	folder string // for data and logs
-	binary string // the manager
-	quota  int64  // of etcd; zero is its default
-}
-
 // rig is a control plane, a proxy for each replica, and the replicas. The harness itself looks at the
 // cluster through a proxy of its own that has no faults.
 type rig struct {
-	rigOptions
+	folder   string // for data and logs
+	binary   string // the manager
 	plane    *testenv.ControlPlane
 	direct   *proxy.Proxy
 	admin    client.Client
@@ -54,16 +48,17 @@ type rig struct {
 	replicas []*replica
 }
 
-// newRig starts a control plane with everything that config/crd and config/rbac have, and no replica.
-func newRig(ctx context.Context, options rigOptions) (r *rig, err error) {
-	r = &rig{rigOptions: options}
+// newRig starts a control plane with everything that config/crd and config/rbac have, and no replica. A quota of zero is
+// etcd's default.
+func newRig(ctx context.Context, folder, binary string, quota int64) (r *rig, err error) {
+	r = &rig{folder: folder, binary: binary}
 	defer func() {
 		if err != nil {
 			r.close()
 		}
 	}()
 	r.plane, err = testenv.StartControlPlane(ctx, testenv.ControlPlaneOptions{
-		Folder: filepath.Join(options.folder, "plane"), APIServers: 2, QuotaBytes: options.quota,
+		Folder: filepath.Join(folder, "plane"), APIServers: 2, QuotaBytes: quota,
 	})
 	if err != nil {
 		return r, fmt.Errorf("starting the control plane: %w", err)
@@ -245,14 +240,9 @@ func (r *rig) setRule(rule func(proxy.Call) proxy.Fate) {
 	}
 }
 
-// restartAPIServer kills an API server and starts it again after a while.
-func (r *rig) restartAPIServer(ctx context.Context, number int, down time.Duration) error {
-	r.plane.APIServers[number].Kill()
-	pause(ctx, down)
-	if err := r.plane.APIServers[number].Start(); err != nil {
-		return err
-	}
-	return r.plane.WaitAPIServer(ctx, number)
+// startAPIServers starts those of the API servers that do not run, and waits until all are ready.
+func (r *rig) startAPIServers(ctx context.Context) error {
+	return testenv.StartReady(ctx, r.plane.APIServers...)
 }
 
 // pause is testenv.Pause.

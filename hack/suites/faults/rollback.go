@@ -15,7 +15,6 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
 	"github.com/tocsin-dev/tocsin/internal/marks"
 )
 
@@ -119,12 +118,7 @@ func (r *run) deleteMarked(ctx context.Context) error {
 }
 
 // refuseMarks refuses to mark AlertEvents.
-func refuseMarks(call proxy.Call) proxy.Fate {
-	if call.Is("patch", "alertevents") {
-		return proxy.Fate{Refuse: http.StatusTooManyRequests}
-	}
-	return proxy.Fate{}
-}
+var refuseMarks = refusing(http.StatusTooManyRequests, marking)
 
 // rollOut replaces the replicas one by one by those of another binary. The old leader cannot fold at the end, so that it
 // leaves a queue.
@@ -136,12 +130,7 @@ func (r *run) rollOut(ctx context.Context, binary string) error {
 	if err := r.exchange(ctx, follower, binary); err != nil {
 		return err
 	}
-	r.setRule(func(call proxy.Call) proxy.Fate {
-		if call.IsWrite() && call.Resource == "incidents/status" {
-			return proxy.Fate{Refuse: http.StatusTooManyRequests}
-		}
-		return refuseMarks(call)
-	})
+	r.setRule(refusing(http.StatusTooManyRequests, folding, marking))
 	queued := 0
 	err = testenv.Await(ctx, healTime, func(ctx context.Context) error {
 		ordinary, _, err := r.pendingEvents(ctx, r.tenants)
@@ -167,6 +156,6 @@ func (r *run) exchange(ctx context.Context, replica *replica, binary string) err
 	r.setRule(refuseMarks)
 	// See rollingRestart.
 	r.traffic.client.CloseIdleConnections()
-	replica.setLeaving(false)
+	replica.leaving.Store(false)
 	return r.waitReady(ctx)
 }

@@ -31,7 +31,6 @@ type scenario struct {
 	patches  []string // of the manager, see patchFiles
 
 	fault func(ctx context.Context, run *run) error
-	check checkOptions
 
 	// rest is how long senders rest between two requests. Default: senderRest.
 	rest time.Duration
@@ -42,6 +41,7 @@ type run struct {
 	*rig
 	tenants []tenant
 	traffic *traffic
+	options oracle.Options  // a fault sets what it makes meaningless
 	notes   []string        // for the table
 	found   oracle.Findings // by the fault itself
 }
@@ -99,7 +99,7 @@ func (r *rig) runScenario(ctx context.Context, s *scenario) (*report, error) {
 		return nil, fmt.Errorf("%s: %w", s.name, faultErr)
 	}
 
-	history, found, err := run.settle(ctx, since, ended, s.check)
+	history, found, err := run.settle(ctx, since, ended)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
@@ -134,7 +134,10 @@ func (r *rig) prepare(ctx context.Context) (*run, int64, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	run := &run{rig: r}
+	run := &run{rig: r, options: oracle.Options{
+		AutoResolveAfter: func(string, string) time.Duration { return autoResolveAfter },
+		LateFiringWindow: func(string, string) time.Duration { return lateFiringWindow },
+	}}
 	for range 2 {
 		t, err := r.newTenant(ctx)
 		if err != nil {
@@ -172,9 +175,7 @@ func (r *run) waitAccepting(ctx context.Context, ended time.Time) error {
 }
 
 // settle waits until nothing is left to find wrong, and healTime after the fault at the most.
-func (r *run) settle(
-	ctx context.Context, since int64, ended time.Time, options checkOptions,
-) (*oracle.History, oracle.Findings, error) {
+func (r *run) settle(ctx context.Context, since int64, ended time.Time) (*oracle.History, oracle.Findings, error) {
 	for {
 		ordinary, _, err := r.pendingEvents(ctx, r.tenants)
 		late := time.Since(ended) > healTime
@@ -182,7 +183,7 @@ func (r *run) settle(
 			pause(ctx, 200*time.Millisecond)
 			continue
 		}
-		history, err := r.readHistory(ctx, r.tenants, since, r.oracleOptions(options))
+		history, err := r.readHistory(ctx, since)
 		if err != nil {
 			return nil, nil, err
 		}

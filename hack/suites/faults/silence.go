@@ -23,18 +23,11 @@ func apiOutage(ctx context.Context, r *run) error {
 	const key = "goes-on"
 	r.traffic.post(0, key, "firing", false)
 	pause(ctx, 2*time.Second)
-	for _, server := range r.plane.APIServers {
-		server.Kill()
-	}
+	r.plane.KillAPIServers()
 	for until := time.Now().Add(silentOutage); time.Now().Before(until); pause(ctx, silentRetry) {
 		r.traffic.post(0, key, "firing", false)
 	}
-	for _, server := range r.plane.APIServers {
-		if err := server.Start(); err != nil {
-			return err
-		}
-	}
-	if err := r.waitPlane(ctx); err != nil {
+	if err := r.startAPIServers(ctx); err != nil {
 		return err
 	}
 	if err := r.waitReady(ctx); err != nil {

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // exhaustSpace brings etcd to its quota, where it refuses all writes, and lifts the quota again.
@@ -39,26 +39,18 @@ func exhaustSpace(ctx context.Context, r *run) error {
 	if err := r.history.disarm(ctx); err != nil {
 		return err
 	}
-	return r.waitPlane(ctx)
+	return r.startAPIServers(ctx)
 }
 
 func (r *rig) restartEtcd(ctx context.Context, change func()) error {
 	r.plane.Etcd.Kill()
 	change()
-	if err := r.plane.Etcd.Start(); err != nil {
-		return err
-	}
-	return r.plane.WaitEtcd(ctx)
+	return testenv.StartReady(ctx, r.plane.Etcd)
 }
 
 // fillBacklog lets nothing be folded, so that the queue grows to its limit, and then drains.
 func fillBacklog(ctx context.Context, r *run) error {
-	r.setRule(func(call proxy.Call) proxy.Fate {
-		if call.Resource == "incidents/status" || call.Is("delete", "alertevents") {
-			return proxy.Fate{Refuse: http.StatusServiceUnavailable}
-		}
-		return proxy.Fate{}
-	})
+	r.setRule(refusing(http.StatusServiceUnavailable, folding, releasing))
 	most := 0
 	for until := time.Now().Add(12 * time.Second); time.Now().Before(until); pause(ctx, 300*time.Millisecond) {
 		ordinary, keyed, err := r.pendingEvents(ctx, r.tenants)
@@ -81,19 +73,17 @@ func restoreEtcd(ctx context.Context, r *run) error {
 	backup := r.plane.DataFolder() + ".backup"
 	copied := func() error { return exec.CommandContext(ctx, "cp", "-r", r.plane.DataFolder(), backup).Run() }
 	var err error
-	failed := r.restartEtcd(ctx, func() { err, r.traffic.lostFrom = copied(), time.Now() })
+	failed := r.restartEtcd(ctx, func() { err, r.options.LostFrom = copied(), time.Now() })
 	if err := errors.Join(failed, err); err != nil {
 		return fmt.Errorf("copying etcd: %w", err)
 	}
 	pause(ctx, 4*time.Second)
-	for _, server := range r.plane.APIServers {
-		server.Kill()
-	}
+	r.plane.KillAPIServers()
 	// A leader that is cut off for so long as a restore takes has lost its lease and ended. What it remembers is
 	// of a time that never was: it would delete what the older Incidents have not counted.
 	for _, replica := range r.replicas {
-		replica.hold(true)
-		defer replica.hold(false)
+		replica.held.Store(true)
+		defer replica.held.Store(false)
 		replica.kill()
 	}
 	err = r.restartEtcd(ctx, func() {
@@ -104,19 +94,12 @@ func restoreEtcd(ctx context.Context, r *run) error {
 	if err != nil {
 		return fmt.Errorf("restoring etcd: %w", err)
 	}
-	r.traffic.mu.Lock()
-	r.traffic.lostUntil = time.Now()
-	r.traffic.mu.Unlock()
-	for _, server := range r.plane.APIServers {
-		if err := server.Start(); err != nil {
-			return err
-		}
-	}
-	if err := r.waitPlane(ctx); err != nil {
+	r.options.LostUntil = time.Now()
+	if err := r.startAPIServers(ctx); err != nil {
 		return err
 	}
 	for _, replica := range r.replicas {
-		replica.hold(false)
+		replica.held.Store(false)
 	}
 	pause(ctx, time.Second)
 	return r.waitReady(ctx)

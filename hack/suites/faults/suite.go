@@ -138,7 +138,7 @@ func (s *suite) newRig(ctx context.Context, quota int64) (*rig, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newRig(ctx, rigOptions{folder: folder, binary: binary, quota: quota})
+	return newRig(ctx, folder, binary, quota)
 }
 
 // manager builds the manager with these patches, once.

@@ -21,6 +21,7 @@ import (
 )
 
 func shuffleWatches(ctx context.Context, r *run) error {
+	r.options.LooseOrder = true
 	r.eachProxy(func(p *proxy.Proxy) { p.ShuffleWatches(1500 * time.Millisecond) })
 	pause(ctx, 12*time.Second)
 	r.eachProxy(func(p *proxy.Proxy) { p.ShuffleWatches(0) })
@@ -59,22 +60,17 @@ func (r *run) waitGone(ctx context.Context, call proxy.Call) {
 // blockRelease lets alerts be folded but not released, and then kills the manager: its successor finds
 // them all again.
 func blockRelease(ctx context.Context, r *run) error {
-	return r.blockThenKill(ctx, crashPoint{"delete", "alertevents"})
+	return r.blockThenKill(ctx, releasing)
 }
 
 // blockFold lets nothing be folded, and then kills the manager: nothing may be released by then.
 func blockFold(ctx context.Context, r *run) error {
-	return r.blockThenKill(ctx, crashPoint{"update", "incidents/status"})
+	return r.blockThenKill(ctx, folding)
 }
 
 func (r *run) blockThenKill(ctx context.Context, point crashPoint) error {
 	for range 3 {
-		r.setRule(func(call proxy.Call) proxy.Fate {
-			if call.Is(point.verb, point.resource) {
-				return proxy.Fate{Refuse: http.StatusTooManyRequests}
-			}
-			return proxy.Fate{}
-		})
+		r.setRule(refusing(http.StatusTooManyRequests, point))
 		pause(ctx, 4*time.Second)
 		r.replicas[0].kill()
 		pause(ctx, 2*restartDelay)
@@ -109,15 +105,15 @@ func (r *run) staleTakeover(ctx context.Context, resource string) error {
 	}
 	follower.proxy.FreezeWatches(true, resource)
 	pause(ctx, 3*time.Second)
-	leader.hold(true)
-	defer leader.hold(false)
+	leader.held.Store(true)
+	defer leader.held.Store(false)
 	leader.kill()
 	if err := follower.waitLeads(ctx, true); err != nil {
 		return err
 	}
 	pause(ctx, 6*time.Second)
 	follower.proxy.FreezeWatches(false, resource)
-	leader.hold(false)
+	leader.held.Store(false)
 	pause(ctx, time.Second)
 	return r.waitReady(ctx)
 }
@@ -163,6 +159,7 @@ func deleteIntegration(ctx context.Context, r *run) error {
 // Alerts for it must be refused, and the other tenant must not notice.
 func deleteNamespace(ctx context.Context, r *run) error {
 	name := r.tenants[1].namespace
+	r.options.DeletedNamespaces = []string{name}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if err := r.admin.Delete(ctx, namespace); err != nil {
 		return err

@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	mathrand "math/rand/v2"
-	"net"
 	"net/http"
 	"sync"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -66,8 +63,6 @@ type traffic struct {
 	next    int
 	records []*oracle.Record
 	codes   map[string]int
-
-	lostFrom, lostUntil time.Time // what was acknowledged in this time is gone with an older etcd
 }
 
 func newTraffic(r *rig, tenants []tenant) *traffic {
@@ -217,7 +212,7 @@ func (t *traffic) try(token string, body []byte, idempotencyKey string) (oracle.
 	first := mathrand.IntN(len(replicas))
 	for i := range replicas {
 		replica := replicas[(first+i)%len(replicas)]
-		if replica.isLeaving() {
+		if replica.leaving.Load() {
 			continue
 		}
 		url := replica.manager.WebhookURL + token
@@ -240,38 +235,20 @@ func (t *traffic) tryAt(url string, body []byte, idempotencyKey string) (outcome
 	}
 	request.GetBody = nil // net/http must not try again on its own: the record would not know
 	response, err := t.client.Do(request)
-	if err != nil {
-		var operation *net.OpError
-		if errors.Is(err, syscall.ECONNREFUSED) || errors.As(err, &operation) && operation.Op == "dial" {
-			t.count("refused connection")
-			return oracle.Refused, nil, false
-		}
+	switch {
+	case err == nil:
+	case loadgen.ErrorOutcome(err) == oracle.Refused:
+		t.count("refused connection")
+		return oracle.Refused, nil, false
+	default:
 		t.count("no answer")
 		return oracle.Unknown, nil, true
 	}
 	defer func() { _ = response.Body.Close() }()
 	raw, err := io.ReadAll(response.Body)
-	var answer struct {
-		Type   string `json:"type"`
-		Alerts []struct {
-			ID string `json:"id"`
-		} `json:"alerts"`
-	}
-	if err == nil {
-		err = json.Unmarshal(raw, &answer)
-	}
 	t.count(fmt.Sprint(response.StatusCode))
-	switch {
-	case response.StatusCode == http.StatusAccepted: // with or without the rest of the answer
-		for _, alert := range answer.Alerts {
-			ids = append(ids, alert.ID)
-		}
-		return oracle.Acknowledged, ids, true
-	case err != nil, answer.Type == loadgen.UnknownOutcomeType:
-		return oracle.Unknown, nil, true
-	default:
-		return oracle.Refused, nil, true
-	}
+	outcome, ids = loadgen.Read(response.StatusCode, http.StatusAccepted, raw, err)
+	return outcome, ids, true
 }
 
 func (t *traffic) count(code string) {

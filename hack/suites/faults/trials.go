@@ -50,9 +50,8 @@ func (s *suite) startTrial(ctx context.Context) (*run, error) {
 
 // answer is what the endpoint said.
 type answer struct {
-	code  int
-	Event string `json:"event"`
-	Type  string `json:"type"`
+	code int
+	Type string `json:"type"`
 
 	Alerts []struct {
 		ID       string `json:"id"`

@@ -5,7 +5,6 @@ package senders
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
@@ -109,32 +109,17 @@ func (r *relay) answered(response *http.Response) error {
 		return err
 	}
 	response.Body = io.NopCloser(bytes.NewReader(body))
-	var answer struct {
-		Type   string
-		Alerts []struct {
-			ID  string
-			Key string `json:"dedup_key"`
-		}
-	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return err
-	}
 	keys, _ := response.Request.Context().Value(keysOf{}).([]string)
-	outcome := loadgen.Refused
-	switch {
-	case response.StatusCode == http.StatusAccepted && len(answer.Alerts) != len(keys):
-		return fmt.Errorf("%d alerts were sent, %d are in the answer", len(keys), len(answer.Alerts))
-	case response.StatusCode == http.StatusAccepted:
-		outcome = loadgen.Acknowledged
-	case answer.Type == loadgen.UnknownOutcomeType:
-		outcome = loadgen.Unknown
+	outcome, ids := loadgen.Read(response.StatusCode, http.StatusAccepted, body, nil)
+	if outcome == oracle.Acknowledged && len(ids) != len(keys) {
+		return fmt.Errorf("%d alerts were sent, %d are in the answer", len(keys), len(ids))
 	}
 	for i, key := range keys {
-		var ids []string
-		if outcome == loadgen.Acknowledged {
-			ids = []string{answer.Alerts[i].ID}
+		var id []string
+		if outcome == oracle.Acknowledged {
+			id = ids[i : i+1]
 		}
-		r.account.Record(key, outcome, strconv.Itoa(response.StatusCode), 0, ids)
+		r.account.Record(key, outcome, strconv.Itoa(response.StatusCode), 0, id)
 	}
 	return nil
 }

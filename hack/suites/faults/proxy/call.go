@@ -14,15 +14,10 @@ type Call struct {
 	Resource string
 	// Namespace and Name are empty where the request has none.
 	Namespace, Name string
-	// Body is what was sent.
-	Body []byte
 }
 
 // Is says whether the call has this verb and resource.
 func (c Call) Is(verb, resource string) bool { return c.Verb == verb && c.Resource == resource }
-
-// IsWrite says whether the call may change something.
-func (c Call) IsWrite() bool { return c.Verb != "get" && c.Verb != "list" && c.Verb != "watch" }
 
 // IsTocsin says whether the call is about one of Tocsin's resources.
 func (c Call) IsTocsin() bool {

@@ -54,7 +54,6 @@ type Proxy struct {
 
 	mu     sync.Mutex
 	rule   func(Call) Fate
-	counts map[string]int
 	denied map[string]int
 	flows  map[string]string
 }
@@ -70,7 +69,6 @@ func Start(urls []string, token string, preferred int) (*Proxy, error) {
 			DisableCompression:  true,
 			DialContext:         (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
 		},
-		counts: map[string]int{},
 		denied: map[string]int{},
 		flows:  map[string]string{},
 	}
@@ -106,13 +104,6 @@ func (p *Proxy) SetRule(rule func(Call) Fate) {
 	p.rule = rule
 }
 
-// Counts are the numbers of calls that came, by verb and resource.
-func (p *Proxy) Counts() map[string]int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return maps.Clone(p.counts)
-}
-
 // Forbidden are the numbers of calls that the API server forbade, those in namespaces that are being
 // deleted left out.
 func (p *Proxy) Forbidden() map[string]int {
@@ -140,7 +131,6 @@ func (p *Proxy) note(call Call, code int, answer []byte, flow string) {
 
 func (p *Proxy) fate(call Call) Fate {
 	p.mu.Lock()
-	p.counts[call.String()]++
 	rule := p.rule
 	p.mu.Unlock()
 	if rule == nil {
@@ -158,7 +148,6 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if call.Verb == "create" && call.Name == "" {
 		call.Name = nameOf(body)
 	}
-	call.Body = body
 	fate := p.fate(call)
 	if !fate.begin(w, r) {
 		return
