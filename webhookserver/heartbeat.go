@@ -96,7 +96,7 @@ func (h *handler) ping(x *exchange) (reply protocol.Reply, p *problem) {
 	}
 	failed, ok := outcomes[strings.ToLower(x.URL.Query().Get("status"))]
 	if code, err := strconv.ParseUint(cmp.Or(exit, "0"), 10, 8); !ok || err != nil {
-		return reply, problemOutcome
+		return reply, &problemOutcome
 	} else if code > 0 {
 		failed = true
 	}

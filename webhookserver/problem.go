@@ -45,14 +45,14 @@ var (
 		reason: "UnsignedPath"}
 	problemDryRun = problem{kind: "invalid-parameter", status: http.StatusBadRequest, title: "A query parameter is not valid",
 		detail: "dryRun is neither true nor false.", reason: "InvalidParameter"}
-	problemParameter = problemDryRun.withDetail(
+	problemParameter = *problemDryRun.withDetail(
 		"A parameter's name resembles dryRun. Write dryRun=true to store nothing, or remove the parameter. Nothing was stored.")
 	problemKey = problem{kind: "invalid-idempotency-key", status: http.StatusBadRequest, title: "The idempotency key is too long",
 		detail: "Idempotency-Key may have at most " + strconv.Itoa(maxIdempotencyKeyLength) + " bytes.",
 		reason: "InvalidIdempotencyKey"}
 	problemHeartbeat = problem{kind: "unknown-heartbeat", status: http.StatusNotFound, title: "There is no such heartbeat",
 		reason: "UnknownHeartbeat"}
-	problemOutcome = problemDryRun.withDetail(
+	problemOutcome = *problemDryRun.withDetail(
 		"The outcome is neither ok nor failed, nor an exit code from 0 to 255. Nothing was stored.")
 	problemEncoding = problem{kind: "unsupported-encoding", status: http.StatusUnsupportedMediaType,
 		title: "The content encoding is not supported", detail: "Send the body uncompressed or compressed with gzip.",
@@ -111,7 +111,7 @@ var (
 		title:      "The cluster refused the alert",
 		detail:     "Nothing was stored; try again later. See status.lastRejection of the integration.",
 		retryAfter: retryAfterRefused}
-	problemUntagged = problemToken.withDetail(
+	problemUntagged = *problemToken.withDetail(
 		"The token has no tag of an integration: a token is tocsin_, the tag, _ and a secret. " +
 			"Create one with \"kubectl tocsin token create\", or see docs/getting-started.md.")
 	problemUnknown = problem{kind: "outcome-unknown", status: http.StatusServiceUnavailable,

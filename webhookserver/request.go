@@ -114,7 +114,7 @@ func (x *exchange) parseParameters() (p *problem) {
 			}
 			given, x.dryRun = true, dryRun
 		case resemblesDryRun(name):
-			return problemParameter
+			return &problemParameter
 		}
 	}
 	x.key, p = idempotencyKey(x.Header)

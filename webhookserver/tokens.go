@@ -40,7 +40,7 @@ func (x *tokenIndex) lookup(token string, now time.Time) (owner *v1alpha1.Webhoo
 	case token == "", len(token) > maxTokenLength:
 		return nil, nil, &problemToken
 	case tag == "":
-		return nil, nil, problemUntagged
+		return nil, nil, &problemUntagged
 	}
 	x.mu.RLock()
 	integration := x.byTag[tag]

@@ -24,21 +24,7 @@ func (s *sender) recall(
 		return
 	}
 	if s.recalled == nil {
-		s.recalled = map[forwardedSet]map[string]string{}
-		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-		defer cancel()
-		query := url.Values{"filter": {labelIncident + `!=""`}}
-		err := list(ctx, client, "alerts", query, func(known *struct{ Labels map[string]string }) {
-			of := known.Labels
-			severity := v1alpha1.Severity(of[labelSeverity])
-			delete(of, labelSeverity)
-			if key := (incidentKey{of[labelNamespace], of[labelIncident]}); s.mayRecall(key, severity) {
-				s.recalled[forwardedSet{key, severity}] = of
-			}
-		})
-		if err != nil {
-			s.log.Info("Alertmanager does not tell the labels of muted Incidents; those of now are used", "reason", err.Error())
-		}
+		s.ask(ctx, client)
 	}
 	before, now := s.recalled[forwardedSet{key, mute.ForwardedSeverity}], map[string]string{}
 	_ = json.Unmarshal([]byte(sets[0].labels), &now) // labelsOf encoded them
@@ -58,8 +44,27 @@ func (s *sender) recall(
 	s.memory[key] = &posted{labels: string(encoded)}
 }
 
-// mayRecall reports whether an Incident may be muted that was forwarded with the severity. Alertmanager may have many others, also
-// of other installations.
+// ask notes what Alertmanager knows.
+func (s *sender) ask(ctx context.Context, client *httpClient) {
+	s.recalled = map[forwardedSet]map[string]string{}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	query := url.Values{"filter": {labelIncident + `!=""`}}
+	err := list(ctx, client, "alerts", query, func(known *struct{ Labels map[string]string }) {
+		of := known.Labels
+		severity := v1alpha1.Severity(of[labelSeverity])
+		delete(of, labelSeverity)
+		if key := (incidentKey{of[labelNamespace], of[labelIncident]}); s.mayRecall(key, severity) {
+			s.recalled[forwardedSet{key, severity}] = of
+		}
+	})
+	if err != nil {
+		s.log.Info("Alertmanager does not tell the labels of muted Incidents; those of now are used", "reason", err.Error())
+	}
+}
+
+// mayRecall reports whether an Incident may be muted that was forwarded with the severity. Alertmanager may have many others,
+// also of other installations.
 func (s *sender) mayRecall(key incidentKey, severity v1alpha1.Severity) bool {
 	entry, _, known := s.term.index.get(key)
 	if !known || entry.open == nil {

@@ -28,8 +28,8 @@ const (
 	heavyList  = 8 << 20
 	lightLists = 4
 
-	// slowList is from when on a list of all namespaces is heavy, whatever its bytes: the API server reads all of the AlertEvents for
-	// their metadata. An API server that is slow with everything had better make one list for all.
+	// slowList is from when on a list of all namespaces is heavy, whatever its bytes: the API server reads all of the AlertEvents
+	// for their metadata. An API server that is slow with everything had better make one list for all.
 	slowList = listTimeout / 2
 
 	// maxListPause bounds the pause between two quorum lists.
@@ -223,7 +223,8 @@ func (q *quorumList) begin(l *listing) bool {
 	return true
 }
 
-// run runs a list. One that turns out to have more bytes than it may have at its place, or to be slow, is called off with errHeavy.
+// run runs a list. One that turns out to have more bytes than it may have at its place, or to be slow, is called off with
+// errHeavy.
 func (q *quorumList) run(l *listing, most int64, within time.Duration) {
 	defer close(l.done)
 	began := time.Now()

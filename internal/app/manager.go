@@ -149,8 +149,8 @@ func newCampaign(
 	return campaign, nil
 }
 
-// awaitTime waits until the API server has told its time, by which windows open and conditions are dated, but not for ever: alerts
-// are to be folded without it too. It returns false when ctx has ended.
+// awaitTime waits until the API server has told its time, by which windows open and conditions are dated, but not for ever:
+// alerts are to be folded without it too. It returns false when ctx has ended.
 func awaitTime(ctx context.Context, serverTime func() (time.Time, bool)) bool {
 	_ = wait.PollUntilContextTimeout(ctx, timePoll, timePatience, true, func(context.Context) (bool, error) {
 		_, ok := serverTime()

@@ -84,7 +84,7 @@ func (o *maintenanceStartOptions) run(ctx context.Context, c *cluster, names []s
 		if window.Name == "" {
 			return fmt.Errorf("integration %q has a maintenance window %q: choose another name", names[0], o.name)
 		}
-		integration.Spec.Maintenance = append(windows, window)
+		integration.Spec.Maintenance = slices.Concat(windows, []v1alpha1.MaintenanceWindow{window})
 		return nil
 	})
 	if err != nil {
