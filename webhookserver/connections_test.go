@@ -82,7 +82,7 @@ func TestRequestsWithoutTheirBodyShutNobodyOut(t *testing.T) {
 			b.tokens.set(suspended)
 			answered := make(chan bool, limit+1)
 			address := serveLimited(t, limit, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				b.ServeHTTP(w, r)
+				b.handler.ServeHTTP(w, r)
 				answered <- true
 			}))
 			for range limit {
