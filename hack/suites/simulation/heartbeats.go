@@ -23,9 +23,10 @@ const (
 	heartbeatName = "pinged"
 	beatInterval  = time.Minute
 
-	// beatPeriod is how long after a ping the heartbeat is missed, and findTime how much later that is found at the latest.
+	// beatPeriod is how long after a ping the heartbeat is missed, and findTime how much later that is found at the latest. A
+	// request that got 503 shortly before postpones it by a minute (Grace in controllers/replica).
 	beatPeriod = beatInterval + beatInterval/5
-	findTime   = 30 * time.Second
+	findTime   = 30*time.Second + time.Minute
 
 	pingEvery  = 15 * time.Second
 	pingAgain  = 2 * time.Second // after one that was not acknowledged
