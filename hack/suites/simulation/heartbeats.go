@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,10 +24,12 @@ const (
 	heartbeatName = "pinged"
 	beatInterval  = time.Minute
 
-	// beatPeriod is how long after a ping the heartbeat is missed, and findTime how much later that is found at the latest. A
-	// request that got 503 shortly before postpones it by a minute (Grace in controllers/replica).
+	// beatPeriod is how long after a ping the heartbeat is missed, and findTime how much later that is found at the latest.
 	beatPeriod = beatInterval + beatInterval/5
-	findTime   = 30*time.Second + time.Minute
+	findTime   = 30 * time.Second
+
+	// grace is for how long after alerts were not accepted no silence counts, as Grace in package replica.
+	grace = time.Minute
 
 	pingEvery  = 15 * time.Second
 	pingAgain  = 2 * time.Second // after one that was not acknowledged
@@ -196,7 +199,7 @@ func (w *world) fallSilent() oracle.Findings {
 	}
 	w.judge.watchNoMore()
 	began := time.Now()
-	var heard []string // namespaces whose heartbeat is expected
+	heard := map[string]time.Time{} // since when silence counts, of namespaces whose heartbeat is expected
 	for _, t := range w.tenants {
 		integration := &v1alpha1.WebhookIntegration{}
 		key := client.ObjectKey{Namespace: t.namespace, Name: integrationName}
@@ -204,21 +207,33 @@ func (w *world) fallSilent() oracle.Findings {
 			continue
 		}
 		if known := v1alpha1.FindHeartbeat(integration.Status.Heartbeats, heartbeatName); known != nil && known.LastSignalTime != nil {
-			heard = append(heard, t.namespace)
+			heard[t.namespace] = acceptedSince(integration).Add(grace)
 		}
 		w.pings.silence(t.namespace, began.Add(time.Hour))
 	}
 	time.Sleep(senderTimeout) // a ping may be under way
-	time.Sleep(beatPeriod + findTime)
+	time.Sleep(grace + beatPeriod + findTime)
 	w.pings.checkSilence(heard, began)
 	return w.judge.findings()
 }
 
+// acceptedSince returns since when alerts of an integration were accepted, as far as its status tells.
+func acceptedSince(integration *v1alpha1.WebhookIntegration) (since time.Time) {
+	if unavailable := integration.Status.LastUnavailableTime; unavailable != nil {
+		since = unavailable.Time
+	}
+	ready := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady)
+	if ready != nil && ready.LastTransitionTime.After(since) {
+		since = ready.LastTransitionTime.Time
+	}
+	return since
+}
+
 // checkSilence judges that the end of the pings was found. What was silent before the faults had ended has more time.
-func (p *pings) checkSilence(namespaces []string, began time.Time) {
+func (p *pings) checkSilence(heard map[string]time.Time, began time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, namespace := range namespaces {
+	for namespace, counts := range heard {
 		acked := p.acked[namespace]
 		if len(acked) == 0 {
 			continue // an earlier integration was heard
@@ -227,7 +242,7 @@ func (p *pings) checkSilence(namespaces []string, began time.Time) {
 		switch found := late.Sub(last); {
 		case found <= 0:
 			p.found.Add("H: the heartbeat of %s is not missed, %s after the last ping", namespace, time.Since(last))
-		case found > beatPeriod+findTime && began.Sub(last) < 2*pingEvery:
+		case found > max(0, counts.Sub(last))+beatPeriod+findTime && began.Sub(last) < 2*pingEvery:
 			p.found.Add("H: the heartbeat of %s was found to be missed only %s after the last ping", namespace, found)
 		}
 	}
