@@ -30,7 +30,6 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
-	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=create
@@ -72,10 +71,6 @@ func Add(mgr ctrl.Manager, live client.Client, health Health, clock replica.Cloc
 		cache: mgr.GetCache(), live: live, health: health, clock: clock, recorder: mgr.GetEventRecorder("tocsin"),
 		series: newSeries(),
 	}
-	options := requests.Options(mgr, "heartbeat", "integration", requests.NameOf)
-	options.MaxConcurrentReconciles = concurrency
-	options.NewQueue = fair.NewQueue(
-		func(request reconcile.Request) string { return request.Namespace }, requests.NamespaceWorkers(concurrency))
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("heartbeat").
 		Watches(&v1alpha1.WebhookIntegration{}, &handler.EnqueueRequestForObject{}).
@@ -84,7 +79,7 @@ func Add(mgr ctrl.Manager, live client.Client, health Health, clock replica.Cloc
 			context.AfterFunc(ctx, r.series.clear)
 			return nil
 		})).
-		WithOptions(options).
+		WithOptions(requests.Options(mgr, "heartbeat", "integration", concurrency, requests.NameOf)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("adding the heartbeats: %w", err)

@@ -10,7 +10,6 @@ import (
 	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
@@ -18,7 +17,6 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
-	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
@@ -67,9 +65,8 @@ func Add(
 	r := newReconciler(mgr.GetCache(), live, lists, o)
 	r.recorder, r.notices = mgr.GetEventRecorder("tocsin"), flowcontrol.NewTokenBucketRateLimiter(maxNoticeRate, maxNoticeBurst)
 	r.counts, r.releases, r.resolved = counts, releaser, sweeper
-	options := requests.Options(mgr, "incident", "incident", requests.NameOf)
-	options.MaxConcurrentReconciles, options.RecoverPanic = foldConcurrency, new(true)
-	options.NewQueue = fair.NewQueue(namespaceOf, requests.NamespaceWorkers(foldConcurrency))
+	options := requests.Options(mgr, "incident", "incident", foldConcurrency, requests.NameOf)
+	options.RecoverPanic = new(true)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("incident").
 		Watches(&v1alpha1.AlertEvent{}, r.foldEvents()).
@@ -100,5 +97,3 @@ func newReconciler(cache client.Reader, live client.Client, lists *quorumLists, 
 		plans: maintenance.NewCache(),
 	}
 }
-
-func namespaceOf(request reconcile.Request) string { return request.Namespace }

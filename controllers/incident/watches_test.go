@@ -47,7 +47,7 @@ func TestOnlyRepeatsOfOpenIncidentsAreNotUrgent(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
-			queue, _ := fair.NewQueue(namespaceOf, 1)("", requests.Backoff[reconcile.Request]()).(*fair.Queue[reconcile.Request])
+			queue, _ := requests.NewQueue(1, requests.NameOf)("", requests.Backoff[reconcile.Request]()).(*fair.Queue[reconcile.Request])
 			defer queue.ShutDown()
 			posted, watch := s.Post(test.alerts...), s.incidents.foldEvents()
 			if test.deleted {
@@ -86,7 +86,7 @@ func TestARestingIncidentLeavesTheQueue(t *testing.T) {
 // A new policy concerns the Incidents of its integration only.
 func TestAPolicyEnqueuesItsIncidents(t *testing.T) {
 	g := NewWithT(t)
-	queue, _ := fair.NewQueue(namespaceOf, 1)("", requests.Backoff[reconcile.Request]()).(*fair.Queue[reconcile.Request])
+	queue, _ := requests.NewQueue(1, requests.NameOf)("", requests.Backoff[reconcile.Request]()).(*fair.Queue[reconcile.Request])
 	defer queue.ShutDown()
 	own := []string{v1alpha1.IncidentName("mon", "a"), v1alpha1.IncidentName("mon", "b")}
 	before := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "mon", Generation: 1}}

@@ -17,11 +17,9 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
-	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/informers"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
@@ -83,10 +81,6 @@ func newReconciler(cache client.Reader, live client.StatusClient, recorder event
 // Add adds the controller to the manager of a leader's term.
 func Add(mgr ctrl.Manager, live client.StatusClient, options Options) error {
 	r := newReconciler(mgr.GetCache(), live, mgr.GetEventRecorder("tocsin"), options)
-	workers := requests.Options(mgr, "integration", "integration", requests.NameOf)
-	workers.MaxConcurrentReconciles = concurrency
-	workers.NewQueue = fair.NewQueue(
-		func(request reconcile.Request) string { return request.Namespace }, requests.NamespaceWorkers(concurrency))
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("webhookintegration").
 		Watches(&v1alpha1.WebhookIntegration{}, &handler.EnqueueRequestForObject{}).
@@ -96,7 +90,7 @@ func Add(mgr ctrl.Manager, live client.StatusClient, options Options) error {
 			return err
 		})).
 		WatchesRawSource(requests.Source("conditions", r.watchConditions)).
-		WithOptions(workers).
+		WithOptions(requests.Options(mgr, "integration", "integration", concurrency, requests.NameOf)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("adding the status of WebhookIntegrations: %w", err)

@@ -22,7 +22,6 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
-	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/marks"
 )
 
@@ -103,14 +102,12 @@ func New(cache client.Reader, live client.Client, memory *replica.Memory, clock 
 	}
 }
 
+func nameOf(ref replica.EventRef) types.NamespacedName { return ref.NamespacedName }
+
 // Add adds the controller to the manager of a leader's term.
 func (r *Releaser) Add(mgr ctrl.Manager) error {
-	options := requests.Options(mgr, "release", "alertevent", func(ref replica.EventRef) types.NamespacedName {
-		return ref.NamespacedName
-	})
-	options.Reconciler, options.MaxConcurrentReconciles = r, concurrency
-	options.NewQueue = fair.NewQueue(func(ref replica.EventRef) string { return ref.Namespace },
-		requests.NamespaceWorkers(concurrency))
+	options := requests.Options(mgr, "release", "alertevent", concurrency, nameOf)
+	options.Reconciler = r
 	c, err := controller.NewTyped("release", mgr, options)
 	if err == nil {
 		err = c.Watch(requests.Source("settled AlertEvents", r.start))

@@ -16,7 +16,6 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
-	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // testEpoch is when the tests begin.
@@ -107,7 +106,7 @@ func TestTheReleaseTakesTurns(t *testing.T) {
 	ref := func(namespace, name string) replica.EventRef {
 		return replica.EventRef{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}, UID: types.UID(name)}
 	}
-	q := fair.NewQueue(func(ref replica.EventRef) string { return ref.Namespace }, requests.NamespaceWorkers(concurrency))("", requests.Backoff[replica.EventRef]())
+	q := requests.NewQueue(concurrency, nameOf)("", requests.Backoff[replica.EventRef]())
 	defer q.ShutDown()
 	for i := range 100 {
 		q.Add(ref("storm", fmt.Sprint(i)))

@@ -16,6 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 const (
@@ -44,13 +46,16 @@ type namedSource[request comparable] struct {
 // String implements fmt.Stringer. That of source.TypedFunc returns an address.
 func (s namedSource[request]) String() string { return s.name }
 
-// Options returns the options of a controller with this name. Its logs name the object of a request, of this kind.
+// Options returns the options of a controller with this name and so many workers, at which namespaces take turns. Its logs name
+// the object of a request, of this kind.
 func Options[request comparable](
-	mgr ctrl.Manager, name, kind string, nameOf func(request) types.NamespacedName,
+	mgr ctrl.Manager, name, kind string, workers int, nameOf func(request) types.NamespacedName,
 ) controller.TypedOptions[request] {
 	return controller.TypedOptions[request]{
-		RateLimiter:           Backoff[request](),
-		ReconciliationTimeout: timeout,
+		MaxConcurrentReconciles: workers,
+		NewQueue:                NewQueue(workers, nameOf),
+		RateLimiter:             Backoff[request](),
+		ReconciliationTimeout:   timeout,
 		LogConstructor: func(of *request) logr.Logger {
 			log := mgr.GetLogger().WithName(name)
 			if of != nil {
@@ -65,8 +70,12 @@ func Options[request comparable](
 // NameOf returns the name of a request's object.
 func NameOf(request reconcile.Request) types.NamespacedName { return request.NamespacedName }
 
-// NamespaceWorkers is how many of a controller's workers one namespace may have: four of five.
-func NamespaceWorkers(workers int) int { return workers - workers/5 }
+// NewQueue makes the queue of a controller with so many workers. One namespace may have four of five.
+func NewQueue[request comparable](
+	workers int, nameOf func(request) types.NamespacedName,
+) func(string, workqueue.TypedRateLimiter[request]) workqueue.TypedRateLimitingInterface[request] {
+	return fair.NewQueue(func(r request) string { return nameOf(r).Namespace }, workers-workers/5)
+}
 
 // Backoff retries failed requests with increasing delays, each for itself: one that failed repeatedly delays no other.
 func Backoff[request comparable]() workqueue.TypedRateLimiter[request] {
