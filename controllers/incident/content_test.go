@@ -14,7 +14,7 @@ import (
 
 func TestAlertsWithoutContentInTheCacheAreFoldedWhole(t *testing.T) {
 	s := newSite(t)
-	s.memory.Cached = clustercache.NewBoundedEvents(fair.Limit{All: 1, Share: 1})
+	s.memory.Cached = clustercache.NewBoundedEvents(fair.Limit{All: 1, Share: 1}, fair.Limit{All: 1 << 20, Share: 1})
 	s.Post(s.Alert(v1alpha1.AlertFiring, "other")) // takes the place
 	long := func(n int) v1alpha1.Alert {
 		alert := s.Alert(v1alpha1.AlertFiring, "disk")

@@ -1,9 +1,10 @@
 package clustercache
 
 import (
+	"errors"
 	"maps"
+	"math"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 	"unique"
@@ -51,10 +52,16 @@ func intern(s string) string { return unique.Make(s).Value() }
 
 // maxContent bounds the memory of the content of cached AlertEvents, and contentShare is the part of it that one namespace may
 // use: more than the 25,000 alerts take that 64 senders post in six seconds. Beyond it, folding them takes twice as long.
+//
+// maxIdentities bounds what the cache has of all AlertEvents, which is more than the endpoint lets wait. What is beyond it, people
+// have created, and it waits until others are gone and the process begins anew.
 const (
-	maxContent   = 128 << 20
-	contentShare = 0.5
+	maxContent    = 128 << 20
+	contentShare  = 0.5
+	maxIdentities = 256 << 20
 )
+
+var errTooMany = errors.New("too many alerts of the namespace wait, and Tocsin has not stored them")
 
 // Reasons why an AlertEvent stays in the queue regardless of its Incidents.
 const (
@@ -79,27 +86,31 @@ func Stuck(event *v1alpha1.AlertEvent) string {
 // that stays while its Incidents cannot be written. Of an AlertEvent that is stuck or has no place, the cache has what identifies
 // its Incidents; the fold reads it again.
 type Events struct {
-	mu     sync.Mutex
-	events map[types.UID]cachedEvent
-	budget fair.Budget[string] // of the bytes of all content, by namespace
+	mu         sync.Mutex
+	events     map[types.UID]cachedEvent
+	budget     fair.Budget[string] // of the bytes of all content, by namespace
+	identities fair.Budget[string] // of the bytes of what identifies Incidents
 }
 
 type cachedEvent struct {
 	alerts     []v1alpha1.Alert // as in the cache
 	unreadable error            // why packedAlerts cannot be unpacked
 	isWhole    bool             // the alerts have their content
-	memory     int64            // bytes that count towards the capacity
+	memory     int64            // bytes that count towards the budget
+	identity   int64            // bytes that count towards identities
 	removed    int64            // bytes that the copy lacks
 }
 
 // NewEvents returns Events without any.
 func NewEvents() *Events {
-	return NewBoundedEvents(fair.Limit{All: maxContent, Share: contentShare})
+	return NewBoundedEvents(fair.Limit{All: maxContent, Share: contentShare}, fair.Limit{All: maxIdentities, Share: contentShare})
 }
 
-// NewBoundedEvents returns Events with another bound of their content.
-func NewBoundedEvents(limit fair.Limit) *Events {
-	return &Events{events: map[types.UID]cachedEvent{}, budget: fair.Budget[string]{Limit: limit}}
+// NewBoundedEvents returns Events with other bounds of their content, and of what identifies their Incidents.
+func NewBoundedEvents(content, identities fair.Limit) *Events {
+	return &Events{
+		events: map[types.UID]cachedEvent{}, budget: fair.Budget[string]{Limit: content}, identities: fair.Budget[string]{Limit: identities},
+	}
 }
 
 // Condense is the transform of the cache. Of an AlertEvent it unpacks the alerts, and removes the metadata that nothing reads,
@@ -116,9 +127,9 @@ func (e *Events) Condense(object any) (any, error) {
 	entry, known := e.find(event.UID)
 	if !known {
 		packed := len(event.Spec.PackedAlerts)
-		entry = cachedEvent{isWhole: true, unreadable: packing.Unpack(&event.Spec)}
-		if entry.unreadable != nil {
-			removed += packed
+		if entry = (cachedEvent{isWhole: true, unreadable: e.unpack(event)}); entry.unreadable != nil {
+			removed += packed + int(packing.Memory(event.Spec.Alerts))
+			event.Spec.Alerts = nil
 		}
 		entry.alerts = event.Spec.Alerts
 	}
@@ -136,6 +147,17 @@ func (e *Events) Condense(object any) (any, error) {
 	return object, nil
 }
 
+// unpack unpacks the alerts of an AlertEvent, unless its namespace has no place for what identifies more of them.
+func (e *Events) unpack(event *v1alpha1.AlertEvent) error {
+	e.mu.Lock()
+	fits := e.identities.Allows(event.Namespace)
+	e.mu.Unlock()
+	if !fits {
+		return errTooMany
+	}
+	return packing.Unpack(&event.Spec)
+}
+
 // admit reduces the alerts of an AlertEvent that is stuck or has no place. What is reduced stays so until Forget.
 func (e *Events) admit(event *v1alpha1.AlertEvent, entry *cachedEvent) {
 	stuck := !event.DeletionTimestamp.IsZero() || entry.unreadable != nil
@@ -144,7 +166,9 @@ func (e *Events) admit(event *v1alpha1.AlertEvent, entry *cachedEvent) {
 		if !stuck {
 			entry.memory = packing.Memory(entry.alerts)
 		}
+		entry.identity = packing.Identity(entry.alerts)
 		e.budget.Add(event.Namespace, entry.memory)
+		e.identities.Add(event.Namespace, entry.identity)
 	}
 	if entry.isWhole && stuck {
 		entry.isWhole = false
@@ -195,8 +219,17 @@ func (e *Events) Forget(event *v1alpha1.AlertEvent) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.budget.Add(event.Namespace, -e.events[event.UID].memory)
+	e.identities.Add(event.Namespace, -e.events[event.UID].identity)
 	delete(e.events, event.UID)
 }
+
+// The annotations and labels of an AlertEvent that are used, and the bytes that each may have: the API server bounds labels.
+var (
+	usedAnnotations = map[string]int{
+		v1alpha1.TraceparentAnnotation: 64, v1alpha1.RetryAnnotation: len("true"), v1alpha1.SettledAnnotation: marks.MaxBytes,
+	}
+	usedLabels = map[string]int{v1alpha1.RestoreLabel: math.MaxInt}
+)
 
 // condenseMetadata removes unused annotations, labels and finalizers, and returns how many bytes these have. Of the managed
 // fields of an AlertEvent that was restored, one manager stays, by whose name alone IsRestored recognizes it.
@@ -206,9 +239,9 @@ func condenseMetadata(event *v1alpha1.AlertEvent) (removed int) {
 		managers = []metav1.ManagedFieldsEntry{{Manager: event.ManagedFields[0].Manager}}
 	}
 	event.ManagedFields = managers
-	keep := func(pairs map[string]string, isUsed func(key, value string) bool) (kept map[string]string) {
+	keep := func(pairs map[string]string, maxBytes map[string]int) (kept map[string]string) {
 		for key, value := range pairs {
-			if !isUsed(key, value) {
+			if most, isUsed := maxBytes[key]; !isUsed || len(value) > most {
 				removed += len(key) + len(value)
 				continue
 			}
@@ -219,13 +252,7 @@ func condenseMetadata(event *v1alpha1.AlertEvent) (removed int) {
 		}
 		return kept
 	}
-	event.Annotations = keep(event.Annotations, func(key, value string) bool {
-		return key == v1alpha1.TraceparentAnnotation || key == v1alpha1.RetryAnnotation ||
-			key == v1alpha1.SettledAnnotation && len(value) <= marks.MaxBytes
-	})
-	event.Labels = keep(event.Labels, func(key, _ string) bool {
-		return strings.HasPrefix(key, "tocsin.dev/") || key == v1alpha1.RestoreLabel
-	})
+	event.Annotations, event.Labels = keep(event.Annotations, usedAnnotations), keep(event.Labels, usedLabels)
 	for _, finalizer := range event.Finalizers {
 		removed += len(finalizer)
 	}

@@ -2,6 +2,7 @@ package clustercache
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/packing"
 )
 
 // anyAlertEvent generates AlertEvents of all kinds that Condense treats differently.
@@ -84,6 +86,26 @@ func TestASecondCondenseChangesNothing(t *testing.T) {
 	}
 }
 
+// Of the metadata, the cache has what is used, in the size in which it is used.
+func TestLargeLabelsAndAnnotationsAreDropped(t *testing.T) {
+	g, events, event := NewWithT(t), NewEvents(), largeEvent("a", 1, 0)
+	used := map[string]string{v1alpha1.TraceparentAnnotation: strings.Repeat("0", 55), v1alpha1.RetryAnnotation: "true"}
+	event.Annotations, event.Labels = maps.Clone(used), map[string]string{v1alpha1.RestoreLabel: "x", "tocsin.dev/mine": "x"}
+	event.Annotations[v1alpha1.SettledAnnotation] = strings.Repeat("x", 200<<10)
+	_, err := events.Condense(event)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(event.Annotations).To(Equal(used))
+	g.Expect(event.Labels).To(Equal(map[string]string{v1alpha1.RestoreLabel: "x"}))
+
+	event = largeEvent("a", 2, 0)
+	event.Annotations = map[string]string{
+		v1alpha1.TraceparentAnnotation: strings.Repeat("0", 100<<10), v1alpha1.RetryAnnotation: strings.Repeat("true", 25<<10),
+	}
+	_, err = events.Condense(event)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(event.Annotations).To(BeEmpty())
+}
+
 func TestACondensedAlertEventIsSmall(t *testing.T) {
 	for sentence, test := range map[string]struct {
 		restored bool
@@ -128,7 +150,7 @@ func largeEvent(namespace string, n, bytes int) *v1alpha1.AlertEvent {
 }
 
 func TestTheCacheHasABudgetForContent(t *testing.T) {
-	g, events := NewWithT(t), NewBoundedEvents(fair.Limit{All: 100_000, Share: 0.5})
+	g, events := NewWithT(t), NewBoundedEvents(fair.Limit{All: 100_000, Share: 0.5}, fair.Limit{All: 1 << 20, Share: 0.5})
 	condense := func(event *v1alpha1.AlertEvent) (whole bool) {
 		_, err := events.Condense(event)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -159,4 +181,39 @@ func TestTheCacheHasABudgetForContent(t *testing.T) {
 	events.Forget(largeEvent("b", 1, 0))
 	g.Expect(events.events).To(BeEmpty())
 	g.Expect(events.budget.Sum()).To(BeZero())
+}
+
+// A packed AlertEvent of a few kilobytes may have megabytes of identities, which the cache needs of those without content, too.
+func TestTheCacheHasABudgetForIdentities(t *testing.T) {
+	g, events := NewWithT(t), NewEvents()
+	alerts := make([]v1alpha1.Alert, v1alpha1.MaxAlertsPerEvent)
+	for i := range alerts {
+		alerts[i] = v1alpha1.Alert{DedupKey: strings.Repeat("‹", 1000), By: strings.Repeat("‹", 200), Status: v1alpha1.AlertFiring}
+	}
+	packed := v1alpha1.AlertEventSpec{Alerts: alerts}
+	g.Expect(packing.Pack(&packed)).To(Succeed())
+	g.Expect(len(packed.PackedAlerts)).To(BeNumerically("<", 50_000))
+	condense := func(namespace string, n int) *v1alpha1.AlertEvent {
+		event := largeEvent(namespace, n, 0)
+		event.Spec = packed
+		for range 2 {
+			_, err := events.Condense(event)
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+		return event
+	}
+	memory, last := 0, (*v1alpha1.AlertEvent)(nil)
+	for n := range 200 {
+		last = condense("a", n)
+		memory += int(packing.Identity(last.Spec.Alerts))
+	}
+	g.Expect(memory).To(BeNumerically("~", maxIdentities/2, 10<<20))
+	g.Expect(events.Unreadable(last)).To(MatchError(errTooMany))
+	g.Expect(Stuck(last)).To(Equal(StuckUnreadable))
+	g.Expect(events.Removed(last)).To(BeNumerically(">=", len(packed.PackedAlerts)))
+	g.Expect(events.Unreadable(condense("b", 0))).To(Succeed(), "another namespace has its own share")
+	for n := range 200 {
+		events.Forget(largeEvent("a", n, 0))
+	}
+	g.Expect(events.Unreadable(condense("a", 200))).To(Succeed())
 }

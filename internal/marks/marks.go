@@ -29,14 +29,17 @@ type Mark struct {
 	Incidents []string
 }
 
-// Of returns the mark of an AlertEvent, or of its metadata. A resourceVersion that is not older than the object's own is
-// not believed, nor is the mark with it.
+// Of returns the mark of an AlertEvent, or of its metadata. A mark with a resourceVersion that is not older than the object's own
+// is not believed, nor one that names more Incidents than an AlertEvent can have: its names would take many times its bytes.
 func Of(event metav1.Object) (mark Mark, ok bool) {
 	text, ok := event.GetAnnotations()[v1alpha1.SettledAnnotation]
 	if !ok {
 		return mark, false
 	}
 	version, names, ok := strings.Cut(text, "/")
+	if len(text) > MaxBytes || strings.Count(names, ",") >= v1alpha1.MaxAlertsPerEvent {
+		return mark, false
+	}
 	if order, err := resourceversion.CompareResourceVersion(version, event.GetResourceVersion()); !ok || err != nil || order >= 0 {
 		return mark, false
 	}

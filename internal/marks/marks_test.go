@@ -1,6 +1,7 @@
 package marks_test
 
 import (
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -23,6 +24,9 @@ func TestMarks(t *testing.T) {
 		"a version that is to come":           {"99999/*", nil, ""},
 		"no version":                          {"x/a", nil, ""},
 		"no Incidents":                        {"90", nil, ""},
+		"as many as an AlertEvent can have":   {"90/a" + strings.Repeat(",b", v1alpha1.MaxAlertsPerEvent-1), []string{"a", "b"}, "90"},
+		"more than it can have":               {"90/a" + strings.Repeat(",b", v1alpha1.MaxAlertsPerEvent), nil, ""},
+		"names of many kilobytes":             {"90/a," + strings.Repeat("b", marks.MaxBytes), nil, ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)

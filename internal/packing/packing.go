@@ -160,11 +160,20 @@ func checkMemory(encoded []byte) error {
 
 // Memory returns about how many bytes the alerts take when they are decoded.
 func Memory(alerts []v1alpha1.Alert) int64 {
+	bytes := Identity(alerts)
+	for i := range alerts {
+		content := &alerts[i].AlertContent
+		bytes += int64(len(alerts[i].Comment) + alertcontent.Size(content) + entryBytes*alertcontent.Keys(content))
+	}
+	return bytes
+}
+
+// Identity returns about how many bytes of Memory the alerts take without their content.
+func Identity(alerts []v1alpha1.Alert) int64 {
 	bytes := 0
 	for i := range alerts {
 		alert := &alerts[i]
-		bytes += int(unsafe.Sizeof(*alert)) + len(alert.Comment) +
-			alertcontent.Size(&alert.AlertContent) + entryBytes*alertcontent.Keys(&alert.AlertContent)
+		bytes += int(unsafe.Sizeof(*alert)) + len(alert.ID) + len(alert.IncidentName) + len(alert.DedupKey) + len(alert.By)
 	}
 	return int64(bytes)
 }
