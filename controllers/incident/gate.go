@@ -22,7 +22,8 @@ const (
 )
 
 // writeGate lets only so many folds write at a time, and the fewer the more requests wait to be stored: ingest has
-// priority over folding, since stored alerts can wait and others are lost. Namespaces take turns.
+// priority over folding, since stored alerts can wait and others are lost. Namespaces take turns, and one may have four of five
+// places: its writes may hang.
 type writeGate struct {
 	limit   int
 	backlog func() int // how many requests wait to be stored
@@ -33,7 +34,7 @@ type writeGate struct {
 }
 
 func newWriteGate(limit int, backlog func() int) *writeGate {
-	return &writeGate{limit: limit, backlog: backlog, claims: fair.Turns[chan struct{}]{PerKey: limit}}
+	return &writeGate{limit: limit, backlog: backlog, claims: fair.Turns[chan struct{}]{PerKey: limit - limit/5}}
 }
 
 // enter waits until the fold may write, and returns the function to call when it has.

@@ -30,9 +30,9 @@ func TestWriteGateLetsFewerInTheMoreRequestsWait(t *testing.T) {
 				var inside, most atomic.Int32
 				var folds sync.WaitGroup
 				start := time.Now()
-				for range tc.folds {
+				for i := range tc.folds {
 					folds.Go(func() {
-						leave := enter(g, gate, "team", false)
+						leave := enter(g, gate, []string{"team", "other"}[i%2], false)
 						most.Store(max(most.Load(), inside.Add(1)))
 						time.Sleep(write)
 						inside.Add(-1)
@@ -45,6 +45,25 @@ func TestWriteGateLetsFewerInTheMoreRequestsWait(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An admission webhook that hangs for one namespace must not hold up the others.
+func TestNoNamespaceHasAllPlacesOfTheWriteGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate, entered := newWriteGate(16, func() int { return 0 }), make(chan string, 100)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for range 20 {
+			go func() {
+				if _, err := gate.enter(ctx, "hangs", true); err == nil {
+					entered <- "hangs"
+				}
+			}()
+		}
+		synctest.Wait()
+		NewWithT(t).Expect(entered).To(HaveLen(13))
+		enter(NewWithT(t), gate, "team", false) // without a wait, or the bubble is deadlocked
+	})
 }
 
 // enter enters the gate, and returns how to leave it.
