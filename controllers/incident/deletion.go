@@ -95,12 +95,11 @@ func (r *reconciler) markSettled(ctx context.Context, incident types.NamespacedN
 // one has counted are marked, so that they do not open it again. It reports whether the Incident is to be looked at.
 func (r *reconciler) gone(ctx context.Context, shown *v1alpha1.Incident) bool {
 	incident := client.ObjectKeyFromObject(shown)
-	last, ok := r.writes.last(incident)
-	r.writes.forget(incident)
 	r.blocked.forget(incident)
-	if ok && last.resolved && last.resourceVersion == shown.ResourceVersion {
-		return false // it was this process that resolved it
+	if last, ok := r.writes.last(incident); ok && last.resolved && last.resourceVersion == shown.ResourceVersion {
+		return false // this process resolved it; a fold that has read it before still has to find the write
 	}
+	r.writes.forget(incident)
 	if _, err := r.markSettled(ctx, incident); err != nil {
 		log.FromContext(ctx).Error(err, "AlertEvents of a deleted Incident not marked", "incident", incident)
 	}

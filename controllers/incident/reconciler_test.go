@@ -208,6 +208,25 @@ func TestAResolvedIncidentIsDeletedWhenItsRetentionIsOver(t *testing.T) {
 	s.Expect(s.IncidentNames()).To(BeEmpty())
 }
 
+// A fold that has read an Incident just before the cache drops it must not take it for the newest version: nothing else would come
+// back to it before the next sweep.
+func TestAFoldThatReadAnIncidentBeforeItsEndLooksAgain(t *testing.T) {
+	s := newSite(t)
+	s.Integrate(nil)
+	s.PostFiring("disk")
+	s.fold("disk")
+	stale := s.Incident("disk")
+	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
+	s.pass(2 * time.Second)
+	s.fold("disk")
+	s.release()
+	s.Expect(s.incidents.gone(s.Ctx, s.Incident("disk"))).To(BeFalse())
+	s.cache.frozen[s.KeyOf("disk")] = stale
+	result, err := s.reconcile("disk")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(result.RequeueAfter).To(Equal(staleRetry))
+}
+
 func TestAnExpiredIncidentThatChangedMeanwhileStays(t *testing.T) {
 	s := newSite(t)
 	s.Integrate(nil)
