@@ -79,7 +79,7 @@ func (h *handler) parser(
 	x *exchange, limit int64,
 ) (parse func(text []byte) (any, []payload.Warning, error), release func()) {
 	var held *fair.Reservation
-	size, deadline := int64(0), time.Now().Add(maxDecodeWait)
+	size, wait := int64(0), maxDecodeWait
 	parse = func(text []byte) (any, []payload.Warning, error) {
 		size += payload.Footprint(text)
 		if size > limit {
@@ -87,9 +87,10 @@ func (h *handler) parser(
 		}
 		// One reservation for everything: a request that waited for its own memory would never get it.
 		held.Release()
-		if held = h.decoded.Reserve(x.sender(), size, time.Until(deadline)); held == nil {
+		if held = h.decoded.Reserve(x.sender(), size, wait); held == nil {
 			return nil, nil, &problemOverload
 		}
+		wait = 0 // or what is decoded already would wait uncounted
 		return payload.ParseAny(text)
 	}
 	return parse, func() { held.Release() }

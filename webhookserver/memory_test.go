@@ -10,12 +10,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 const (
@@ -66,6 +68,27 @@ func TestBodiesThatDecodeToMuchAreTamed(t *testing.T) {
 			g.Expect(flood(t, "", body)).To(BeNumerically("<", maxFlood))
 		})
 	}
+}
+
+// TestWhatIsDecodedDoesNotWaitForMemory decodes a second text of a request while others hold the memory.
+func TestWhatIsDecodedDoesNotWaitForMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		h := newBench().handler
+		x := &exchange{integration: integration("team-a", "prometheus")}
+		parse, release := h.parser(x, maxDecodedMemory)
+		_, _, err := parse([]byte(`{}`))
+		g.Expect(err).NotTo(HaveOccurred())
+		other := h.decoded.Reserve(x.sender(), maxDecodedMemory/4-1000, 0)
+		g.Expect(other).NotTo(BeNil())
+		began := time.Now()
+		_, _, err = parse([]byte(`{"a":"` + strings.Repeat("x", 1000) + `"}`))
+		g.Expect(err).To(Equal(&problemOverload))
+		g.Expect(time.Since(began)).To(BeZero())
+		release()
+		other.Release()
+		g.Expect(h.decoded).To(Equal(fair.NewMemory(maxDecodedMemory)))
+	})
 }
 
 // TestLargeGroupsAreTamed does the same with the largest groups, and with the groups that decode to the most.

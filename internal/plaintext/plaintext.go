@@ -54,20 +54,23 @@ func SanitizeText(s string) string {
 }
 
 func sanitize(s string, lineBreak, tab rune) string {
-	if isPlain(s) {
-		return strings.TrimSpace(s)
+	if !isPlain(s) {
+		s = strings.Map(func(r rune) rune {
+			switch {
+			case isLineBreak(r):
+				return lineBreak
+			case r == '\t':
+				return tab
+			case isControl(r):
+				return -1
+			}
+			return r
+		}, strings.ToValidUTF8(s, "\uFFFD"))
 	}
-	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		switch {
-		case isLineBreak(r):
-			return lineBreak
-		case r == '\t':
-			return tab
-		case isControl(r):
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(s, "\uFFFD")))
+	if trimmed := strings.TrimSpace(s); len(trimmed) < len(s) {
+		return strings.Clone(trimmed) // or a short text would keep a long one in memory
+	}
+	return s
 }
 
 // isPlain reports whether s is all printable ASCII, as most texts are.

@@ -46,6 +46,16 @@ const (
 	MaxRecognitionWork = maxRecognitionWork
 )
 
+// discards returns the paths that the mapping discards.
+func (p *Program) discards() (all []*path) {
+	for _, e := range p.expressions {
+		if e != nil {
+			all = append(all, e.discards...)
+		}
+	}
+	return all
+}
+
 // Discards reports whether the mapping discards what is at a path of keys and indexes in the payload, in any alert of it
 // and in whatever payload.
 func (p *Program) Discards(place []any) bool {

@@ -45,6 +45,11 @@ func hostileCases() map[string]hostileCase {
 	often := func(expression string) string {
 		return ten + ".map(i, " + ten + ".map(j, " + ten + ".map(k, " + ten + ".map(l, " + expression + "))))"
 	}
+	discards := everyField(`discard([PATHS])`)
+	for field := range 16 { // each has paths of its own
+		paths := sequence(120, func(i int) string { return fmt.Sprintf(`alert.k%d`, 100_000+120*field+i) })
+		discards = strings.Replace(discards, "PATHS", paths, 1)
+	}
 	return map[string]hostileCase{
 		"loops within loops": {everyField(
 			`[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, [1,2,3,4,5,6,7,8,9].all(c, [1,2,3,4,5,6,7,8,9].all(d, ` +
@@ -81,6 +86,7 @@ func hostileCases() map[string]hostileCase {
 		"addresses in a loop":            {everyField(often(`urlHost("http://" + alert.text)`)), large},
 		"presence in a loop":             {everyField(often(`present(alert)`)), wide},
 		"no text in a loop":              {everyField(often(`text(alert)`)), wide},
+		"discarding many entries":        {discards, wide},
 		"discarding in a loop":           {everyField(often(`discardDefault(alert, 1)`)), wide},
 		"times of objects in a loop":     {everyField(often(`timestampFromUnix(alert)`)), wide},
 		"elements in a loop":             {everyField(often(`elements(alert.list)`)), same},

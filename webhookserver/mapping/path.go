@@ -58,34 +58,31 @@ func (p *path) down(step string) *path {
 	return p
 }
 
-// discards returns the paths that the mapping discards.
-func (p *Program) discards() (all []*path) {
-	for _, e := range p.expressions {
-		if e != nil {
-			all = append(all, e.discards...)
-		}
-	}
-	return all
-}
-
 // withoutDiscards returns a value without what the mapping discards of it, even if the expression fails: it may be a
 // credential. roots are the variables that have the value.
 func (p *Program) withoutDiscards(value any, roots ...string) any {
-	for _, d := range p.discards() {
-		if len(d.steps) > 0 && slices.Contains(roots, d.root) {
-			value = d.cutFrom(value)
+	found := cuts{}
+	for _, e := range p.expressions {
+		if e == nil {
+			continue
+		}
+		for _, d := range e.discards {
+			if len(d.steps) > 0 && slices.Contains(roots, d.root) && d.isIn(value) {
+				found.add(d.steps)
+			}
 		}
 	}
-	return value
-}
-
-// cutFrom returns a value without what is at the path in it.
-func (p *path) cutFrom(value any) any {
-	if found, _ := valueAt(value, p.steps); p.conditional && !isSame(found, p.constant) {
+	if len(found) == 0 {
 		return value
 	}
-	rest, _ := cut(value, p.steps)
+	rest, _ := found.from(value)
 	return rest
+}
+
+// isIn reports whether a value has what is meant at the path.
+func (p *path) isIn(value any) bool {
+	found, exists := valueAt(value, p.steps)
+	return exists && (!p.conditional || isSame(found, p.constant))
 }
 
 // valueAt returns what is at a path in a value.
@@ -111,28 +108,50 @@ func partOf(value any, step string) (part any, found bool) {
 	return part, found
 }
 
-// cut returns a value without what is at a path in it; some is false when nothing is left.
-func cut(value any, steps []string) (rest any, some bool) {
-	if len(steps) == 0 {
+// cuts is the tree of the paths that are cut from one value, so that each object is copied once and indexes are those of the
+// value as it was sent. Nil cuts all.
+type cuts map[string]cuts
+
+func (c cuts) add(steps []string) {
+	for i, step := range steps {
+		within, known := c[step]
+		switch {
+		case known && within == nil:
+			return
+		case i == len(steps)-1:
+			c[step] = nil
+		case !known:
+			within = cuts{}
+			c[step] = within
+		}
+		c = within
+	}
+}
+
+// from returns a value without what is cut; some is false when nothing is left.
+func (c cuts) from(value any) (rest any, some bool) {
+	if c == nil {
 		return nil, false
 	}
-	part, found := partOf(value, steps[0])
-	if !found {
-		return value, true
-	}
-	rest, some = cut(part, steps[1:])
 	switch v := value.(type) {
 	case map[string]any:
 		left := maps.Clone(v)
-		if left[steps[0]] = rest; !some {
-			delete(left, steps[0])
+		for key, within := range c {
+			if left[key], some = within.from(v[key]); !some {
+				delete(left, key)
+			}
 		}
 		return left, len(left) > 0
 	case []any:
-		left := slices.Clone(v)
-		at, _ := strconv.Atoi(steps[0])
-		if left[at] = rest; !some {
-			left = slices.Delete(left, at, at+1)
+		var left []any
+		for i, part := range v {
+			within, known := c[strconv.Itoa(i)]
+			if known {
+				part, some = within.from(part)
+			}
+			if !known || some {
+				left = append(left, part)
+			}
 		}
 		return left, len(left) > 0
 	}

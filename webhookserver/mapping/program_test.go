@@ -256,6 +256,12 @@ func TestNothingElseIsLost(t *testing.T) {
 		"what is discarded is gone though the expression fails": {
 			mapping: `{fields: {custom: "merge([{'a': alert.missing}, discard([alert.?secret])])"}}`,
 			body:    `{"secret": "s", "user": "u"}`, alerts: `[{custom: {secret: null, user: u}, warnings: [custom]}]`},
+		"what is discarded of a list is what has the indexes there": {
+			mapping: `{fields: {custom: "discard([alert.tokens[0], alert.tokens[1], alert.deep[1][0], alert.deep[0]])"}}`,
+			body:    `{"tokens": ["A", "B", "C"], "deep": [1, ["k", 2]]}`, alerts: `[{custom: {tokens: [C], deep: [[2]]}}]`},
+		"a part of what is discarded is gone with it": {
+			mapping: `{fields: {custom: "discard([alert.auth.key, alert.auth, alert.auth.user])"}}`,
+			body:    `{"auth": {"key": "k", "user": "u", "x": 1}, "z": 2}`, alerts: `[{custom: {z: 2, auth: null}}]`},
 		"what has its default is gone": {
 			mapping: `{fields: {custom: "merge([discardDefault(alert.?n, 0), discardDefault(alert.?s, 'ok')])"}}`,
 			body:    `{"n": 0, "s": "bad"}`, alerts: `[{custom: {n: null, s: bad}}]`},

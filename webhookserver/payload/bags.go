@@ -111,13 +111,12 @@ func FreeName[V any](m map[string]V, name string) string {
 }
 
 // encode returns the JSON of one bag entry, and warns of numbers in it that became strings. bag is empty for a
-// key of the payload itself.
+// key of the payload itself. Each entry has memory of its own, so that one that trim drops takes none.
 func (n *normaliser) encode(bag, key string, value any) json.RawMessage {
 	e := &n.encoder
 	e.inexact = nil
-	start := len(n.buffer)
-	n.buffer = e.append(n.buffer, value)
-	raw := slices.Clip(n.buffer[start:])
+	n.buffer = e.append(n.buffer[:0], value)
+	raw := bytes.Clone(n.buffer)
 	n.bagBytes += len(bag) + len(key) + len(raw) + entryOverhead
 	path := key
 	if bag != "" {

@@ -2,10 +2,12 @@ package payload
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 )
 
 // encoder writes JSON as the API server writes what it stores (Go's encoding/json: compact, keys sorted,
@@ -61,14 +63,19 @@ func (e *encoder) appendNumber(dst []byte, literal string) []byte {
 
 // appendString writes a JSON string. Each byte that is not UTF-8 becomes U+FFFD.
 func appendString(dst []byte, s string) []byte {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
-			encoded, _ := json.Marshal(string([]rune(s))) // a string always has JSON
-			return append(dst, encoded...)
+	dst = append(dst, '"')
+	for _, r := range s {
+		switch {
+		case r == '"', r == '\\':
+			dst = append(dst, '\\', byte(r))
+		case '\b' <= r && r <= '\r' && r != '\v':
+			dst = append(dst, '\\', "btn fr"[r-'\b'])
+		case r < ' ', r == '<', r == '>', r == '&', r == '\u2028', r == '\u2029':
+			dst = fmt.Appendf(dst, `\u%04x`, r)
+		default:
+			dst = utf8.AppendRune(dst, r)
 		}
 	}
-	dst = append(dst, '"')
-	dst = append(dst, s...)
 	return append(dst, '"')
 }
 

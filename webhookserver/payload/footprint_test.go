@@ -60,6 +60,8 @@ func TestFootprintIsNotLessThanWhatIsAllocated(t *testing.T) {
 		"wide custom of objects":        numbered(`{"custom":{`, `"%x":{"":0}`, `}}`),
 		"the same key again and again":  repeated(`{`, `"a":1`, `}`),
 		"lists of an alert":             repeated(`{"a":[`, `{"labels":{"alertname":"Down","instance":"n1:9100"},"status":"firing"}`, `]}`),
+		"a long text that grows":        `{"a":"` + strings.Repeat("<", 29_000) + `"}`,
+		"long texts that grow":          `{"a":"` + strings.Repeat("<", 14_000) + `","b":"` + strings.Repeat("&", 14_000) + `"}`,
 		"texts that grow when they are": repeated(`{"a":[`, `"<<<<<<<<<<"`, `]}`),
 	} {
 		t.Run(name, func(t *testing.T) {

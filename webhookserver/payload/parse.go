@@ -150,6 +150,9 @@ type survey struct {
 // where the JSON is too deep to be decoded.
 func (s *survey) scan(text []byte) {
 	s.footprint = 2 * int64(len(text))
+	for _, escaped := range []string{"<", ">", "&"} {
+		s.footprint += escapedGrowth * int64(bytes.Count(text, []byte(escaped)))
+	}
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '{', '[':
