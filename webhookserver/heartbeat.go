@@ -94,11 +94,9 @@ func (h *handler) ping(x *exchange) (reply protocol.Reply, p *problem) {
 	if p != nil {
 		return reply, p
 	}
-	failed, ok := outcomes[strings.ToLower(x.URL.Query().Get("status"))]
-	if code, err := strconv.ParseUint(cmp.Or(exit, "0"), 10, 8); !ok || err != nil {
+	failed, ok := x.outcome(exit)
+	if !ok {
 		return reply, &problemOutcome
-	} else if code > 0 {
-		failed = true
 	}
 	heard := signal{heartbeat: name, time: h.options.APITime(), failed: failed}
 	status := http.StatusOK
@@ -117,6 +115,23 @@ func (h *handler) ping(x *exchange) (reply protocol.Reply, p *problem) {
 		h.noteSignals(x, nil)
 	}
 	return protocol.Reply{Status: status, Body: answer}, nil
+}
+
+// outcome says whether a ping reports a failure, by its exit code or its parameter status; ok is false if that is unclear.
+func (x *exchange) outcome(exit string) (failed, ok bool) {
+	given := false
+	for name, value := range x.parameters() {
+		if name != "status" {
+			continue
+		}
+		outcome, known := outcomes[strings.ToLower(value)]
+		if !known || given && outcome != failed {
+			return false, false
+		}
+		given, failed = true, outcome
+	}
+	code, err := strconv.ParseUint(cmp.Or(exit, "0"), 10, 8)
+	return failed || code > 0, err == nil
 }
 
 // findPing returns the heartbeat that is pinged under a name, or the problem that lists those that there are.

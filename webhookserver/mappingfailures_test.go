@@ -101,6 +101,11 @@ func TestFailuresAreReportedOnceAMinuteAndAllAreCounted(t *testing.T) {
 	w.Status.LastMappingFailure = &v1alpha1.MappingFailure{Count: 9, Time: v1alpha1.NewTimestamp(now), ObservedGeneration: 3}
 	r.reportFailures(w, []mapping.Failure{other})
 	g.Expect(r.queue).To(BeEmpty())
+
+	t.Log("a report of the future, which a wrong clock has written, does not count")
+	w.Status.LastMappingFailure.Time = v1alpha1.NewTimestamp(now.Add(time.Hour / 2))
+	r.reportFailures(w, []mapping.Failure{other})
+	g.Expect(r.queue).To(HaveLen(1))
 }
 
 // TestAFailingMappingShowsInTheCluster posts to a server on the control plane.

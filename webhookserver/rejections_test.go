@@ -39,6 +39,11 @@ func TestRejectionsAreReportedOnceAMinute(t *testing.T) {
 	three.Status.LastRejection = &v1alpha1.Rejection{Time: v1alpha1.NewTimestamp(now.Add(-time.Second))}
 	r.reportRejection(three, "EmptyBody", "")
 	g.Expect(r.queue).To(HaveLen(3))
+
+	t.Log("but not one of the future, which a wrong clock has written")
+	three.Status.LastRejection.Time = v1alpha1.NewTimestamp(now.Add(time.Hour))
+	r.reportRejection(three, "EmptyBody", "")
+	g.Expect(r.queue).To(HaveLen(4))
 }
 
 func TestRejectionsNeverBlock(t *testing.T) {
@@ -63,9 +68,9 @@ func TestA5xxAnswerIsReportedUntilItIsWritten(t *testing.T) {
 			}
 			return c.SubResource(resource).Patch(ctx, object, patch, options...)
 		}}).Build()
-	now, apiTime := noon, noon.Add(-time.Hour)
+	now := noon
 	r := newReporter(c, nil, logr.Discard())
-	r.now, r.apiTime = func() time.Time { return now }, func() time.Time { return apiTime }
+	r.now = func() time.Time { return now }
 	reported := func() time.Time {
 		got := &v1alpha1.WebhookIntegration{}
 		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(one), got)).To(Succeed())
@@ -83,13 +88,13 @@ func TestA5xxAnswerIsReportedUntilItIsWritten(t *testing.T) {
 	tell()
 	g.Expect(reported()).To(BeZero())
 	g.Expect(r.unavailable).To(HaveLen(2), "it is tried again")
-	failing, apiTime = false, apiTime.Add(time.Second)
+	failing, now = false, now.Add(time.Second)
 	r.writeUnavailable(t.Context())
-	g.Expect(reported()).To(BeTemporally("==", apiTime), "with the time of the report, by the API server's clock")
+	g.Expect(reported()).To(BeTemporally("==", now), "with the time of the report")
 	g.Expect(r.unavailable).To(BeEmpty())
 
-	first := apiTime
-	now, apiTime = now.Add(unavailableInterval-1), apiTime.Add(unavailableInterval-1)
+	first := now
+	now = now.Add(unavailableInterval - 1)
 	tell()
 	g.Expect(reported()).To(BeTemporally("==", first))
 	now = now.Add(1)
@@ -109,7 +114,7 @@ func TestTheUseOfATokenIsReportedOnceAnHour(t *testing.T) {
 	g := NewWithT(t)
 	now := noon
 	r := newReporter(nil, nil, logr.Discard())
-	r.apiTime = func() time.Time { return now }
+	r.now = func() time.Time { return now }
 	w := integration("team-a", "one", "first", "second")
 	first, second := &w.Spec.Tokens[0], &w.Spec.Tokens[1]
 	reported := func(token *v1alpha1.Token) bool {

@@ -35,8 +35,7 @@ import (
 type statusReporter struct {
 	client   client.Client
 	recorder events.EventRecorder
-	now      func() time.Time
-	apiTime  func() time.Time
+	now      func() time.Time // by the API server's clock, as replicas compare their times
 	log      logr.Logger
 	queue    chan report
 	uses     chan report // apart, since every token is used first after an upgrade: rejections do not wait behind these
@@ -69,7 +68,6 @@ func newReporter(c client.Client, recorder events.EventRecorder, log logr.Logger
 		client:      c,
 		recorder:    recorder,
 		now:         time.Now,
-		apiTime:     time.Now,
 		log:         log,
 		queue:       make(chan report, maxReportQueue),
 		uses:        make(chan report, maxReportQueue),
@@ -95,7 +93,7 @@ func (r *statusReporter) reportRejection(integration *v1alpha1.WebhookIntegratio
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now, state, last := r.now(), r.state(client.ObjectKeyFromObject(integration)), integration.Status.LastRejection
-	if now.Sub(state.rejected) < reportInterval || last != nil && now.Sub(last.Time.Time) < reportInterval {
+	if now.Sub(state.rejected).Abs() < reportInterval || last != nil && now.Sub(last.Time.Time).Abs() < reportInterval {
 		return
 	}
 	state.rejected = now
@@ -115,7 +113,7 @@ func (r *statusReporter) reportFailures(integration *v1alpha1.WebhookIntegration
 		state.failures += int64(failure.Count)
 	}
 	last := integrations.CurrentMappingFailure(integration, now)
-	if now.Sub(state.failed) < reportInterval || last != nil && now.Sub(last.Time.Time) < reportInterval {
+	if now.Sub(state.failed).Abs() < reportInterval || last != nil && now.Sub(last.Time.Time).Abs() < reportInterval {
 		return
 	}
 	failure := &v1alpha1.MappingFailure{
@@ -140,14 +138,14 @@ func (r *statusReporter) reportFailures(integration *v1alpha1.WebhookIntegration
 func (r *statusReporter) reportUnavailable(integration types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.now().Sub(r.state(integration).unavailable) >= unavailableInterval && len(r.unavailable) < maxReportMemory {
+	if r.now().Sub(r.state(integration).unavailable).Abs() >= unavailableInterval && len(r.unavailable) < maxReportMemory {
 		r.unavailable.Insert(integration)
 	}
 }
 
 // reportUse implements reporter. A use that the cache shows needs no lock. When too many reports wait, the next use is reported.
 func (r *statusReporter) reportUse(integration *v1alpha1.WebhookIntegration, token *v1alpha1.Token) {
-	now := r.apiTime()
+	now := r.now()
 	for i := range integration.Status.Tokens {
 		if use := &integration.Status.Tokens[i]; use.SHA256 == token.SHA256 && now.Sub(use.LastUsedTime.Time).Abs() < useInterval {
 			return
@@ -246,7 +244,7 @@ func (r *statusReporter) writeUnavailable(ctx context.Context) {
 	}
 	r.mu.Unlock()
 	for _, integration := range due {
-		err := patchStatus(ctx, r.client, integration, "", map[string]any{"lastUnavailableTime": v1alpha1.NewTimestamp(r.apiTime())})
+		err := patchStatus(ctx, r.client, integration, "", map[string]any{"lastUnavailableTime": v1alpha1.NewTimestamp(r.now())})
 		if client.IgnoreNotFound(err) != nil {
 			r.log.V(1).Info("Could not report 5xx answers to an integration; trying again",
 				"namespace", integration.Namespace, "integration", integration.Name, "reason", err.Error())

@@ -1,6 +1,7 @@
 package webhookserver
 
 import (
+	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -97,18 +98,13 @@ func headerToken(header http.Header) string {
 }
 
 // parseParameters reads the query and the idempotency key. It refuses a misspelled dryRun, or the alert of a test would be
-// stored; all other names are the sender's own. It splits the query itself: url.Values lacks the parts that do not parse.
+// stored; all other names are the sender's own.
 func (x *exchange) parseParameters() (p *problem) {
 	given := false
-	for part := range strings.FieldsFuncSeq(x.URL.RawQuery, func(r rune) bool { return strings.ContainsRune("&;?", r) }) {
-		name, value, _ := strings.Cut(part, "=")
-		if unescaped, err := url.QueryUnescape(name); err == nil {
-			name = unescaped
-		}
+	for name, value := range x.parameters() {
 		switch {
 		case strings.EqualFold(name, dryRunParameter):
-			text, _ := url.QueryUnescape(value)
-			dryRun, err := strconv.ParseBool(text)
+			dryRun, err := strconv.ParseBool(value)
 			if err != nil || given && dryRun != x.dryRun {
 				return &problemDryRun
 			}
@@ -119,6 +115,24 @@ func (x *exchange) parseParameters() (p *problem) {
 	}
 	x.key, p = idempotencyKey(x.Header)
 	return p
+}
+
+// parameters yields the names and values of the query. It splits the query itself: url.Values lacks the parts that do not parse.
+// Text that cannot be unescaped stays as it is.
+func (x *exchange) parameters() iter.Seq2[string, string] {
+	unescape := func(text string) string {
+		if unescaped, err := url.QueryUnescape(text); err == nil {
+			return unescaped
+		}
+		return text
+	}
+	return func(yield func(name, value string) bool) {
+		for part := range strings.FieldsFuncSeq(x.URL.RawQuery, func(r rune) bool { return strings.ContainsRune("&;?", r) }) {
+			if name, value, _ := strings.Cut(part, "="); !yield(unescape(name), unescape(value)) {
+				return
+			}
+		}
+	}
 }
 
 // resemblesDryRun says whether a name looks like a misspelling of dryRun: dry-run, dryrn, dyrRun or dry, but not run.
