@@ -27,8 +27,6 @@ const (
 	maxRun = 20_000
 	// maxRunBytes bounds their memory. A record may have more than 256 KiB.
 	maxRunBytes = 64 << 20
-	// listChunk is the limit of one list request: an Incident may have up to 256 KiB, and the page serves many users.
-	listChunk = 50
 )
 
 // Source joins an archive and a cluster.
@@ -108,7 +106,7 @@ type merger struct {
 
 func (m *merger) readCluster(ctx context.Context, c client.Reader) bool {
 	defer func() { slices.SortStableFunc(m.cluster, newestFirst) }()
-	pages := live.Pages(ctx, c, &v1alpha1.IncidentList{}, client.InNamespace(m.Filter.Namespace), client.Limit(listChunk))
+	pages := live.Pages(ctx, c, &v1alpha1.IncidentList{}, client.InNamespace(m.Filter.Namespace), client.Limit(live.PageSize))
 	for page, err := range pages {
 		if err != nil {
 			return m.yield(nil, fmt.Errorf("listing the incidents of the cluster: %w", err))
