@@ -51,8 +51,8 @@ type Query struct {
 	WithoutContent bool
 	// Progress is called after each object of the archive; may be nil.
 	Progress func(records.Progress)
-	// Open is called for each open Incident in the cluster that the filter selects; may be nil.
-	Open func()
+	// Open is called with the number of open Incidents in the cluster that the filter selects, if all could be read; may be nil.
+	Open func(incidents int)
 	// Earlier is called for each Incident in the cluster that the filter selects, with the number of its ended episodes that the
 	// cluster does not describe, of whatever time; may be nil.
 	Earlier func(episodes int64)
@@ -102,6 +102,7 @@ type merger struct {
 	run      []*records.Record
 	runBytes int
 	noticed  bool // a newer schema
+	open     int  // Incidents of the cluster that the filter selects
 }
 
 func (m *merger) readCluster(ctx context.Context, c client.Reader) bool {
@@ -117,12 +118,15 @@ func (m *merger) readCluster(ctx context.Context, c client.Reader) bool {
 			}
 		}
 	}
+	if m.Open != nil {
+		m.Open(m.open)
+	}
 	return true
 }
 
 func (m *merger) readIncident(incident *v1alpha1.Incident) bool {
-	if m.Open != nil && incident.Status.State == v1alpha1.IncidentOpen && m.Filter.MatchesIncident(incident) {
-		m.Open()
+	if incident.Status.State == v1alpha1.IncidentOpen && m.Filter.MatchesIncident(incident) {
+		m.open++
 	}
 	episodes, errs := records.Of(incident)
 	for _, err := range errs {
