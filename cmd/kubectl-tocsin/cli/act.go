@@ -280,9 +280,7 @@ func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha
 		default:
 			var err error
 			if result, err = o.outcome(ctx, c, events[i], incident); err != nil {
-				if ctx.Err() != nil {
-					o.noteSubmitted(submitted)
-				}
+				o.noteSubmitted(submitted)
 				return err
 			}
 			submitted = submitted[1:]

@@ -196,5 +196,8 @@ func checkURL(text string) error {
 	if !found || token == "" {
 		return fmt.Errorf("the URL must end with %s/TOKEN, as printed by \"token create\"", webhookPath)
 	}
+	if address.RawQuery != "" || address.Fragment != "" { // --dry-run adds a query: behind another one it would do nothing
+		return errors.New("the URL may not have a query or a fragment")
+	}
 	return tokens.Check(token)
 }

@@ -24,3 +24,12 @@ func TestDurations(t *testing.T) {
 		g.Expect(flags.Set("for", text)).To(MatchError(ContainSubstring("is not a duration such as 90m, 12h or 7d")), text)
 	}
 }
+
+// The query of --dry-run would be a part of another one, and the alert stored.
+func TestAWebhookURLHasNoQuery(t *testing.T) {
+	g := NewWithT(t)
+	for _, rest := range []string{"?src=x", "#x"} {
+		err := checkURL("https://alerts.example.com" + webhookPath + "/token" + rest)
+		g.Expect(err).To(MatchError("the URL may not have a query or a fragment"))
+	}
+}

@@ -58,8 +58,10 @@ func (o *reportOptions) run(ctx context.Context) error {
 	if o.output == outputHTML || o.output == outputJSON {
 		bars = pageBars
 	}
-	open, earlier := 0, int64(0)
-	query := history.Query{From: from, To: to, WithoutContent: true, Reduce: history.Brief, Open: func() { open++ },
+	var open *int // unknown if the cluster was not read
+	earlier := int64(0)
+	query := history.Query{From: from, To: to, WithoutContent: true, Reduce: history.Brief,
+		Open:    func(incidents int) { open = &incidents },
 		Earlier: func(episodes int64) { earlier += episodes }}
 	builder := report.NewBuilder(from, to, time.Local)
 	err = o.read(ctx, query, o.newProgress(), func(record *records.Record) error {
@@ -72,9 +74,7 @@ func (o *reportOptions) run(ctx context.Context) error {
 	builder.Warn(o.missing)
 	result := builder.Report(o.top, bars)
 	result.Scope = o.scope()
-	if o.source.Cluster != nil {
-		result.Open = &open
-	}
+	result.Open = open
 	if o.source.Bucket == nil {
 		result.Earlier = earlier
 	}

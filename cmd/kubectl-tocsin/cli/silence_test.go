@@ -182,6 +182,21 @@ func TestInterruptedCommandsTellWhatTheySubmitted(t *testing.T) {
 	g.Expect(problems.String()).To(Equal("Submitted, but not awaited: disk, queue will be resolved.\n"))
 }
 
+func TestATimeoutTellsAllThatWasSubmitted(t *testing.T) {
+	g := NewWithT(t)
+	var problems bytes.Buffer
+	p := newPlugin(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: io.Discard, ErrOut: &problems})
+	p.screen = &screen{out: io.Discard}
+	o := &actOptions{plugin: p, status: v1alpha1.AlertResolved, wait: true, timeout: 50 * time.Millisecond}
+	var incidents []*v1alpha1.Incident
+	for _, name := range []string{"disk", "queue"} {
+		incidents = append(incidents, &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	err := o.apply(t.Context(), &cluster{WithWatch: &actServer{neverFolds: true}}, incidents, "maria")
+	g.Expect(err).To(MatchError(ContainSubstring("timed out after 50ms")))
+	g.Expect(problems.String()).To(Equal("Submitted, but not awaited: disk, queue will be resolved.\n"))
+}
+
 func TestAnInterruptEndsTheQuestion(t *testing.T) {
 	g := NewWithT(t)
 	never, writer := io.Pipe()

@@ -27,8 +27,6 @@ const (
 	maxRun = 20_000
 	// maxRunBytes bounds their memory. A record may have more than 256 KiB.
 	maxRunBytes = 64 << 20
-	// listChunk is the limit of one list request: an Incident may have up to 256 KiB, and the page serves many users.
-	listChunk = 50
 )
 
 // Source joins an archive and a cluster.
@@ -53,8 +51,8 @@ type Query struct {
 	WithoutContent bool
 	// Progress is called after each object of the archive; may be nil.
 	Progress func(records.Progress)
-	// Open is called for each open Incident in the cluster that the filter selects; may be nil.
-	Open func()
+	// Open is called with the number of open Incidents in the cluster that the filter selects, if all could be read; may be nil.
+	Open func(incidents int)
 	// Earlier is called for each Incident in the cluster that the filter selects, with the number of its ended episodes that the
 	// cluster does not describe, of whatever time; may be nil.
 	Earlier func(episodes int64)
@@ -104,11 +102,12 @@ type merger struct {
 	run      []*records.Record
 	runBytes int
 	noticed  bool // a newer schema
+	open     int  // Incidents of the cluster that the filter selects
 }
 
 func (m *merger) readCluster(ctx context.Context, c client.Reader) bool {
 	defer func() { slices.SortStableFunc(m.cluster, newestFirst) }()
-	pages := live.Pages(ctx, c, &v1alpha1.IncidentList{}, client.InNamespace(m.Filter.Namespace), client.Limit(listChunk))
+	pages := live.Pages(ctx, c, &v1alpha1.IncidentList{}, client.InNamespace(m.Filter.Namespace), client.Limit(live.PageSize))
 	for page, err := range pages {
 		if err != nil {
 			return m.yield(nil, fmt.Errorf("listing the incidents of the cluster: %w", err))
@@ -119,12 +118,15 @@ func (m *merger) readCluster(ctx context.Context, c client.Reader) bool {
 			}
 		}
 	}
+	if m.Open != nil {
+		m.Open(m.open)
+	}
 	return true
 }
 
 func (m *merger) readIncident(incident *v1alpha1.Incident) bool {
-	if m.Open != nil && incident.Status.State == v1alpha1.IncidentOpen && m.Filter.MatchesIncident(incident) {
-		m.Open()
+	if incident.Status.State == v1alpha1.IncidentOpen && m.Filter.MatchesIncident(incident) {
+		m.open++
 	}
 	episodes, errs := records.Of(incident)
 	for _, err := range errs {

@@ -223,15 +223,30 @@ func TestOpenIncidentsAreCountedAndNotListed(t *testing.T) {
 	g := NewWithT(t)
 	open := resolved("shop", "open", begin.Add(time.Hour))
 	open.Status.State, open.Status.ResolvedTime = v1alpha1.IncidentOpen, nil
-	counted := 0
-	query := Query{From: begin, To: begin.AddDate(0, 0, 1), Open: func() { counted++ }, Filter: Filter{Severities: []string{"error"}}}
+	counted := -1
+	query := Query{From: begin, To: begin.AddDate(0, 0, 1), Open: func(incidents int) { counted = incidents }, Filter: Filter{Severities: []string{"error"}}}
 	found, errs := read(t.Context(), &Source{Cluster: incidents{*open}}, query)
 	g.Expect(found).To(BeEmpty())
 	g.Expect(errs).To(BeEmpty())
 	g.Expect(counted).To(Equal(1))
 	query.Filter.Severities = []string{"info"}
 	_, _ = read(t.Context(), &Source{Cluster: incidents{*open}}, query)
-	g.Expect(counted).To(Equal(1))
+	g.Expect(counted).To(Equal(0))
+}
+
+// Who may not list has no number of open Incidents, rather than none.
+func TestOpenIncidentsOfAClusterThatCannotBeReadAreNotCounted(t *testing.T) {
+	g := NewWithT(t)
+	query := Query{From: begin, To: begin.AddDate(0, 0, 1), Open: func(int) { t.Error("the number is not known") }}
+	_, errs := read(t.Context(), &Source{Cluster: denying{}}, query)
+	g.Expect(errs).To(ConsistOf(MatchError(ContainSubstring("denied"))))
+}
+
+// denying is a cluster that nobody may read.
+type denying struct{ incidents }
+
+func (denying) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("denied")
 }
 
 // TestManyLargeRecordsTakeBoundedMemory reads a day of records as large as an Incident can be, with very many labels.

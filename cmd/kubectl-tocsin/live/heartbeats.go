@@ -17,7 +17,7 @@ import (
 func Integrations(ctx context.Context, c client.Reader, namespace string) iter.Seq2[*v1alpha1.WebhookIntegration, error] {
 	return func(yield func(*v1alpha1.WebhookIntegration, error) bool) {
 		for page, err := range Pages(ctx, c, &v1alpha1.WebhookIntegrationList{}, client.InNamespace(namespace),
-			client.Limit(integrationChunk)) {
+			client.Limit(PageSize)) {
 			if err != nil {
 				yield(nil, fmt.Errorf("listing integrations: %w", err))
 				return
@@ -30,9 +30,6 @@ func Integrations(ctx context.Context, c client.Reader, namespace string) iter.S
 		}
 	}
 }
-
-// integrationChunk is how many WebhookIntegrations one request lists.
-const integrationChunk = 500
 
 // HeartbeatState is what is known of a heartbeat, in a word.
 type HeartbeatState string

@@ -34,10 +34,11 @@ const (
 	probeInterval = 3 * time.Second
 	// probeTimeout is the time after which an API server counts as hanging.
 	probeTimeout = 5 * time.Second
-	// maxPreliminary is the number of open Incidents that are listed before all at most, and preliminaryChunk how many of them
-	// one request lists.
-	maxPreliminary   = 5000
-	preliminaryChunk = 500
+	// maxPreliminary is the number of open Incidents that are listed before all at most.
+	maxPreliminary = 5000
+
+	// PageSize is how many objects one request lists for the page, which serves many users: an object may have more than 256 KiB.
+	PageSize = 50
 )
 
 // Change is a change of an Incident.
@@ -173,7 +174,7 @@ func (f *Feed) Run(ctx context.Context) {
 func (f *Feed) listOpen(ctx context.Context) {
 	listed := 0
 	for page, err := range Pages(ctx, f.client, &v1alpha1.IncidentList{}, client.InNamespace(f.namespace),
-		client.Limit(preliminaryChunk), client.MatchingFields{"status.state": string(v1alpha1.IncidentOpen)}) {
+		client.Limit(PageSize), client.MatchingFields{"status.state": string(v1alpha1.IncidentOpen)}) {
 		if err != nil {
 			return
 		}

@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"sync/atomic"
@@ -203,6 +204,27 @@ func TestOpenIncidentsComeBeforeAllAreListed(t *testing.T) {
 		cancel()
 		<-done
 	})
+}
+
+// The page lists for many users, and a user decides how large an object is.
+func TestAPageOfAListHasFewObjects(t *testing.T) {
+	g := NewWithT(t)
+	limits := map[string]int64{}
+	c := interceptor.NewClient(newServer(), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+			o := (&client.ListOptions{}).ApplyOptions(options)
+			if _, incidents := list.(*v1alpha1.IncidentList); !incidents || o.FieldSelector != nil {
+				limits[fmt.Sprintf("%T", list)] = o.Limit
+			}
+			return c.List(ctx, list, options...)
+		},
+	})
+	_, err := Heartbeats(t.Context(), c, "")
+	g.Expect(err).NotTo(HaveOccurred())
+	f, err := Follow(c, "", nil, func(Change) {})
+	g.Expect(err).NotTo(HaveOccurred())
+	f.listOpen(t.Context())
+	g.Expect(limits).To(Equal(map[string]int64{"*v1alpha1.WebhookIntegrationList": 50, "*v1alpha1.IncidentList": 50}))
 }
 
 func TestSentence(t *testing.T) {

@@ -188,26 +188,30 @@ type openIncident struct {
 	Path string `json:"path"`
 }
 
-// incidents returns the open Incidents, the most urgent first, to programs such as Grafana.
-func (s *Server) incidents(w http.ResponseWriter, r *http.Request) {
-	watched, leave, err := s.join(r.Context(), s.callerOf(r))
-	if err != nil {
-		s.writeProblem(w, err)
-		return
+// joinSynced returns the watch of a caller once it has all Incidents: a user's token changes, and the watch of a new one begins
+// without any. leave is never nil.
+func (s *Server) joinSynced(r *http.Request) (w *watch, leave func(), err error) {
+	if w, leave, err = s.join(r.Context(), s.callerOf(r)); err != nil {
+		return nil, func() {}, err
 	}
-	defer leave()
 	ctx, cancel := context.WithTimeout(r.Context(), 2*readTimeout)
 	defer cancel()
-	err = wait.PollUntilContextCancel(ctx, settle, true, func(context.Context) (bool, error) {
+	return w, leave, wait.PollUntilContextCancel(ctx, settle, true, func(context.Context) (bool, error) {
 		if s.users != nil {
-			if err := s.users.problem(watched); err != nil {
+			if err := s.users.problem(w); err != nil {
 				return false, err
 			}
 		}
-		return watched.feed.Synced(), nil
+		return w.feed.Synced(), nil
 	})
-	if problem := watched.feed.Problem(); err == nil && problem != nil {
-		err = problem // a program does not see how old the rows are
+}
+
+// incidents returns the open Incidents, the most urgent first, to programs such as Grafana.
+func (s *Server) incidents(w http.ResponseWriter, r *http.Request) {
+	watched, leave, err := s.joinSynced(r)
+	defer leave()
+	if err == nil {
+		err = watched.feed.Problem() // a program does not see how old the rows are
 	}
 	if err != nil {
 		s.writeProblem(w, err)

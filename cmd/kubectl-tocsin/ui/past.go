@@ -148,8 +148,8 @@ func reduceEpisode(r *records.Record) {
 // report sends the statistics of the finished episodes.
 func (s *Server) report(stream *pastStream, r *http.Request, q history.Query) *pastMessage {
 	q.WithoutContent, q.Reduce = true, history.Brief
-	open := 0
-	q.Open = func() { open++ }
+	var open *int // unknown if the cluster cannot be read
+	q.Open = func(incidents int) { open = &incidents }
 	source := &history.Source{Cluster: s.callerOf(r).client, Bucket: s.Archive}
 	builder := report.NewBuilder(q.From, q.To, time.Local)
 	for record, err := range source.Episodes(r.Context(), q) {
@@ -165,6 +165,6 @@ func (s *Server) report(stream *pastStream, r *http.Request, q history.Query) *p
 		}
 	}
 	result := builder.Report(reportTop, reportBars)
-	result.Open = &open
+	result.Open = open
 	return &pastMessage{Report: result.Page()}
 }

@@ -205,12 +205,12 @@ func (s *Server) counts(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusBadRequest, fmt.Errorf("hours must be a number from 1 to %d", maxHours))
 		return
 	}
-	watched, leave, err := s.join(r.Context(), s.callerOf(r))
+	watched, leave, err := s.joinSynced(r)
+	defer leave()
 	if err != nil {
 		s.writeProblem(w, err)
 		return
 	}
-	defer leave()
 	writeJSON(w, http.StatusOK, countOpen(watched.feed.Incidents(), s.now(), time.Duration(hours)*time.Hour))
 }
 

@@ -40,8 +40,9 @@ const (
 	maxRequests = 64
 	// maxRequestsPerToken is how many of them may be of one user, told by the token: the name is known to the API server only.
 	maxRequestsPerToken = 8
-	// linger is how long a watch is kept that no tab follows: a page is reloaded meanwhile.
-	linger = 30 * time.Second
+	// linger is how long a watch is kept that no tab follows: a page is reloaded meanwhile, and asks for its chart every half
+	// minute, with another token than that of its stream once a proxy has refreshed it.
+	linger = 2 * time.Minute
 	// bytesPerObject is what an Incident takes beside its texts.
 	bytesPerObject = 1500
 )

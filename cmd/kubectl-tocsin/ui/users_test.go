@@ -410,3 +410,14 @@ func TestRequestsAreBounded(t *testing.T) {
 		return busy
 	}).Should(BeFalse())
 }
+
+// A proxy refreshes the token, and the chart is the first to ask with the new one: its watch has no Incidents yet.
+func TestTheChartWaitsForTheWatchOfANewToken(t *testing.T) {
+	g := NewWithT(t)
+	s := startShared(t, newRecorder(t))
+	response := s.ask(t, http.MethodGet, "api/counts?hours=1", nil, nil)
+	g.Expect(response.StatusCode).To(Equal(http.StatusOK))
+	var counted counts
+	g.Expect(json.NewDecoder(response.Body).Decode(&counted)).To(Succeed())
+	g.Expect(counted.Most).To(Equal(1))
+}

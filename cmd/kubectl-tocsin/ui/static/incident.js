@@ -12,6 +12,7 @@ import { entryText } from "./past.js";
 const answerTimeout = 8000, retryAfter = 3000;
 
 let shown = "", again; // the id, and the timer of the next try
+let asked = 0, answered = 0; // the number of the last request, and of the last one whose answer was drawn
 
 export const shownId = () => shown;
 
@@ -40,17 +41,22 @@ export function show(id) {
   load();
 }
 
-// load reads the incident that is shown, anew.
+// load reads the incident that is shown, anew. An answer that a later one has overtaken is dropped.
 export async function load() {
   clearTimeout(again);
   const id = shown, [namespace, name] = id.split("/");
   if (!id) return;
+  const mine = ++asked;
+  const overtaken = () => shown !== id || mine < answered;
   try {
     const path = `api/incidents/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`;
     const incident = await (await request(path, { signal: AbortSignal.timeout(answerTimeout) })).json();
-    if (shown === id) display("", ...page(incident));
+    if (overtaken()) return;
+    answered = mine;
+    display("", ...page(incident));
   } catch (error) {
-    if (shown !== id) return;
+    if (overtaken()) return;
+    answered = mine;
     if (error.status === 404) return display("This incident does not exist, or not any more.");
     // Who may not see it any more sees nothing of it.
     const content = [401, 403].includes(error.status) ? [back(), heading(id)] : [];
