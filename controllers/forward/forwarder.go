@@ -35,7 +35,7 @@ type Forwarder struct {
 	plans        *maintenance.Cache
 
 	file           atomic.Pointer[file]
-	term           atomic.Pointer[term]                       // the newest term of this replica
+	term           atomic.Pointer[term]                       // nil if this replica does not lead
 	silenceChanged atomic.Pointer[func(types.NamespacedName)] // see WatchSilences
 }
 

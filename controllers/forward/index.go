@@ -67,7 +67,9 @@ func (x *index) gone(incident *v1alpha1.Incident, now time.Time) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	known, ok := x.incidents[keyOf(incident)]
-	if ok && !fold.NewerVersion(incident.ResourceVersion, known.version) {
+	isNew := fold.NewerVersion(incident.ResourceVersion, known.version)
+	isShown := known.open != nil && incident.ResourceVersion == known.version // the cache missed how it went
+	if ok && !isNew && !isShown {
 		return false
 	}
 	x.incidents[keyOf(incident)] = indexed{

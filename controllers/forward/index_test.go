@@ -98,7 +98,11 @@ func TestTheIndexKnowsTheNewestVersion(t *testing.T) {
 	g.Expect(x.incidents[key].resolved).To(BeZero())
 	g.Expect(x.gone(version("12", time.Time{}), now)).To(BeTrue(), "somebody else resolved or deleted it")
 	g.Expect(x.active(now.Add(-time.Minute))).To(ConsistOf(key), "its alert has to end")
-	g.Expect(set(version("12", now))).To(BeTrue())
+
+	g.Expect(set(version("13", time.Time{}))).To(BeTrue())
+	g.Expect(x.gone(version("13", time.Time{}), now)).To(BeTrue(), "a new list lacks it, and no event told its end")
+	g.Expect(x.incidents[key].open).To(BeNil())
+	g.Expect(set(version("14", now))).To(BeTrue())
 }
 
 // oneIncident is a reader of one Incident, which counts the reads. Nothing else exists.

@@ -27,9 +27,6 @@ func (e *endpoint) pollSilences(ctx context.Context) {
 	failing := false
 	sleep(ctx, silenceInterval, nil) // until there are senders
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		if !e.term.swept.Load() {
-			return // a silence of an Incident that is not known yet would be taken for a stray one
-		}
 		err := errNoClient
 		for _, s := range e.senders.all() {
 			now, ok := e.term.clock()

@@ -239,6 +239,27 @@ func TestRequestedSilence(t *testing.T) {
 	r.Expect(r.am.active()).To(BeEmpty())
 }
 
+// GitOps tools delete an integration and create it again. Its alerts fire on meanwhile, and so do not page.
+func TestSilencesStayWhileAnIntegrationIsAbsent(t *testing.T) {
+	r := newSilenceRig(t)
+	key := r.alert("firing", "", "", "")
+	r.alert("acknowledged", "", "maria", "")
+	r.edit(key, func(s *v1alpha1.IncidentStatus) {
+		s.Silence = &v1alpha1.Silence{EndTime: v1alpha1.NewTimestamp(r.time.Add(2 * time.Hour)), By: "maria", Comment: "planned"}
+	})
+	r.poll()
+	r.Expect(r.am.active()).To(HaveLen(2))
+	r.disintegrate()
+	for range 20 {
+		r.time = r.time.Add(time.Minute)
+		r.poll()
+		r.Expect(r.am.active()).To(HaveLen(2))
+	}
+	r.integrate(v1alpha1.WebhookIntegrationSpec{})
+	r.poll()
+	r.Expect(r.am.active()).To(HaveLen(2))
+}
+
 // An alert that ends under a silence is not notified about, so its end is posted again once the silence has ended.
 func TestResolveEndsARequestedSilence(t *testing.T) {
 	r := newSilenceRig(t)

@@ -50,6 +50,7 @@ func (t *term) clock() (now time.Time, ok bool) {
 
 // Start implements manager.Runnable: it keeps the endpoints of the newest configuration until ctx ends.
 func (t *term) Start(ctx context.Context) error {
+	defer t.forwarder.term.CompareAndSwap(t, nil) // it knows all open Incidents
 	defer t.endpoints.running.Wait()
 	toolscache.WaitForCacheSync(ctx.Done(), t.synced...)
 	wait.UntilWithContext(ctx, t.apply, reloadInterval)
@@ -98,7 +99,8 @@ func (t *term) incidentGone(incident *v1alpha1.Incident) {
 
 // resolved takes in an Incident that is Resolved.
 func (t *term) resolved(incident *v1alpha1.Incident) {
-	now, ended, window := time.Now(), incident.Status.ResolvedTime, t.forwarder.current().endedWindow()
+	now, _ := t.forwarder.clock()
+	ended, window := incident.Status.ResolvedTime, t.forwarder.current().endedWindow()
 	if _, news := t.index.set(incident, now); !news || ended == nil || now.Sub(ended.Time) > window {
 		return
 	}
@@ -201,14 +203,19 @@ func (t *term) whole(ctx context.Context, known wholeKey) (*v1alpha1.Incident, e
 // keepWhole keeps an Incident without what no alert in Alertmanager has.
 func (t *term) keepWhole(key wholeKey, incident *v1alpha1.Incident) *v1alpha1.Incident {
 	kept := *incident
-	alert := &kept.Status.Alert
-	annotations := v1alpha1.Texts{}
-	for _, name := range t.forwarder.current().AlertAnnotations {
+	alert, config := &kept.Status.Alert, t.forwarder.current()
+	annotations, labels := v1alpha1.Texts{}, v1alpha1.Texts{}
+	for _, name := range config.AlertAnnotations {
 		if text, ok := alert.Annotations[name]; ok {
 			annotations[name] = annotationText(text)
 		}
 	}
-	alert.Annotations, alert.Values, alert.Custom, kept.Status.UnarchivedEpisodes = annotations, nil, nil, nil
+	for _, name := range append(slices.Clone(config.AlertLabels), labelHops) {
+		if text, ok := alert.Labels[name]; ok {
+			labels[name] = text
+		}
+	}
+	alert.Annotations, alert.Labels, alert.Values, alert.Custom, kept.Status.UnarchivedEpisodes = annotations, labels, nil, nil, nil
 	alert.Description = shortDescription(alert.Description)
 	kept.ManagedFields, kept.Annotations, kept.Status.Ledger = nil, nil, v1alpha1.Ledger{}
 	t.wholes.Add(key, &kept, wholeTime)
