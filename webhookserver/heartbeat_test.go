@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -369,4 +370,41 @@ func TestMergedSignals(t *testing.T) {
 		{Name: "removed", MissedTime: at(-5)}, {Name: "old", LastSignalTime: at(-1)},
 		{Name: "future", LastSignalTime: at(-2)}, {Name: "new", LastSignalTime: at(-2)},
 	}))
+}
+
+// Writes that hang for one namespace must not keep the signals of others from being written.
+func TestSignalsOfOtherNamespacesAreWrittenWhileSomeHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		var objects []client.Object
+		add := func(namespace, name string) {
+			w := integration(namespace, name)
+			w.Spec.Heartbeats = []v1alpha1.Heartbeat{beatEvery("beat", time.Hour, nil)}
+			objects = append(objects, w)
+		}
+		for i := range 50 {
+			add("hangs", fmt.Sprint(i))
+		}
+		add("team-a", "prometheus")
+		scheme := runtime.NewScheme()
+		utilruntime.Must(v1alpha1.AddToScheme(scheme))
+		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(objects...).
+			WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, resource string,
+				object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+				if object.GetNamespace() == "hangs" {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				return c.SubResource(resource).Patch(ctx, object, patch, options...)
+			}}).Build()
+		r := newSignalReporter(c, c, logr.Discard())
+		for _, object := range objects {
+			r.note(object.(*v1alpha1.WebhookIntegration), []signal{{heartbeat: "beat", time: time.Now()}})
+		}
+		begun := time.Now()
+		r.flush(t.Context(), false)
+		g.Expect(time.Since(begun)).To(BeNumerically("<=", reportTimeout))
+		g.Expect(r.pending).To(HaveLen(50))
+		g.Expect(r.pending).NotTo(HaveKey(HaveField("Namespace", "team-a")))
+	})
 }

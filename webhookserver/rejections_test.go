@@ -101,6 +101,15 @@ func TestA5xxAnswerIsReportedUntilItIsWritten(t *testing.T) {
 	tell()
 	g.Expect(reported()).To(BeTemporally(">", first))
 
+	t.Log("one namespace with many integrations does not delay the reports of another one")
+	now = now.Add(2 * unavailableInterval)
+	for i := range 10 * maxUnavailableReports {
+		r.reportUnavailable(client.ObjectKeyFromObject(integration("team-c", fmt.Sprint("many-", i))))
+	}
+	tell()
+	g.Expect(reported()).To(BeTemporally("==", now))
+	r.unavailable.Clear()
+
 	t.Log("after an outage, many integrations do not become a storm of writes")
 	for i := range 2 * maxReportMemory {
 		r.reportUnavailable(client.ObjectKeyFromObject(integration("team-c", fmt.Sprint(i))))

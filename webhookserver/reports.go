@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
@@ -232,18 +233,13 @@ func (r *statusReporter) writeUse(ctx context.Context, key types.NamespacedName,
 	return nil
 }
 
-// writeUnavailable reports 5xx answers, of at most maxUnavailableReports integrations. The time is that of the report: it is
+// writeUnavailable reports 5xx answers, of at most maxUnavailableReports integrations, in turns of their namespaces. The time is that of the report: it is
 // never before the answer, and no report replaces a later one.
 func (r *statusReporter) writeUnavailable(ctx context.Context) {
 	r.mu.Lock()
-	var due []types.NamespacedName
-	for integration := range r.unavailable {
-		if due = append(due, integration); len(due) == maxUnavailableReports {
-			break
-		}
-	}
+	due := fair.InTurns(r.unavailable.UnsortedList(), namespaceOf)
 	r.mu.Unlock()
-	for _, integration := range due {
+	for _, integration := range due[:min(len(due), maxUnavailableReports)] {
 		err := patchStatus(ctx, r.client, integration, "", map[string]any{"lastUnavailableTime": v1alpha1.NewTimestamp(r.now())})
 		if client.IgnoreNotFound(err) != nil {
 			r.log.V(1).Info("Could not report 5xx answers to an integration; trying again",

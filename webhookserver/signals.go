@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // signalReporter writes the signals of heartbeats to the status of their integration: each heartbeat at most once in a third of
@@ -87,13 +88,14 @@ func (r *signalReporter) dueTime(integration *v1alpha1.WebhookIntegration, heart
 // run writes what is due until ctx ends, and then everything.
 func (r *signalReporter) run(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) { r.flush(ctx, false) }, signalPause)
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
-	defer cancel()
-	r.flush(last, true)
+	r.flush(context.WithoutCancel(ctx), true)
 }
 
-// flush writes the signals that are due, or all. What cannot be written stays for the next round.
+// flush writes the signals that are due, or all. What cannot be written stays for the next round. Namespaces take turns, and the
+// round ends after reportTimeout: writes that hang hold up those of few other namespaces, and not for long.
 func (r *signalReporter) flush(ctx context.Context, all bool) {
+	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
+	defer cancel()
 	now := r.now()
 	var due []types.NamespacedName
 	r.mu.Lock()
@@ -105,7 +107,7 @@ func (r *signalReporter) flush(ctx context.Context, all bool) {
 	r.mu.Unlock()
 	var group errgroup.Group
 	group.SetLimit(signalWriters)
-	for _, key := range due {
+	for _, key := range fair.InTurns(due, namespaceOf) {
 		group.Go(func() error {
 			if err := r.write(ctx, key, all); err != nil {
 				r.log.V(1).Info("Could not write the signals of heartbeats; trying again",
@@ -116,6 +118,8 @@ func (r *signalReporter) flush(ctx context.Context, all bool) {
 	}
 	_ = group.Wait()
 }
+
+func namespaceOf(name types.NamespacedName) string { return name.Namespace }
 
 // write writes the signals of an integration if one is due by what its status says now, or all is set.
 func (r *signalReporter) write(ctx context.Context, key types.NamespacedName, all bool) error {
