@@ -39,6 +39,9 @@ const (
 	changedIncidents = batchIncidents * 3 / 4
 	changedBytes     = batchBytes * 3 / 4
 
+	// collectTime bounds how long one request is prepared: three quarters of it are for the Incidents that changed.
+	collectTime = time.Second
+
 	// maxEndedSets bounds the ended label sets that are remembered for one Incident and Alertmanager.
 	maxEndedSets = 8
 

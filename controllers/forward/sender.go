@@ -81,6 +81,12 @@ func (q *queue) next() (key incidentKey, received time.Time, ok bool) {
 	return key, received, ok
 }
 
+func (q *queue) isEmpty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.turns.IsEmpty()
+}
+
 // item is one Incident in a request.
 type item struct {
 	key      incidentKey
@@ -145,7 +151,9 @@ func (s *sender) run(ctx context.Context) {
 			}
 			items, alone = s.collect(ctx, t, client, now)
 			if len(items)+len(alone) == 0 && !quiet {
-				sleep(ctx, time.Until(due), s.queue.signal)
+				if len(s.round) == 0 && s.queue.isEmpty() {
+					sleep(ctx, time.Until(due), s.queue.signal)
+				}
 				continue
 			}
 		}
@@ -194,10 +202,11 @@ func (s *sender) startRound(t *target, now time.Time) bool {
 	return true
 }
 
-// collect takes as many Incidents as fit in one request, and those that are to be posted alone. It returns none if there is
-// nothing to post.
+// collect takes as many Incidents as fit in one request, and those that are to be posted alone. What it has not read within
+// collectTime waits for the next request: thousands of Resolved Incidents may have to be read one after another. It returns none if
+// there is nothing to post.
 func (s *sender) collect(ctx context.Context, t *target, client *httpClient, now time.Time) (items, alone []item) {
-	size := 0
+	size, began := 0, time.Now()
 	take := func(key incidentKey, received time.Time) {
 		if s.leavesOut(key) {
 			s.alone.add(key, received)
@@ -205,15 +214,18 @@ func (s *sender) collect(ctx context.Context, t *target, client *httpClient, now
 			items, size = append(items, it), size+it.size
 		}
 	}
-	fits := func(incidents, bytes int) bool { return len(items) < incidents && size < bytes && ctx.Err() == nil }
-	for fits(changedIncidents, changedBytes) {
+	fits := func(incidents, bytes int, most time.Duration) bool {
+		return len(items) < incidents && size < bytes && ctx.Err() == nil && time.Since(began) < most
+	}
+	for fits(changedIncidents, changedBytes, collectTime*3/4) {
 		key, received, ok := s.queue.next()
 		if !ok {
 			break
 		}
 		take(key, received)
 	}
-	for fits(batchIncidents, batchBytes) && len(s.round) > 0 {
+	began = time.Now()
+	for fits(batchIncidents, batchBytes, collectTime/4) && len(s.round) > 0 {
 		key := s.round[0]
 		s.round = s.round[1:]
 		take(key, time.Time{})

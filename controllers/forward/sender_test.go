@@ -11,7 +11,10 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -552,6 +555,42 @@ func TestStormDoesNotStopTheSweep(t *testing.T) {
 			}
 		}
 		r.Expect(swept).To(Equal(batchIncidents - changedIncidents))
+	})
+}
+
+// slowReader takes a while for each Incident, and has none.
+type slowReader struct{ client.Reader }
+
+func (slowReader) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	time.Sleep(20 * time.Millisecond)
+	return apierrors.NewNotFound(schema.GroupResource{}, "")
+}
+
+// Thousands of Resolved Incidents of one namespace, which have to be read one after another, delay no page of another one for long,
+// and no round.
+func TestReadsDelayNoPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.term.live = slowReader{}
+		r.lead()
+		r.alert("open", v1alpha1.AlertFiring, typed("Open"))
+		for i := range 5000 {
+			gone := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "storm", Name: fmt.Sprint(i), ResourceVersion: "1"}}
+			r.term.index.gone(gone, time.Now())
+			r.sender.queue.add(keyOf(gone), time.Time{})
+		}
+		time.Sleep(10 * time.Second)
+		before := time.Now()
+		r.alert("page", v1alpha1.AlertFiring, typed("Page"))
+		posted := func(kind string) bool { return slices.Contains(r.am.firing(), "alertname="+kind+" severity=warning") }
+		r.Expect(posted("Open")).To(BeTrue())
+		for !posted("Page") && time.Since(before) < time.Minute {
+			time.Sleep(50 * time.Millisecond)
+		}
+		r.Expect(time.Since(before)).To(BeNumerically("<", 2*time.Second))
+		r.wait(10 * time.Minute)
+		r.Expect(posted("Open")).To(BeTrue())
+		r.Expect(r.sender.queue.isEmpty()).To(BeTrue())
 	})
 }
 
