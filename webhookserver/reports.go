@@ -233,8 +233,8 @@ func (r *statusReporter) writeUse(ctx context.Context, key types.NamespacedName,
 	return nil
 }
 
-// writeUnavailable reports 5xx answers, of at most maxUnavailableReports integrations, in turns of their namespaces. The time is that of the report: it is
-// never before the answer, and no report replaces a later one.
+// writeUnavailable reports 5xx answers, of at most maxUnavailableReports integrations, in turns of their namespaces. The time is
+// that of the report: it is never before the answer, and no report replaces a later one.
 func (r *statusReporter) writeUnavailable(ctx context.Context) {
 	r.mu.Lock()
 	due := fair.InTurns(r.unavailable.UnsortedList(), namespaceOf)

@@ -151,9 +151,7 @@ func (s *sender) run(ctx context.Context) {
 			}
 			items, alone = s.collect(ctx, t, client, now)
 			if len(items)+len(alone) == 0 && !quiet {
-				if len(s.round) == 0 && s.queue.isEmpty() {
-					sleep(ctx, time.Until(due), s.queue.signal)
-				}
+				s.rest(ctx, due)
 				continue
 			}
 		}
@@ -180,6 +178,13 @@ func (s *sender) run(ctx context.Context) {
 	}
 }
 
+// rest waits until a time or for an Incident that changes, unless some have not been read.
+func (s *sender) rest(ctx context.Context, until time.Time) {
+	if len(s.round) == 0 && s.queue.isEmpty() {
+		sleep(ctx, time.Until(until), s.queue.signal)
+	}
+}
+
 // startRound begins a round over the Incidents that are open or were resolved a short while ago, and those of which this sender
 // has posted alerts that it has to end, or has left some out. It reports false while the last one is under way.
 func (s *sender) startRound(t *target, now time.Time) bool {
@@ -203,8 +208,8 @@ func (s *sender) startRound(t *target, now time.Time) bool {
 }
 
 // collect takes as many Incidents as fit in one request, and those that are to be posted alone. What it has not read within
-// collectTime waits for the next request: thousands of Resolved Incidents may have to be read one after another. It returns none if
-// there is nothing to post.
+// collectTime waits for the next request: thousands of Resolved Incidents may have to be read one after another. It returns
+// none if there is nothing to post.
 func (s *sender) collect(ctx context.Context, t *target, client *httpClient, now time.Time) (items, alone []item) {
 	size, began := 0, time.Now()
 	take := func(key incidentKey, received time.Time) {

@@ -53,8 +53,8 @@ func intern(s string) string { return unique.Make(s).Value() }
 // maxContent bounds the memory of the content of cached AlertEvents, and contentShare is the part of it that one namespace may
 // use: more than the 25,000 alerts take that 64 senders post in six seconds. Beyond it, folding them takes twice as long.
 //
-// maxIdentities bounds what the cache has of all AlertEvents, which is more than the endpoint lets wait. What is beyond it, people
-// have created, and it waits until others are gone and the process begins anew.
+// maxIdentities bounds what the cache has of all AlertEvents, which is more than the endpoint lets wait. People have created
+// what is beyond it, and it waits until others are gone and the process begins anew.
 const (
 	maxContent    = 128 << 20
 	contentShare  = 0.5
@@ -109,7 +109,8 @@ func NewEvents() *Events {
 // NewBoundedEvents returns Events with other bounds of their content, and of what identifies their Incidents.
 func NewBoundedEvents(content, identities fair.Limit) *Events {
 	return &Events{
-		events: map[types.UID]cachedEvent{}, budget: fair.Budget[string]{Limit: content}, identities: fair.Budget[string]{Limit: identities},
+		events: map[types.UID]cachedEvent{},
+		budget: fair.Budget[string]{Limit: content}, identities: fair.Budget[string]{Limit: identities},
 	}
 }
 
