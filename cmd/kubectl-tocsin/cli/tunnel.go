@@ -239,10 +239,21 @@ func newPodConn(data io.ReadWriteCloser, failure io.Reader, reset, closeStreams 
 // Read implements net.Conn. Its error tells why the pod could not be reached.
 func (c *podConn) Read(buffer []byte) (int, error) {
 	n, err := c.Conn.Read(buffer)
+	return n, c.explain(err)
+}
+
+// Write implements net.Conn. Its error is that of Read: whoever writes may notice the end first.
+func (c *podConn) Write(data []byte) (int, error) {
+	n, err := c.Conn.Write(data)
+	return n, c.explain(err)
+}
+
+// explain returns why the pod could not be reached, in place of an error of the pipe.
+func (c *podConn) explain(err error) error {
 	if failure, ok := c.failure.Load().(error); ok && err != nil {
-		err = failure
+		return failure
 	}
-	return n, err
+	return err
 }
 
 // Close implements net.Conn.
