@@ -128,6 +128,7 @@ func (h *IngestHealth) ClockAhead() time.Duration {
 }
 
 // Now returns the time by the API server's clock, to about a second. It is not ok until the API server has answered once.
+// It has no reading of the monotonic clock, which would be wrong by as much as the own clock and win every comparison.
 func (h *IngestHealth) Now() (now time.Time, ok bool) {
 	now = h.clock.Now()
 	h.mu.Lock()
@@ -135,7 +136,7 @@ func (h *IngestHealth) Now() (now time.Time, ok bool) {
 	if h.told.IsZero() {
 		return time.Time{}, false
 	}
-	return now.Add(-h.aheadAt(now)), true
+	return now.Round(0).Add(-h.aheadAt(now)), true
 }
 
 // APITime is Now, or the time by the own clock until the API server has answered once.
@@ -143,7 +144,7 @@ func (h *IngestHealth) APITime() time.Time {
 	if now, ok := h.Now(); ok {
 		return now
 	}
-	return h.clock.Now()
+	return h.clock.Now().Round(0)
 }
 
 // aheadAt is how far the clock is ahead of the API server's. A clock that was set since the last answer shows: the time

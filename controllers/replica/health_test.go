@@ -157,6 +157,20 @@ func suspended(t time.Time, d time.Duration) time.Time {
 	return later
 }
 
+// A time that is kept while the own clock is wrong is compared with one after the clock was set. By readings of the monotonic
+// clock, which are corrected like the rest, one would be an hour after the other.
+func TestTheTimeOfTheAPIServerIsThatOfItsWallClock(t *testing.T) {
+	g := NewWithT(t)
+	h := NewIngestHealth(clock.RealClock{})
+	before := h.APITime()
+	g.Expect(before).To(Equal(before.Round(0)), "until the API server has answered")
+	now := time.Now()
+	h.Answered(now, now, now.Add(time.Hour))
+	after := h.APITime()
+	g.Expect(after).To(Equal(after.Round(0)))
+	g.Expect(after).To(BeTemporally("~", now.Add(time.Hour), 10*time.Second))
+}
+
 func TestTheProbe(t *testing.T) {
 	t.Run("a real API server answers it and stores nothing", func(t *testing.T) {
 		s := testsite.New(t)
