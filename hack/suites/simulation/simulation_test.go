@@ -135,6 +135,28 @@ func TestHeartbeats(t *testing.T) {
 		BeNumerically(">=", beatInterval*6/5), BeNumerically("<", beatInterval*6/5+30*time.Second))))
 }
 
+// TestAHeartbeatThatIsDefinedByAWrongClock makes an integration again while all clocks are an hour behind. Its silence is found
+// no later for that.
+func TestAHeartbeatThatIsDefinedByAWrongClock(t *testing.T) {
+	const wrong = integrationAway + 2*time.Second
+	g := NewWithT(t)
+	story := &Story{
+		Settings: Settings{Replicas: 2, Elect: true, Writes: 8},
+		Operations: []operation{
+			wait{20 * time.Second}, setClock{0, -time.Hour, wrong}, setClock{1, -time.Hour, wrong},
+			remove{tenant: 0, resource: "webhookintegrations"},
+			wait{15 * time.Second}, silence{0, silenceFor}, wait{silenceFor},
+		},
+	}
+	missed := 0
+	found := Run(t, 1, story, Watcher{Missed: func(_ string, since time.Duration) {
+		missed++
+		g.Expect(since).To(BeNumerically("<", grace+beatPeriod+findTime))
+	}})
+	g.Expect(found).To(BeEmpty())
+	g.Expect(missed).To(Equal(1))
+}
+
 // TestClock sets the wall clock, and no other.
 func TestClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
