@@ -64,18 +64,18 @@ func (q *actionRequest) action() (a action.Action, err error) {
 	a = action.Action{Status: actionStatus[q.Action], Message: q.Comment}
 	switch {
 	case a.Status == "":
-		return a, errors.New("the action must be ack, unack, note, silence, unsilence or resolve")
+		return a, badRequest("the action must be ack, unack, note, silence, unsilence or resolve")
 	case utf8.RuneCountInString(q.Comment) > v1alpha1.MaxCommentChars:
-		return a, fmt.Errorf("the comment has more than %d characters", v1alpha1.MaxCommentChars)
+		return a, badRequest("the comment has more than %d characters", v1alpha1.MaxCommentChars)
 	case q.Action == "note" && q.Comment == "":
-		return a, errors.New("a note needs a text")
+		return a, badRequest("a note needs a text")
 	case len(q.Incidents) == 0 || len(q.Incidents) > maxActionIncidents:
-		return a, fmt.Errorf("the action needs 1 to %d incidents", maxActionIncidents)
+		return a, badRequest("the action needs 1 to %d incidents", maxActionIncidents)
 	}
 	if q.Action == "silence" {
 		length, err := model.ParseDuration(q.For)
 		if err != nil || length <= 0 || time.Duration(length) > v1alpha1.MaxSilence {
-			return a, errors.New("a silence needs a duration such as 90m, 12h or 7d; at most 30d")
+			return a, badRequest("a silence needs a duration such as 90m, 12h or 7d; at most 30d")
 		}
 		a.Length = time.Duration(length)
 	}
@@ -83,7 +83,7 @@ func (q *actionRequest) action() (a action.Action, err error) {
 }
 
 // act does an action to Incidents, and answers with lines about each. The API server decides what the user may do.
-func (s *Server) act(w http.ResponseWriter, r *http.Request) {
+func (s *Server) act(w http.ResponseWriter, r *http.Request, who *caller) error {
 	control := http.NewResponseController(w)
 	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) // not all writers support it
 	var q actionRequest
@@ -95,19 +95,26 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request) {
 			code = http.StatusRequestEntityTooLarge
 		}
 		w.Header().Set("Connection", "close")
-		writeError(w, code, errors.New("the body is not an action, or is too long or too slow"))
-		return
+		return statusError{code, "the body is not an action, or is too long or too slow"}
 	}
 	_ = control.SetReadDeadline(time.Time{})
 	a, err := q.action()
 	if err != nil {
-		writeError(w, http.StatusBadRequest, err)
-		return
+		return err
 	}
 	answer := &answer{lines: newLines(w)}
-	if requested := s.request(w, r, a, q.Incidents, answer); a.Status == v1alpha1.AlertSilenced && len(requested) > 0 {
-		s.awaitSilences(r, a, requested, answer)
+	var requested []*v1alpha1.Incident
+	request := func(_ http.ResponseWriter, r *http.Request, who *caller) (err error) {
+		requested, err = request(r.Context(), who.client, a, q.Incidents, answer)
+		return err
 	}
+	if err := s.limited(request)(w, r, who); err != nil {
+		return err
+	}
+	if a.Status == v1alpha1.AlertSilenced && len(requested) > 0 {
+		s.awaitSilences(r.Context(), who, a, requested, answer)
+	}
+	return nil
 }
 
 // answer sends lines about Incidents, also from several goroutines.
@@ -128,30 +135,26 @@ func (a *answer) say(address incidentAddress, result string, err error) bool {
 }
 
 // request requests an action for Incidents, and returns those for which it did, as they were before.
-func (s *Server) request(
-	w http.ResponseWriter, r *http.Request, a action.Action, addresses []incidentAddress, answer *answer,
-) (requested []*v1alpha1.Incident) {
-	s.limited(func(http.ResponseWriter, *http.Request) {
-		c := s.callerOf(r).client
-		ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
-		defer cancel()
-		user, err := action.User(ctx, c)
-		if err != nil {
-			s.writeProblem(w, err)
-			return
+func request(
+	ctx context.Context, c client.Client, a action.Action, addresses []incidentAddress, answer *answer,
+) (requested []*v1alpha1.Incident, err error) {
+	brief, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	user, err := action.User(brief, c)
+	if err != nil {
+		return nil, err
+	}
+	forwarding := action.NewForwarding(c)
+	for _, address := range addresses {
+		incident, result, err := actOn(ctx, c, a, address, user, forwarding)
+		if result == resultRequested && err == nil {
+			requested = append(requested, incident)
 		}
-		forwarding := action.NewForwarding(c)
-		for _, address := range addresses {
-			incident, result, err := actOn(r.Context(), c, a, address, user, forwarding)
-			if result == resultRequested && err == nil {
-				requested = append(requested, incident)
-			}
-			if !answer.say(address, result, err) {
-				return
-			}
+		if !answer.say(address, result, err) {
+			break
 		}
-	})(w, r)
-	return requested
+	}
+	return requested, nil
 }
 
 // actOn does an action to one Incident, and returns it as it was before, and what was done.
@@ -181,20 +184,22 @@ func actOn(
 
 // awaitSilences waits until Alertmanager has the silences that were requested, or not any more those that were ended. It reads
 // the Incidents from the watch of the user, who is not told the effect without one.
-func (s *Server) awaitSilences(r *http.Request, a action.Action, requested []*v1alpha1.Incident, answer *answer) {
-	watched, leave, err := s.join(r.Context(), s.callerOf(r))
+func (s *Server) awaitSilences(
+	ctx context.Context, who *caller, a action.Action, requested []*v1alpha1.Incident, answer *answer,
+) {
+	watched, leave, err := s.join(ctx, who)
 	if err != nil {
 		return
 	}
 	defer leave()
-	ctx, cancel := context.WithTimeout(r.Context(), action.SilenceTimeout)
+	bounded, cancel := context.WithTimeout(ctx, action.SilenceTimeout)
 	defer cancel()
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	for _, before := range requested {
 		tasks.Go(func() {
-			err := awaitSilence(ctx, a, before, watched.feed)
-			if r.Context().Err() == nil {
+			err := awaitSilence(bounded, a, before, watched.feed)
+			if ctx.Err() == nil {
 				answer.say(incidentAddress{before.Namespace, before.Name}, resultDone, err)
 			}
 		})

@@ -71,12 +71,10 @@ type row struct {
 }
 
 // stream sends all rows, and then changed rows, as lines of JSON until the browser disconnects.
-func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
-	who := s.callerOf(r)
+func (s *Server) stream(w http.ResponseWriter, r *http.Request, who *caller) error {
 	watched, leave, err := s.join(r.Context(), who)
 	if err != nil {
-		s.writeProblem(w, err)
-		return
+		return err
 	}
 	defer leave()
 	answer := newLines(w)
@@ -95,7 +93,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 				m.Whole = true // without rows
 				m.Code, m.Problem = problemOf(problem)
 				answer.send(m)
-				return
+				return nil
 			}
 		}
 		var rows []row
@@ -106,18 +104,18 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		for complete = synced; len(rows) > rowChunk; rows = rows[rowChunk:] {
 			m.Rows = rows[:rowChunk]
 			if !answer.send(m) {
-				return
+				return nil
 			}
 			m.Whole = false
 		}
 		m.Rows, m.Synced = rows, complete
 		if !answer.send(m) {
-			return
+			return nil
 		}
 		for last, quiet := time.Now(), true; quiet; quiet = watched.changes.Load() == changes && time.Since(last) < heartbeat {
 			select {
 			case <-r.Context().Done():
-				return
+				return nil
 			case <-ticker.C:
 			}
 		}
@@ -190,8 +188,8 @@ type openIncident struct {
 
 // joinSynced returns the watch of a caller once it has all Incidents: a user's token changes, and the watch of a new one begins
 // without any. leave is never nil.
-func (s *Server) joinSynced(r *http.Request) (w *watch, leave func(), err error) {
-	if w, leave, err = s.join(r.Context(), s.callerOf(r)); err != nil {
+func (s *Server) joinSynced(r *http.Request, who *caller) (w *watch, leave func(), err error) {
+	if w, leave, err = s.join(r.Context(), who); err != nil {
 		return nil, func() {}, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), 2*readTimeout)
@@ -207,15 +205,14 @@ func (s *Server) joinSynced(r *http.Request) (w *watch, leave func(), err error)
 }
 
 // incidents returns the open Incidents, the most urgent first, to programs such as Grafana.
-func (s *Server) incidents(w http.ResponseWriter, r *http.Request) {
-	watched, leave, err := s.joinSynced(r)
+func (s *Server) incidents(w http.ResponseWriter, r *http.Request, who *caller) error {
+	watched, leave, err := s.joinSynced(r, who)
 	defer leave()
 	if err == nil {
 		err = watched.feed.Problem() // a program does not see how old the rows are
 	}
 	if err != nil {
-		s.writeProblem(w, err)
-		return
+		return err
 	}
 	open := slices.DeleteFunc(watched.feed.Incidents(), func(incident *v1alpha1.Incident) bool {
 		return incident.Status.State != v1alpha1.IncidentOpen
@@ -226,4 +223,5 @@ func (s *Server) incidents(w http.ResponseWriter, r *http.Request) {
 		rows[i] = openIncident{makeRow(incident), incidentPath + incident.Namespace + "/" + incident.Name}
 	}
 	writeJSON(w, http.StatusOK, rows)
+	return nil
 }

@@ -18,16 +18,15 @@ type heartbeatList struct {
 }
 
 // heartbeats lists the heartbeats of the namespace that the page shows.
-func (s *Server) heartbeats(w http.ResponseWriter, r *http.Request) {
+func (s *Server) heartbeats(w http.ResponseWriter, r *http.Request, who *caller) error {
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
-	who := s.callerOf(r)
 	all, err := live.Heartbeats(ctx, who.client, who.namespace)
 	if err != nil {
-		s.writeProblem(w, err)
-		return
+		return err
 	}
 	writeJSON(w, http.StatusOK, heartbeatList{
 		Tally: live.TallyHeartbeats(all), Total: len(all), Heartbeats: all[:min(len(all), maxHeartbeats)],
 	})
+	return nil
 }

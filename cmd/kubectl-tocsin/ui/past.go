@@ -1,8 +1,8 @@
 package ui
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -49,7 +49,7 @@ func (s *Server) pastQuery(values url.Values, namespace string) (history.Query, 
 	const maxDays = 3660
 	days, err := strconv.Atoi(values.Get("days"))
 	if err != nil || days < 1 || days > maxDays {
-		return history.Query{}, fmt.Errorf("days must be a number from 1 to %d", maxDays)
+		return history.Query{}, badRequest("days must be a number from 1 to %d", maxDays)
 	}
 	to := s.now()
 	q := history.Query{From: to.AddDate(0, 0, -days), To: to, Filter: history.Filter{
@@ -68,7 +68,7 @@ func (s *Server) pastQuery(values url.Values, namespace string) (history.Query, 
 	if label := values.Get("label"); label != "" {
 		selector, err := history.ParseLabels(label)
 		if err != nil {
-			return q, fmt.Errorf("label: %w", err)
+			return q, badRequest("label: %s", err)
 		}
 		q.Filter.Labels = []history.LabelSelector{selector}
 	}
@@ -95,29 +95,29 @@ func (p *pastStream) problem(err error) bool {
 }
 
 // past returns a handler of finished episodes, which answers with lines of JSON.
-func (s *Server) past(answer func(*pastStream, *http.Request, history.Query) *pastMessage) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		q, err := s.pastQuery(r.URL.Query(), s.callerOf(r).namespace)
+func (s *Server) past(answer func(context.Context, *pastStream, *caller, history.Query) *pastMessage) endpoint {
+	return func(w http.ResponseWriter, r *http.Request, who *caller) error {
+		q, err := s.pastQuery(r.URL.Query(), who.namespace)
 		if err != nil {
-			writeError(w, http.StatusBadRequest, err)
-			return
+			return err
 		}
 		stream := &pastStream{lines: newLines(w)}
 		q.Progress = stream.progress
-		if last := answer(stream, r, q); last != nil {
+		if last := answer(r.Context(), stream, who, q); last != nil {
 			last.Done, last.Archived = true, s.Archive != nil
 			stream.send(last)
 		}
+		return nil
 	}
 }
 
 // history sends the newest finished episodes.
-func (s *Server) history(stream *pastStream, r *http.Request, q history.Query) *pastMessage {
+func (s *Server) history(ctx context.Context, stream *pastStream, who *caller, q history.Query) *pastMessage {
 	q.Most, q.Reduce = maxEpisodes+1, reduceEpisode
-	source := &history.Source{Cluster: s.callerOf(r).client, Bucket: s.Archive}
+	source := &history.Source{Cluster: who.client, Bucket: s.Archive}
 	var chunk []*records.Record
 	found := 0
-	for record, err := range source.Episodes(r.Context(), q) {
+	for record, err := range source.Episodes(ctx, q) {
 		switch {
 		case err != nil:
 			if !stream.problem(err) {
@@ -146,13 +146,13 @@ func reduceEpisode(r *records.Record) {
 }
 
 // report sends the statistics of the finished episodes.
-func (s *Server) report(stream *pastStream, r *http.Request, q history.Query) *pastMessage {
+func (s *Server) report(ctx context.Context, stream *pastStream, who *caller, q history.Query) *pastMessage {
 	q.WithoutContent, q.Reduce = true, history.Brief
 	var open *int // unknown if the cluster cannot be read
 	q.Open = func(incidents int) { open = &incidents }
-	source := &history.Source{Cluster: s.callerOf(r).client, Bucket: s.Archive}
+	source := &history.Source{Cluster: who.client, Bucket: s.Archive}
 	builder := report.NewBuilder(q.From, q.To, time.Local)
-	for record, err := range source.Episodes(r.Context(), q) {
+	for record, err := range source.Episodes(ctx, q) {
 		if err == nil {
 			builder.Add(record)
 			continue

@@ -11,8 +11,7 @@
 //     text: senders' text is never parsed as HTML. Content-Security-Policy and Trusted Types enforce this.
 //
 // In a cluster it serves many users (Options.Connect) and has no credentials: each request to the API server bears the
-// token of the
-// request that caused it, and nothing else, so RBAC decides what each user sees and does. See users.go.
+// token of the request that caused it, and nothing else, so RBAC decides what each user sees and does. See users.go.
 package ui
 
 import (
@@ -152,24 +151,42 @@ func (s *Server) Handler() http.Handler {
 	if err != nil {
 		panic(err) // they are part of the binary
 	}
-	data := http.NewServeMux()
-	data.HandleFunc("GET /api/stream", s.stream)
-	data.HandleFunc("GET /api/counts", s.limited(s.counts))
-	data.HandleFunc("GET /api/heartbeats", s.limited(s.heartbeats))
-	data.HandleFunc("GET /api/history", s.limited(s.past(s.history)))
-	data.HandleFunc("GET /api/report", s.limited(s.past(s.report)))
-	data.HandleFunc("GET /api/incidents", s.limited(s.incidents))
-	data.HandleFunc("GET /api/incidents/{namespace}/{name}", s.limited(s.incident))
-	data.HandleFunc("POST "+actionsPath, s.act)
 	mux := http.NewServeMux()
-	if s.users != nil {
-		mux.Handle("/api/", s.withToken(data))
-	} else {
-		mux.Handle("/api/", s.withKey(data))
+	for pattern, answer := range map[string]endpoint{
+		"GET /api/stream":                       s.stream,
+		"GET /api/counts":                       s.limited(s.counts),
+		"GET /api/heartbeats":                   s.limited(s.heartbeats),
+		"GET /api/history":                      s.limited(s.past(s.history)),
+		"GET /api/report":                       s.limited(s.past(s.report)),
+		"GET /api/incidents":                    s.limited(s.incidents),
+		"GET /api/incidents/{namespace}/{name}": s.limited(s.incident),
+		"POST /api/actions":                     s.act,
+	} {
+		mux.HandleFunc(pattern, s.handle(answer))
 	}
 	mux.HandleFunc("GET /"+incidentPath+"{namespace}/{name}", toIncident)
-	mux.Handle("/", http.FileServerFS(files))
+	mux.Handle("GET /", http.FileServerFS(files))
 	return s.guard(mux)
+}
+
+// endpoint answers the request of a caller, or returns the reason why it does not.
+type endpoint func(w http.ResponseWriter, r *http.Request, who *caller) error
+
+// handle returns a handler that answers callers only.
+func (s *Server) handle(answer endpoint) http.HandlerFunc {
+	identify := s.withKey
+	if s.users != nil {
+		identify = s.withToken
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		who, err := identify(r)
+		if err == nil {
+			err = answer(w, r, who)
+		}
+		if err != nil {
+			s.writeProblem(w, err)
+		}
+	}
 }
 
 // incidentPath is the beginning of the paths of Incidents.
@@ -183,39 +200,34 @@ func toIncident(w http.ResponseWriter, r *http.Request) {
 }
 
 // incident returns an Incident without its ledger and managed fields.
-func (s *Server) incident(w http.ResponseWriter, r *http.Request) {
+func (s *Server) incident(w http.ResponseWriter, r *http.Request, who *caller) error {
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
 	incident := &v1alpha1.Incident{}
 	key := client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
-	if err := s.callerOf(r).client.Get(ctx, key, incident); err != nil {
-		s.writeProblem(w, err)
-		return
+	if err := who.client.Get(ctx, key, incident); err != nil {
+		return err
 	}
 	incident.ManagedFields = nil
 	incident.Status.Ledger = v1alpha1.Ledger{}
 	writeJSON(w, http.StatusOK, incident)
+	return nil
 }
 
 // counts returns the number of open Incidents over the last hours.
-func (s *Server) counts(w http.ResponseWriter, r *http.Request) {
+func (s *Server) counts(w http.ResponseWriter, r *http.Request, who *caller) error {
 	const maxHours = 24 * 31
 	hours, err := strconv.Atoi(r.URL.Query().Get("hours"))
 	if err != nil || hours < 1 || hours > maxHours {
-		writeError(w, http.StatusBadRequest, fmt.Errorf("hours must be a number from 1 to %d", maxHours))
-		return
+		return badRequest("hours must be a number from 1 to %d", maxHours)
 	}
-	watched, leave, err := s.joinSynced(r)
+	watched, leave, err := s.joinSynced(r, who)
 	defer leave()
 	if err != nil {
-		s.writeProblem(w, err)
-		return
+		return err
 	}
 	writeJSON(w, http.StatusOK, countOpen(watched.feed.Incidents(), s.now(), time.Duration(hours)*time.Hour))
-}
-
-func writeError(w http.ResponseWriter, code int, err error) {
-	writeJSON(w, code, map[string]string{"error": err.Error()})
+	return nil
 }
 
 func writeJSON(w http.ResponseWriter, code int, value any) {
@@ -248,13 +260,9 @@ func (l lines) send(value any) bool {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// actionsPath is the only path to which can be posted.
-const actionsPath = "/api/actions"
-
-// guard rejects requests for other hosts, and other methods than GET, HEAD and, for actions, POST. It sets security
-// headers. A page
-// for many users has any host: with pasted tokens there is nothing that a browser would send by itself to a host that was made to
-// point here, and a proxy gives its cookie to its own host only.
+// guard sets security headers, and rejects requests for other hosts. A page for many users has any host: with pasted tokens
+// there is nothing that a browser would send by itself to a host that was made to point here, and a proxy gives its cookie to
+// its own host only.
 func (s *Server) guard(next http.Handler) http.Handler {
 	hosts := []string{fmt.Sprintf("127.0.0.1:%d", s.port), fmt.Sprintf("localhost:%d", s.port)}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -266,27 +274,18 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		header.Set("Cross-Origin-Opener-Policy", "same-origin")
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
 		header.Set("Cache-Control", "no-store")
-		switch {
-		case s.users == nil && !slices.Contains(hosts, r.Host):
-			writeError(w, http.StatusMisdirectedRequest, fmt.Errorf("the host must be %s", strings.Join(hosts, " or ")))
-		case r.Method != http.MethodGet && r.Method != http.MethodHead && (r.Method != http.MethodPost || r.URL.Path != actionsPath):
-			header.Set("Allow", "GET, HEAD")
-			writeError(w, http.StatusMethodNotAllowed, errors.New("only actions can be posted"))
-		default:
-			next.ServeHTTP(w, r)
-		}
-	})
-}
-
-// withKey rejects requests without the key.
-func (s *Server) withKey(next http.Handler) http.Handler {
-	want := []byte("Bearer " + s.key)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), want) != 1 {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			writeError(w, http.StatusUnauthorized, errors.New("open the URL that kubectl tocsin ui has printed"))
+		if s.users == nil && !slices.Contains(hosts, r.Host) {
+			s.writeProblem(w, statusError{http.StatusMisdirectedRequest, "the host must be " + strings.Join(hosts, " or ")})
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// withKey returns the only user, who sends the key.
+func (s *Server) withKey(r *http.Request) (*caller, error) {
+	if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+s.key)) != 1 {
+		return nil, errKey
+	}
+	return &caller{client: s.client, namespace: s.Namespace}, nil
 }

@@ -48,13 +48,11 @@ const (
 )
 
 // pageHeader is a header that the page's script sets. A form or a link of another site cannot, and a script of one would
-// have to ask
-// the server first, which permits no other origin.
+// have to ask the server first, which permits no other origin.
 const pageHeader = "X-Tocsin-Page"
 
 // Connector returns a function that makes a client for the API server of config. The client bears the token and no other
-// credential:
-// those of config are dropped, also those that impersonate.
+// credential: those of config are dropped, also those that impersonate.
 func Connector(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapper) func(token string) (client.WithWatch, error) {
 	anonymous := rest.AnonymousClientConfig(config)
 	anonymous.QPS = -1 // the API server limits requests itself
@@ -98,16 +96,6 @@ type caller struct {
 	key       watchKey
 }
 
-type callerKey struct{}
-
-// callerOf returns who sent a request. On a page of one user it is that user.
-func (s *Server) callerOf(r *http.Request) *caller {
-	if c, ok := r.Context().Value(callerKey{}).(*caller); ok {
-		return c
-	}
-	return &caller{client: s.client, namespace: s.Namespace}
-}
-
 // users holds the watches of all users.
 type users struct {
 	ctx   context.Context // of the server; watches outlive the request that starts them
@@ -122,18 +110,26 @@ type users struct {
 // statusError is an error with the code of its response.
 type statusError struct {
 	code int
-	error
+	text string
 }
 
-func (e statusError) Unwrap() error { return e.error }
+func (e statusError) Error() string { return e.text }
+
+func badRequest(format string, args ...any) error {
+	return statusError{http.StatusBadRequest, fmt.Sprintf(format, args...)}
+}
 
 var (
-	errNoToken     = errors.New("no token reached the page: sign in, have the proxy pass Authorization: Bearer, or paste a token")
-	errToken       = errors.New("the header Authorization must be there once, as: Bearer TOKEN")
-	errReject      = errors.New("the API server rejects the token: it has expired, or is of another cluster")
-	errHeader      = errors.New("the header " + pageHeader + " is missing: a proxy removed it, or another site sent the request")
-	errImpersonate = errors.New("headers of impersonation are not accepted: have the proxy pass the token of the user")
-	errTooMany     = errors.New("there are more incidents than the page holds for one user: choose a namespace")
+	errKey     = statusError{http.StatusUnauthorized, "open the URL that kubectl tocsin ui has printed"}
+	errNoToken = statusError{http.StatusUnauthorized,
+		"no token reached the page: sign in, have the proxy pass Authorization: Bearer, or paste a token"}
+	errToken  = statusError{http.StatusUnauthorized, "the header Authorization must be there once, as: Bearer TOKEN"}
+	errReject = statusError{http.StatusUnauthorized,
+		"the API server rejects the token: it has expired, or is of another cluster"}
+	errHeader = statusError{http.StatusForbidden,
+		"the header " + pageHeader + " is missing: a proxy removed it, or another site sent the request"}
+	errTooMany = statusError{http.StatusInsufficientStorage,
+		"there are more incidents than the page holds for one user: choose a namespace"}
 
 	// bearer is the syntax of a token (RFC 6750, 2.1).
 	bearer = regexp.MustCompile(`^(?i:bearer) +([A-Za-z0-9._~+/-]+=*)$`)
@@ -144,16 +140,16 @@ func tokenOf(r *http.Request) (string, error) {
 	for name := range r.Header {
 		// A proxy that authenticates as itself and impersonates would give every user its own rights.
 		if strings.HasPrefix(name, "Impersonate-") {
-			return "", statusError{http.StatusBadRequest, errImpersonate}
+			return "", badRequest("headers of impersonation are not accepted: have the proxy pass the token of the user")
 		}
 	}
 	values := r.Header.Values("Authorization")
 	if len(values) == 0 {
-		return "", statusError{http.StatusUnauthorized, errNoToken}
+		return "", errNoToken
 	}
 	match := bearer.FindStringSubmatch(values[0])
 	if len(values) > 1 || match == nil {
-		return "", statusError{http.StatusUnauthorized, errToken}
+		return "", errToken
 	}
 	return match[1], nil
 }
@@ -165,52 +161,42 @@ func sameSite(r *http.Request) error {
 	case r.Header.Get(pageHeader) == "":
 		return errHeader
 	case site != "" && site != "same-origin":
-		return errors.New("another site has sent the request")
+		return statusError{http.StatusForbidden, "another site has sent the request"}
 	}
-	return http.NewCrossOriginProtection().Check(r)
+	if err := http.NewCrossOriginProtection().Check(r); err != nil {
+		return statusError{http.StatusForbidden, err.Error()}
+	}
+	return nil
 }
 
-// withToken gives a request the client of its token.
-func (s *Server) withToken(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		token, err := tokenOf(r)
-		if err != nil {
-			s.writeProblem(w, err)
-			return
-		}
-		if err := sameSite(r); err != nil {
-			writeError(w, http.StatusForbidden, err)
-			return
-		}
-		scope := r.URL.Query().Get("scope")
-		if scope != "" && len(validation.IsDNS1123Label(scope)) > 0 {
-			writeError(w, http.StatusBadRequest, errors.New("the scope is not the name of a namespace"))
-			return
-		}
-		c, err := s.Connect(token)
-		if err != nil {
-			s.writeProblem(w, err)
-			return
-		}
-		who := &caller{client: c, namespace: scope, key: watchKey{sha256.Sum256([]byte(token)), scope}}
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, who)))
-	})
+// withToken returns the user of the token of a request, if it is of this page.
+func (s *Server) withToken(r *http.Request) (*caller, error) {
+	token, err := tokenOf(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := sameSite(r); err != nil {
+		return nil, err
+	}
+	scope := r.URL.Query().Get("scope")
+	if scope != "" && len(validation.IsDNS1123Label(scope)) > 0 {
+		return nil, badRequest("the scope is not the name of a namespace")
+	}
+	c, err := s.Connect(token)
+	return &caller{client: c, namespace: scope, key: watchKey{sha256.Sum256([]byte(token)), scope}}, err
 }
 
 // limited bounds the number of requests to the API server at a time.
-func (s *Server) limited(next http.HandlerFunc) http.HandlerFunc {
+func (s *Server) limited(next endpoint) endpoint {
 	if s.users == nil {
 		return next
 	}
-	return func(w http.ResponseWriter, r *http.Request) {
-		token := s.callerOf(r).key.token
-		if err := s.users.admit(token); err != nil {
-			w.Header().Set("Retry-After", "1")
-			s.writeProblem(w, err)
-			return
+	return func(w http.ResponseWriter, r *http.Request, who *caller) error {
+		if err := s.users.admit(who.key.token); err != nil {
+			return err
 		}
-		defer s.users.release(token)
-		next(w, r)
+		defer s.users.release(who.key.token)
+		return next(w, r, who)
 	}
 }
 
@@ -220,9 +206,9 @@ func (u *users) admit(token tokenHash) error {
 	defer u.mu.Unlock()
 	switch {
 	case u.busy[token] >= maxRequestsPerToken:
-		return statusError{http.StatusTooManyRequests, fmt.Errorf("you have %d requests at a time already", maxRequestsPerToken)}
+		return statusError{http.StatusTooManyRequests, fmt.Sprintf("you have %d requests at a time already", maxRequestsPerToken)}
 	case u.requests >= maxRequests:
-		return statusError{http.StatusServiceUnavailable, errors.New("the page has too many requests")}
+		return statusError{http.StatusServiceUnavailable, "the page has too many requests"}
 	}
 	u.requests++
 	u.busy[token]++
@@ -274,7 +260,7 @@ func (u *users) found(key watchKey) (*watch, error) {
 		return nil, nil
 	}
 	if w.streams >= maxStreams {
-		return nil, statusError{http.StatusTooManyRequests, fmt.Errorf("the page is open in %d tabs already", maxStreams)}
+		return nil, statusError{http.StatusTooManyRequests, fmt.Sprintf("the page is open in %d tabs already", maxStreams)}
 	}
 	w.idle.Stop()
 	w.streams++
@@ -321,12 +307,12 @@ func (u *users) makeRoom(user string) error {
 	}
 	switch {
 	case own >= maxWatchesPerUser && idleOwn == nil:
-		return statusError{http.StatusTooManyRequests, fmt.Errorf(
+		return statusError{http.StatusTooManyRequests, fmt.Sprintf(
 			"you follow %d namespaces or sessions already: close a tab", maxWatchesPerUser)}
 	case own >= maxWatchesPerUser:
 		u.drop(idleOwn)
 	case len(u.watches) >= maxWatches && idle == nil:
-		return statusError{http.StatusServiceUnavailable, errors.New("the page has too many users")}
+		return statusError{http.StatusServiceUnavailable, "the page has too many users"}
 	case len(u.watches) >= maxWatches:
 		u.drop(idle)
 	}
@@ -400,7 +386,7 @@ func (w *watch) changed(u *users, change live.Change) {
 	tooMany := w.bytes > maxWatchBytes && w.ended == nil
 	w.mu.Unlock()
 	if tooMany {
-		u.end(w, statusError{http.StatusInsufficientStorage, errTooMany})
+		u.end(w, errTooMany)
 	}
 }
 
@@ -421,8 +407,13 @@ func sizeOf(incident *v1alpha1.Incident) int {
 // writeProblem answers with an error of the API server or of the page.
 func (s *Server) writeProblem(w http.ResponseWriter, err error) {
 	code, text := problemOf(err)
-	if code == http.StatusUnauthorized && s.users != nil { // the page asks for a token
-		w.Header().Set("WWW-Authenticate", `Bearer realm="cluster"`)
+	switch {
+	case code == http.StatusUnauthorized && s.users != nil:
+		w.Header().Set("WWW-Authenticate", `Bearer realm="cluster"`) // the page asks for a token
+	case code == http.StatusUnauthorized:
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", "1")
 	}
 	writeJSON(w, code, map[string]string{"error": text})
 }
@@ -431,11 +422,12 @@ func (s *Server) writeProblem(w http.ResponseWriter, err error) {
 func problemOf(err error) (code int, text string) {
 	var own statusError
 	var status apierrors.APIStatus
+	if apierrors.IsUnauthorized(err) {
+		err = errReject
+	}
 	switch {
 	case errors.As(err, &own):
-		return own.code, own.Error()
-	case apierrors.IsUnauthorized(err):
-		return http.StatusUnauthorized, errReject.Error()
+		code = own.code
 	case errors.As(err, &status) && status.Status().Code != 0:
 		code = int(status.Status().Code)
 	case errors.Is(err, context.DeadlineExceeded):

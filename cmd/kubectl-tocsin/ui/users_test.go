@@ -242,7 +242,7 @@ func TestWhatIsRejectedInACluster(t *testing.T) {
 		"a silence without an end":            {"POST", "api/actions", `{"action":"silence","for":"9999d","incidents":[{}]}`, nil, 400, "at most 30d"},
 		"no incidents":                        {"POST", "api/actions", `{"action":"ack"}`, nil, 400, "1 to 500"},
 		"a body that is too long":             {"POST", "api/actions", `{"comment":"` + strings.Repeat("x", maxActionBytes) + `"}`, nil, 413, "too long"},
-		"other paths cannot be posted to":     {"POST", "api/stream", "", nil, 405, "only actions"},
+		"other paths cannot be posted to":     {"POST", "api/stream", "", nil, 405, "Method Not Allowed"},
 		"the address of an incident leads on": {"GET", "incidents/shop/a", "", set("Authorization"), 302, ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
