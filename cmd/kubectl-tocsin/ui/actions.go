@@ -187,11 +187,11 @@ func actOn(
 func (s *Server) awaitSilences(
 	ctx context.Context, who *caller, a action.Action, requested []*v1alpha1.Incident, answer *answer,
 ) {
-	watched, leave, err := s.join(ctx, who)
+	watched, err := s.join(ctx, who)
 	if err != nil {
 		return
 	}
-	defer leave()
+	defer watched.leave()
 	bounded, cancel := context.WithTimeout(ctx, action.SilenceTimeout)
 	defer cancel()
 	var tasks sync.WaitGroup

@@ -72,11 +72,11 @@ type row struct {
 
 // stream sends all rows, and then changed rows, as lines of JSON until the browser disconnects.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, who *caller) error {
-	watched, leave, err := s.join(r.Context(), who)
+	watched, err := s.join(r.Context(), who)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer watched.leave()
 	answer := newLines(w)
 	ticker := time.NewTicker(settle)
 	defer ticker.Stop()
@@ -88,13 +88,11 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, who *caller) err
 			Whole: sent == nil, Synced: complete, Scope: who.namespace, Command: s.Command, Cluster: s.ClusterName,
 			Age: watched.feed.Age().Seconds(),
 		}
-		if s.users != nil {
-			if problem := s.users.problem(watched); problem != nil {
-				m.Whole = true // without rows
-				m.Code, m.Problem = problemOf(problem)
-				answer.send(m)
-				return nil
-			}
+		if problem := watched.problem(); problem != nil {
+			m.Whole = true // without rows
+			m.Code, m.Problem = problemOf(problem)
+			answer.send(m)
+			return nil
 		}
 		var rows []row
 		rows, sent = changedRows(watched.feed.Incidents(), sent)
@@ -187,32 +185,32 @@ type openIncident struct {
 }
 
 // joinSynced returns the watch of a caller once it has all Incidents: a user's token changes, and the watch of a new one begins
-// without any. leave is never nil.
-func (s *Server) joinSynced(r *http.Request, who *caller) (w *watch, leave func(), err error) {
-	if w, leave, err = s.join(r.Context(), who); err != nil {
-		return nil, func() {}, err
+// without any.
+func (s *Server) joinSynced(ctx context.Context, who *caller) (*watch, error) {
+	w, err := s.join(ctx, who)
+	if err != nil {
+		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), 2*readTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 2*readTimeout)
 	defer cancel()
-	return w, leave, wait.PollUntilContextCancel(ctx, settle, true, func(context.Context) (bool, error) {
-		if s.users != nil {
-			if err := s.users.problem(w); err != nil {
-				return false, err
-			}
-		}
-		return w.feed.Synced(), nil
+	err = wait.PollUntilContextCancel(ctx, settle, true, func(context.Context) (bool, error) {
+		return w.feed.Synced(), w.problem()
 	})
+	if err != nil {
+		w.leave()
+	}
+	return w, err
 }
 
 // incidents returns the open Incidents, the most urgent first, to programs such as Grafana.
 func (s *Server) incidents(w http.ResponseWriter, r *http.Request, who *caller) error {
-	watched, leave, err := s.joinSynced(r, who)
-	defer leave()
-	if err == nil {
-		err = watched.feed.Problem() // a program does not see how old the rows are
-	}
+	watched, err := s.joinSynced(r.Context(), who)
 	if err != nil {
 		return err
+	}
+	defer watched.leave()
+	if err := watched.feed.Problem(); err != nil {
+		return err // a program does not see how old the rows are
 	}
 	open := slices.DeleteFunc(watched.feed.Incidents(), func(incident *v1alpha1.Incident) bool {
 		return incident.Status.State != v1alpha1.IncidentOpen

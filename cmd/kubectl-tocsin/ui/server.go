@@ -37,7 +37,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 )
 
 //go:embed static
@@ -104,9 +103,7 @@ func Listen(ctx context.Context, c client.WithWatch, o Options) (*Server, error)
 		s.users = &users{busy: map[tokenHash]int{}, watches: map[watchKey]*watch{}}
 		return s, nil
 	}
-	s.watch = &watch{}
-	s.feed, err = live.Follow(c, s.Namespace, nil, func(live.Change) { s.changes.Add(1) })
-	if err != nil {
+	if s.watch, err = newWatch(c, s.Namespace, nil); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return s, nil
@@ -221,11 +218,11 @@ func (s *Server) counts(w http.ResponseWriter, r *http.Request, who *caller) err
 	if err != nil || hours < 1 || hours > maxHours {
 		return badRequest("hours must be a number from 1 to %d", maxHours)
 	}
-	watched, leave, err := s.joinSynced(r, who)
-	defer leave()
+	watched, err := s.joinSynced(r.Context(), who)
 	if err != nil {
 		return err
 	}
+	defer watched.leave()
 	writeJSON(w, http.StatusOK, countOpen(watched.feed.Incidents(), s.now(), time.Duration(hours)*time.Hour))
 	return nil
 }

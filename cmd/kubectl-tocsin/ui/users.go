@@ -6,8 +6,10 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,18 +69,23 @@ func Connector(config *rest.Config, scheme *runtime.Scheme, mapper meta.RESTMapp
 type watch struct {
 	feed    *live.Feed
 	changes atomic.Int64 // of the feed's Incidents
+	users   *users       // nil if there is one user, whose watch has no limits and does not end
 
-	// The rest is for a page with many users, and guarded by users.mu or mu.
+	// The rest is for a page with many users, and guarded by users.mu.
 	key     watchKey
 	user    string
 	cancel  context.CancelFunc
 	streams int
 	idle    *time.Timer
+	sizes   map[types.NamespacedName]int
+	bytes   int
+	ended   error
+}
 
-	mu    sync.Mutex
-	sizes map[types.NamespacedName]int
-	bytes int
-	ended error
+func newWatch(c client.WithWatch, namespace string, u *users) (w *watch, err error) {
+	w = &watch{users: u, sizes: map[types.NamespacedName]int{}}
+	w.feed, err = live.Follow(c, namespace, nil, w.changed)
+	return w, err
 }
 
 type tokenHash = [sha256.Size]byte
@@ -224,14 +231,13 @@ func (u *users) release(token tokenHash) {
 	}
 }
 
-// join returns the watch of a caller, which leave gives back.
-func (s *Server) join(ctx context.Context, c *caller) (w *watch, leave func(), err error) {
-	u := s.users
-	if u == nil {
-		return s.watch, func() {}, nil
+// join returns the watch of a caller, until its leave is called.
+func (s *Server) join(ctx context.Context, c *caller) (*watch, error) {
+	if s.users == nil {
+		return s.watch, nil
 	}
-	if w, err := u.find(c.key); w != nil || err != nil {
-		return w, func() { u.leave(w) }, err
+	if w, err := s.users.find(c.key); w != nil || err != nil {
+		return w, err
 	}
 	// Nobody starts a watch without a valid token that may list.
 	ctx, cancel := context.WithTimeout(ctx, 2*readTimeout)
@@ -241,10 +247,9 @@ func (s *Server) join(ctx context.Context, c *caller) (w *watch, leave func(), e
 		err = live.Check(ctx, c.client, c.namespace)
 	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	w, err = u.start(c, user)
-	return w, func() { u.leave(w) }, err
+	return s.users.start(c, user)
 }
 
 // find returns the watch of a key for one more tab; nil if there is none.
@@ -262,7 +267,6 @@ func (u *users) found(key watchKey) (*watch, error) {
 	if w.streams >= maxStreams {
 		return nil, statusError{http.StatusTooManyRequests, fmt.Sprintf("the page is open in %d tabs already", maxStreams)}
 	}
-	w.idle.Stop()
 	w.streams++
 	return w, nil
 }
@@ -277,116 +281,108 @@ func (u *users) start(c *caller, user string) (*watch, error) {
 	if err := u.makeRoom(user); err != nil {
 		return nil, err
 	}
-	w := &watch{key: c.key, user: user, streams: 1, sizes: map[types.NamespacedName]int{}}
-	feed, err := live.Follow(c.client, c.namespace, nil, func(change live.Change) { w.changed(u, change) })
+	w, err := newWatch(c.client, c.namespace, u)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(u.ctx)
-	w.feed, w.cancel = feed, cancel
-	w.idle = time.AfterFunc(linger, func() { u.expire(w) })
-	w.idle.Stop()
+	w.key, w.user, w.cancel, w.streams = c.key, user, cancel, 1
+	w.idle = time.AfterFunc(linger, w.expire)
 	u.watches[c.key] = w
-	u.tasks.Go(func() { feed.Run(ctx) })
+	u.tasks.Go(func() { w.feed.Run(ctx) })
 	return w, nil
 }
 
 // makeRoom ends a watch that no tab follows if there are too many: of the user, or else of all.
 func (u *users) makeRoom(user string) error {
-	own, idleOwn, idle := 0, (*watch)(nil), (*watch)(nil)
-	for _, w := range u.watches {
-		if w.user == user {
-			own++
-		}
-		if w.streams == 0 {
-			idle = w
-			if w.user == user {
-				idleOwn = w
-			}
-		}
-	}
-	switch {
-	case own >= maxWatchesPerUser && idleOwn == nil:
+	all := slices.Collect(maps.Values(u.watches))
+	own := slices.DeleteFunc(slices.Clone(all), func(w *watch) bool { return w.user != user })
+	if len(own) >= maxWatchesPerUser && !dropIdle(own) {
 		return statusError{http.StatusTooManyRequests, fmt.Sprintf(
 			"you follow %d namespaces or sessions already: close a tab", maxWatchesPerUser)}
-	case own >= maxWatchesPerUser:
-		u.drop(idleOwn)
-	case len(u.watches) >= maxWatches && idle == nil:
+	}
+	if len(u.watches) >= maxWatches && !dropIdle(all) {
 		return statusError{http.StatusServiceUnavailable, "the page has too many users"}
-	case len(u.watches) >= maxWatches:
-		u.drop(idle)
 	}
 	return nil
 }
 
-func (u *users) leave(w *watch) {
-	if w == nil {
+// dropIdle ends one of the watches that no tab follows, and reports whether there is one.
+func dropIdle(watches []*watch) bool {
+	i := slices.IndexFunc(watches, func(w *watch) bool { return w.streams == 0 })
+	if i >= 0 {
+		watches[i].drop()
+	}
+	return i >= 0
+}
+
+// leave gives the watch back after join.
+func (w *watch) leave() {
+	if w.users == nil {
 		return
 	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
+	w.users.mu.Lock()
+	defer w.users.mu.Unlock()
 	if w.streams--; w.streams == 0 {
 		w.idle.Reset(linger)
 	}
 }
 
-func (u *users) expire(w *watch) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+// expire ends the watch if no tab follows it.
+func (w *watch) expire() {
+	w.users.mu.Lock()
+	defer w.users.mu.Unlock()
 	if w.streams == 0 {
-		u.drop(w)
+		w.drop()
 	}
 }
 
-// drop ends a watch. The caller holds mu.
-func (u *users) drop(w *watch) {
+// drop ends the watch. The caller holds users.mu.
+func (w *watch) drop() {
 	w.idle.Stop()
 	w.cancel()
-	if u.watches[w.key] == w {
-		delete(u.watches, w.key)
+	if w.users.watches[w.key] == w {
+		delete(w.users.watches, w.key)
 	}
 }
 
-// end ends a watch because of an error, which its tabs get.
-func (u *users) end(w *watch, err error) {
-	w.mu.Lock()
+// end ends the watch because of an error, which its tabs get. The caller holds users.mu.
+func (w *watch) end(err error) {
 	w.ended = cmp.Or(w.ended, err)
-	w.mu.Unlock()
 	w.changes.Add(1)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.drop(w)
+	w.drop()
 }
 
 // problem returns why the watch has ended; nil while it runs. A user who may not list any more gets no more rows.
-func (u *users) problem(w *watch) error {
-	w.mu.Lock()
-	err := w.ended
-	w.mu.Unlock()
-	if denied := w.feed.Problem(); err == nil && live.Denied(denied) {
-		err = denied
-		u.end(w, err)
+func (w *watch) problem() error {
+	if w.users == nil {
+		return nil
 	}
-	return err
+	w.users.mu.Lock()
+	defer w.users.mu.Unlock()
+	if denied := w.feed.Problem(); live.Denied(denied) {
+		w.end(denied)
+	}
+	return w.ended
 }
 
-// changed counts the memory of a watch.
-func (w *watch) changed(u *users, change live.Change) {
+// changed counts the changes of the Incidents, and their memory.
+func (w *watch) changed(change live.Change) {
 	w.changes.Add(1)
-	key, size := client.ObjectKeyFromObject(change.Incident), 0
+	if w.users == nil {
+		return
+	}
+	w.users.mu.Lock()
+	defer w.users.mu.Unlock()
+	key := client.ObjectKeyFromObject(change.Incident)
+	w.bytes -= w.sizes[key]
+	delete(w.sizes, key)
 	if !change.Deleted {
-		size = sizeOf(change.Incident)
+		w.sizes[key] = sizeOf(change.Incident)
+		w.bytes += w.sizes[key]
 	}
-	w.mu.Lock()
-	w.bytes += size - w.sizes[key]
-	w.sizes[key] = size
-	if change.Deleted {
-		delete(w.sizes, key)
-	}
-	tooMany := w.bytes > maxWatchBytes && w.ended == nil
-	w.mu.Unlock()
-	if tooMany {
-		u.end(w, errTooMany)
+	if w.bytes > maxWatchBytes {
+		w.end(errTooMany)
 	}
 }
 

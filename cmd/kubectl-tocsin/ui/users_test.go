@@ -360,7 +360,7 @@ func TestWatchesAreBounded(t *testing.T) {
 	}
 	_, err := add("maria", "more")
 	g.Expect(err).To(MatchError(ContainSubstring("already")))
-	u.leave(last)
+	last.leave()
 	_, err = add("maria", "more")
 	g.Expect(err).NotTo(HaveOccurred(), "a watch that no tab follows makes room")
 	g.Expect(u.watches).To(HaveLen(maxWatchesPerUser))
@@ -376,10 +376,10 @@ func TestWatchesAreBounded(t *testing.T) {
 	incident := incidentNamed("more", "a")
 	incident.Status.Alert.Title = strings.Repeat("x", maxWatchBytes)
 	g.Expect(many.Create(t.Context(), incident)).To(Succeed())
-	u.drop(w)
+	w.drop()
 	w, err = u.start(&caller{client: many, namespace: "more", key: w.key}, "maria")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Eventually(func() error { return u.problem(w) }, "10s", "10ms").Should(MatchError(errTooMany))
+	g.Eventually(w.problem, "10s", "10ms").Should(MatchError(errTooMany))
 	g.Expect(u.watches).NotTo(HaveKey(w.key))
 }
 
