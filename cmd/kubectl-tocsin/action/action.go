@@ -30,8 +30,9 @@ type Action struct {
 
 // Unneeded describes why an Incident needs no action; empty if it needs one.
 func (a Action) Unneeded(incident *v1alpha1.Incident) string {
+	needsOpen := a.Status != v1alpha1.AlertNoted && (a.Status != v1alpha1.AlertSilenced || a.Length > 0)
 	switch {
-	case (a.Status == v1alpha1.AlertResolved || a.Length > 0) && incident.Status.State == v1alpha1.IncidentResolved:
+	case needsOpen && incident.Status.State == v1alpha1.IncidentResolved:
 		return "already resolved"
 	case a.Status == v1alpha1.AlertAcknowledged && fold.StaysAcknowledged(&incident.Status) && a.Message == "":
 		return "already acknowledged"

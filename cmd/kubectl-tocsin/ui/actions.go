@@ -167,10 +167,6 @@ func actOn(
 	if err := c.Get(ctx, client.ObjectKey{Namespace: address.Namespace, Name: address.Name}, incident); err != nil {
 		return nil, "", err
 	}
-	needsOpen := a.Status == v1alpha1.AlertAcknowledged || a.Status == v1alpha1.AlertUnacknowledged
-	if needsOpen && incident.Status.State == v1alpha1.IncidentResolved {
-		return incident, "already resolved", nil
-	}
 	if unneeded := a.Unneeded(incident); unneeded != "" {
 		return incident, unneeded, nil
 	}
