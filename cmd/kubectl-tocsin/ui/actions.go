@@ -102,7 +102,7 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request, who *caller) error 
 	if err != nil {
 		return err
 	}
-	answer := &answer{lines: newLines(w)}
+	answer := newLines(w)
 	var requested []*v1alpha1.Incident
 	request := func(_ http.ResponseWriter, r *http.Request, who *caller) (err error) {
 		requested, err = request(r.Context(), who.client, a, q.Incidents, answer)
@@ -117,26 +117,18 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request, who *caller) error 
 	return nil
 }
 
-// answer sends lines about Incidents, also from several goroutines.
-type answer struct {
-	mu sync.Mutex
-	lines
-}
-
-// say reports whether the browser still listens.
-func (a *answer) say(address incidentAddress, result string, err error) bool {
+// sayResult sends a line about an Incident, and reports whether the browser still listens.
+func sayResult(answer *lines, address incidentAddress, result string, err error) bool {
 	line := actionResult{incidentAddress: address, Result: result}
 	if err != nil {
 		_, line.Error = problemOf(err)
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.send(line)
+	return answer.send(line)
 }
 
 // request requests an action for Incidents, and returns those for which it did, as they were before.
 func request(
-	ctx context.Context, c client.Client, a action.Action, addresses []incidentAddress, answer *answer,
+	ctx context.Context, c client.Client, a action.Action, addresses []incidentAddress, answer *lines,
 ) (requested []*v1alpha1.Incident, err error) {
 	brief, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -150,7 +142,7 @@ func request(
 		if result == resultRequested && err == nil {
 			requested = append(requested, incident)
 		}
-		if !answer.say(address, result, err) {
+		if !sayResult(answer, address, result, err) {
 			break
 		}
 	}
@@ -181,7 +173,7 @@ func actOn(
 // awaitSilences waits until Alertmanager has the silences that were requested, or not any more those that were ended. It reads
 // the Incidents from the watch of the user, who is not told the effect without one.
 func (s *Server) awaitSilences(
-	ctx context.Context, who *caller, a action.Action, requested []*v1alpha1.Incident, answer *answer,
+	ctx context.Context, who *caller, a action.Action, requested []*v1alpha1.Incident, answer *lines,
 ) {
 	watched, err := s.join(ctx, who)
 	if err != nil {
@@ -196,7 +188,7 @@ func (s *Server) awaitSilences(
 		tasks.Go(func() {
 			err := awaitSilence(bounded, a, before, watched.feed)
 			if ctx.Err() == nil {
-				answer.say(incidentAddress{before.Namespace, before.Name}, resultDone, err)
+				sayResult(answer, incidentAddress{before.Namespace, before.Name}, resultDone, err)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package ui
 import (
 	"context"
 	"errors"
+	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -77,9 +78,11 @@ func (s *Server) pastQuery(values url.Values, namespace string) (history.Query, 
 
 // pastStream sends messages about finished episodes.
 type pastStream struct {
-	lines
+	*lines
+	source   history.Source
 	next     time.Time // of a message about the progress
 	problems int
+	missing  int // errors because of which episodes are missing
 }
 
 func (p *pastStream) progress(read records.Progress) {
@@ -89,50 +92,54 @@ func (p *pastStream) progress(read records.Progress) {
 	}
 }
 
-func (p *pastStream) problem(err error) bool {
-	p.problems++
-	return p.problems > maxProblems || p.send(&pastMessage{Problem: live.Sentence(err)})
+// episodes yields the episodes of a query until the browser disconnects, which ends ctx, and sends the problems in reading them.
+func (p *pastStream) episodes(ctx context.Context, q history.Query) iter.Seq[*records.Record] {
+	q.Progress = p.progress
+	return func(yield func(*records.Record) bool) {
+		for record, err := range p.source.Episodes(ctx, q) {
+			if err == nil {
+				if !yield(record) {
+					return
+				}
+				continue
+			}
+			if p.problems++; p.problems <= maxProblems {
+				p.send(&pastMessage{Problem: live.Sentence(err)})
+			}
+			if !errors.As(err, new(history.NoticeError)) {
+				p.missing++
+			}
+		}
+	}
 }
 
-// past returns a handler of finished episodes, which answers with lines of JSON.
-func (s *Server) past(answer func(context.Context, *pastStream, *caller, history.Query) *pastMessage) endpoint {
+// past returns an endpoint of finished episodes, which answers with lines of JSON, of which answer returns the last one.
+func (s *Server) past(answer func(*pastStream, context.Context, history.Query) *pastMessage) endpoint {
 	return func(w http.ResponseWriter, r *http.Request, who *caller) error {
 		q, err := s.pastQuery(r.URL.Query(), who.namespace)
 		if err != nil {
 			return err
 		}
-		stream := &pastStream{lines: newLines(w)}
-		q.Progress = stream.progress
-		if last := answer(r.Context(), stream, who, q); last != nil {
-			last.Done, last.Archived = true, s.Archive != nil
-			stream.send(last)
-		}
+		stream := &pastStream{lines: newLines(w), source: history.Source{Cluster: who.client, Bucket: s.Archive}}
+		last := answer(stream, r.Context(), q)
+		last.Done, last.Archived = true, s.Archive != nil
+		stream.send(last)
 		return nil
 	}
 }
 
 // history sends the newest finished episodes.
-func (s *Server) history(ctx context.Context, stream *pastStream, who *caller, q history.Query) *pastMessage {
+func (p *pastStream) history(ctx context.Context, q history.Query) *pastMessage {
 	q.Most, q.Reduce = maxEpisodes+1, reduceEpisode
-	source := &history.Source{Cluster: who.client, Bucket: s.Archive}
 	var chunk []*records.Record
 	found := 0
-	for record, err := range source.Episodes(ctx, q) {
-		switch {
-		case err != nil:
-			if !stream.problem(err) {
-				return nil
-			}
-			continue
-		case found == maxEpisodes:
+	for record := range p.episodes(ctx, q) {
+		if found == maxEpisodes {
 			return &pastMessage{Episodes: chunk, More: true}
 		}
 		found++
-		chunk = append(chunk, record)
-		if len(chunk) == episodeChunk {
-			if !stream.send(&pastMessage{Episodes: chunk}) {
-				return nil
-			}
+		if chunk = append(chunk, record); len(chunk) == episodeChunk {
+			p.send(&pastMessage{Episodes: chunk})
 			chunk = nil
 		}
 	}
@@ -146,24 +153,15 @@ func reduceEpisode(r *records.Record) {
 }
 
 // report sends the statistics of the finished episodes.
-func (s *Server) report(ctx context.Context, stream *pastStream, who *caller, q history.Query) *pastMessage {
+func (p *pastStream) report(ctx context.Context, q history.Query) *pastMessage {
 	q.WithoutContent, q.Reduce = true, history.Brief
 	var open *int // unknown if the cluster cannot be read
 	q.Open = func(incidents int) { open = &incidents }
-	source := &history.Source{Cluster: who.client, Bucket: s.Archive}
 	builder := report.NewBuilder(q.From, q.To, time.Local)
-	for record, err := range source.Episodes(ctx, q) {
-		if err == nil {
-			builder.Add(record)
-			continue
-		}
-		if !stream.problem(err) {
-			return nil
-		}
-		if !errors.As(err, new(history.NoticeError)) {
-			builder.Warn(1)
-		}
+	for record := range p.episodes(ctx, q) {
+		builder.Add(record)
 	}
+	builder.Warn(p.missing)
 	result := builder.Report(reportTop, reportBars)
 	result.Open = open
 	return &pastMessage{Report: result.Page()}

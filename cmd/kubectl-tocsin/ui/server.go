@@ -153,8 +153,8 @@ func (s *Server) Handler() http.Handler {
 		"GET /api/stream":                       s.stream,
 		"GET /api/counts":                       s.limited(s.counts),
 		"GET /api/heartbeats":                   s.limited(s.heartbeats),
-		"GET /api/history":                      s.limited(s.past(s.history)),
-		"GET /api/report":                       s.limited(s.past(s.report)),
+		"GET /api/history":                      s.limited(s.past((*pastStream).history)),
+		"GET /api/report":                       s.limited(s.past((*pastStream).report)),
 		"GET /api/incidents":                    s.limited(s.incidents),
 		"GET /api/incidents/{namespace}/{name}": s.limited(s.incident),
 		"POST /api/actions":                     s.act,
@@ -234,20 +234,23 @@ func writeJSON(w http.ResponseWriter, code int, value any) {
 	_ = json.NewEncoder(w).Encode(value) // the browser may have disconnected
 }
 
-// lines answers a request with lines of JSON.
+// lines answers a request with lines of JSON, also from several goroutines.
 type lines struct {
+	mu      sync.Mutex
 	control *http.ResponseController
 	encoder *json.Encoder
 }
 
-func newLines(w http.ResponseWriter) lines {
+func newLines(w http.ResponseWriter) *lines {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("X-Accel-Buffering", "no") // a proxy would keep lines back
-	return lines{http.NewResponseController(w), json.NewEncoder(w)}
+	return &lines{control: http.NewResponseController(w), encoder: json.NewEncoder(w)}
 }
 
 // send reports whether the browser still listens.
-func (l lines) send(value any) bool {
+func (l *lines) send(value any) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	_ = l.control.SetWriteDeadline(time.Now().Add(writeTimeout)) // not all writers support it
 	return l.encoder.Encode(value) == nil && l.control.Flush() == nil
 }
