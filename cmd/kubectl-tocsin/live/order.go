@@ -20,7 +20,7 @@ func ByUrgency(a, b *v1alpha1.Incident) int {
 		order = newestFirst(a.Status.ResolvedTime, b.Status.ResolvedTime)
 	default:
 		order = cmp.Or(
-			cmp.Compare(rank(a), rank(b)),
+			cmp.Compare(SeverityRank(a.Status.Alert.Severity), SeverityRank(b.Status.Alert.Severity)),
 			cmp.Compare(number(IsAcknowledged(a)), number(IsAcknowledged(b))),
 			newestFirst(a.Status.LastAlertTime, b.Status.LastAlertTime),
 		)
@@ -30,9 +30,9 @@ func ByUrgency(a, b *v1alpha1.Incident) int {
 
 var severities = v1alpha1.Severities()
 
-// rank returns 0 for the most severe; an unknown severity comes last.
-func rank(incident *v1alpha1.Incident) int {
-	if i := slices.Index(severities, incident.Status.Alert.Severity); i >= 0 {
+// SeverityRank returns 0 for the most severe; an unknown severity comes last.
+func SeverityRank(severity v1alpha1.Severity) int {
+	if i := slices.Index(severities, severity); i >= 0 {
 		return i
 	}
 	return len(severities)

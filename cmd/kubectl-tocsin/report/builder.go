@@ -6,39 +6,29 @@
 package report
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/history"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 )
 
-// severities are the columns of counts: the severities of the API, and one for unknown severities.
+// severities are the columns of counts: the severities of the API by their ranks, and one for unknown severities.
 var severities = append(v1alpha1.Severities(), "other")
-
-// column returns the index of a severity in severities.
-func column(severity v1alpha1.Severity) int {
-	if i := slices.Index(severities, severity); i >= 0 {
-		return i
-	}
-	return len(severities) - 1
-}
 
 // perSeverity is a count of episodes for each of severities.
 type perSeverity [5]int64
 
 // Builder accumulates episodes. Create it with NewBuilder.
 type Builder struct {
-	from, to     time.Time
-	zone         *time.Location
+	report       Report // the period, and what needs no other computation than to count
 	days         map[int32]perSeverity
 	acknowledge  [len(perSeverity{})][]time.Duration
 	resolve      [len(perSeverity{})][]time.Duration
-	implausible  int64
-	omitted      int64
-	errors       int64
 	keys         *table
 	integrations *table
 }
@@ -46,18 +36,18 @@ type Builder struct {
 // NewBuilder returns a Builder of a report on the episodes that ended from from to to. The days are those of zone.
 func NewBuilder(from, to time.Time, zone *time.Location) *Builder {
 	return &Builder{
-		from: from.In(zone), to: to.In(zone), zone: zone, days: map[int32]perSeverity{},
-		keys: newTable(maxKeys), integrations: newTable(maxKeys),
+		report: Report{From: from.In(zone), To: to.In(zone), Zone: to.In(zone).Format("MST")},
+		days:   map[int32]perSeverity{}, keys: newTable(maxKeys), integrations: newTable(maxKeys),
 	}
 }
 
 // Add accumulates an episode. It ignores those that ended outside of the period.
 func (b *Builder) Add(r *records.Record) {
 	resolved := r.ResolvedTime.Time
-	if resolved.Before(b.from) || !resolved.Before(b.to) {
+	if resolved.Before(b.report.From) || !resolved.Before(b.report.To) {
 		return
 	}
-	severity, day := column(history.Severity(r)), dayOf(resolved.In(b.zone))
+	severity, day := live.SeverityRank(history.Severity(r)), dayOf(resolved.In(b.report.From.Location()))
 	counts := b.days[day]
 	counts[severity]++
 	b.days[day] = counts
@@ -65,7 +55,7 @@ func (b *Builder) Add(r *records.Record) {
 	if ok {
 		b.resolve[severity] = append(b.resolve[severity], open)
 	} else {
-		b.implausible++
+		b.report.Implausible++
 	}
 	if wait, ok := between(r.OpenedTime.Time, r.AcknowledgedTime.Time); ok {
 		b.acknowledge[severity] = append(b.acknowledge[severity], wait)
@@ -73,12 +63,16 @@ func (b *Builder) Add(r *records.Record) {
 	b.keys.add(id{r.Namespace, r.Integration, r.DedupKey}, r, day, open)
 	b.integrations.add(id{r.Namespace, r.Integration, ""}, r, day, open)
 	if r.Omitted != nil {
-		b.omitted += max(0, r.Omitted.Episodes)
+		b.report.Omitted += max(0, r.Omitted.Episodes)
 	}
 }
 
-// Warn records that episodes are missing because of errors, which the report mentions.
-func (b *Builder) Warn(errors int) { b.errors += int64(errors) }
+// Warn has the report mention that episodes are missing because of errors.
+func (b *Builder) Warn(errors int) {
+	if errors > 0 {
+		b.report.Warnings = append(b.report.Warnings, "Incomplete: "+count(int64(errors), "error")+" in reading the episodes.")
+	}
+}
 
 // between returns the duration from one time to another, in milliseconds. It reports false for times that cannot be: one is
 // unknown, or they are in the wrong order.
@@ -116,6 +110,7 @@ type entry struct {
 	Key
 	newest time.Time
 	days   []dayCount // only those with episodes, in the order of their first one
+	peak   dayCount   // the day with the most episodes, the earliest of several
 }
 
 type dayCount struct {
@@ -150,14 +145,21 @@ func (t *table) add(key id, r *records.Record, day int32, open time.Duration) {
 		title := strings.Clone(r.Alert.Title[:min(len(r.Alert.Title), maxTitle)]) // which releases the rest of the text
 		one.Title, one.newest = strings.ToValidUTF8(title, ""), r.ResolvedTime.Time
 	}
-	// Most episodes come in the order of their days, so the search begins at the end.
-	for i := len(one.days) - 1; i >= 0; i-- {
-		if one.days[i].day == day {
-			one.days[i].episodes++
-			return
-		}
+	one.addDay(day)
+}
+
+func (e *entry) addDay(day int32) {
+	i := len(e.days) - 1 // most episodes come in the order of their days
+	for i >= 0 && e.days[i].day != day {
+		i--
 	}
-	one.days = append(one.days, dayCount{day, 1})
+	if i < 0 {
+		i, e.days = len(e.days), append(e.days, dayCount{day: day})
+	}
+	e.days[i].episodes++
+	if n := e.days[i].episodes; n > e.peak.episodes || n == e.peak.episodes && day < e.peak.day {
+		e.peak = e.days[i]
+	}
 }
 
 // forget removes at least half of the entries, those with the fewest episodes.
@@ -176,25 +178,13 @@ func (t *table) forget() {
 	t.missed += median
 }
 
-// top returns the first n entries in an order.
-func (t *table) top(n int, order func(a, b *entry) int, keep func(*entry) bool) []*entry {
-	var list []*entry
-	for _, one := range t.entries {
-		if keep == nil || keep(one) {
-			list = append(list, one)
-		}
+// top returns the first n keys in an order.
+func (t *table) top(n int, order func(a, b *entry) int) []Key {
+	keys := []Key{} // not null in JSON
+	entries := slices.SortedFunc(maps.Values(t.entries), order)
+	for _, e := range entries[:min(n, len(entries))] {
+		e.PeakDay, e.PeakEpisodes, e.Days = dateOf(e.peak.day), int64(e.peak.episodes), len(e.days)
+		keys = append(keys, e.Key)
 	}
-	slices.SortFunc(list, order)
-	return list[:min(n, len(list))]
-}
-
-// peak returns the day with the most episodes, the earliest of several.
-func (e *entry) peak() dayCount {
-	best := e.days[0]
-	for _, one := range e.days[1:] {
-		if one.episodes > best.episodes || one.episodes == best.episodes && one.day < best.day {
-			best = one
-		}
-	}
-	return best
+	return keys
 }

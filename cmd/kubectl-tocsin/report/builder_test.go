@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 )
 
@@ -107,7 +108,7 @@ func checkBars(g *WithT, r *Report, all []*records.Record, zone *time.Location, 
 		}
 		for _, e := range all {
 			if e.ResolvedTime.In(zone).Format(time.DateOnly) == date {
-				r.Bars[at].Counts[column(e.Severity)]--
+				r.Bars[at].Counts[live.SeverityRank(e.Severity)]--
 				r.Bars[at].Total--
 			}
 		}
@@ -118,7 +119,7 @@ func checkBars(g *WithT, r *Report, all []*records.Record, zone *time.Location, 
 		g.Expect(bar.Counts).To(HaveEach(BeZero()))
 	}
 	for _, e := range all { // for the rendering
-		r.Bars[0].Counts[column(e.Severity)]++
+		r.Bars[0].Counts[live.SeverityRank(e.Severity)]++
 		r.Bars[0].Total++
 	}
 }
@@ -128,7 +129,7 @@ func checkDurations(g *WithT, r *Report, all []*records.Record) {
 	acknowledge, resolve := map[string][]time.Duration{}, map[string][]time.Duration{}
 	counts := map[string]int64{"all": 0}
 	note := func(to map[string][]time.Duration, e *records.Record, d time.Duration) {
-		for _, severity := range []string{string(severities[column(e.Severity)]), "all"} {
+		for _, severity := range []string{string(severities[live.SeverityRank(e.Severity)]), "all"} {
 			to[severity] = append(to[severity], d)
 		}
 	}
@@ -136,7 +137,7 @@ func checkDurations(g *WithT, r *Report, all []*records.Record) {
 		return time.Duration(to.UnixMilli()-from.UnixMilli()) * time.Millisecond
 	}
 	for _, e := range all {
-		counts[string(severities[column(e.Severity)])]++
+		counts[string(severities[live.SeverityRank(e.Severity)])]++
 		counts["all"]++
 		if e.OpenedTime.IsZero() || e.ResolvedTime.Before(e.OpenedTime.Time) {
 			implausible++

@@ -5,8 +5,6 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 // flapping is the number of episodes in one day from which on a key counts as flapping.
@@ -101,46 +99,30 @@ type Key struct {
 // Report returns the statistics of all episodes that were added, with at most top keys and integrations in each list, and at
 // most bars elements in Bars. The Builder must not be used afterwards.
 func (b *Builder) Report(top, bars int) *Report {
-	r := &Report{
-		From: b.from, To: b.to, Zone: b.to.Format("MST"), Implausible: b.implausible, Omitted: b.omitted,
-		Missed: b.keys.missed,
-	}
-	if b.errors > 0 {
-		r.Warnings = append(r.Warnings, "Incomplete: "+count(b.errors, "error")+" in reading the episodes.")
-	}
-	b.fillBars(r, bars)
-	b.fillDurations(r)
+	r := new(b.report)
+	r.Missed = b.keys.missed
+	counts := b.fillBars(r, bars)
+	b.fillDurations(r, counts)
 	byEpisodes := func(a, b *entry) int {
 		return cmp.Or(cmp.Compare(b.Episodes, a.Episodes), cmp.Compare(b.Alerts, a.Alerts), cmp.Compare(a.Namespace, b.Namespace),
 			cmp.Compare(a.Integration, b.Integration), cmp.Compare(a.Key.Key, b.Key.Key))
 	}
 	byPeak := func(a, c *entry) int {
-		return cmp.Or(cmp.Compare(c.peak().episodes, a.peak().episodes), byEpisodes(a, c))
+		return cmp.Or(cmp.Compare(c.peak.episodes, a.peak.episodes), byEpisodes(a, c))
 	}
-	r.Keys = keysOf(b.keys.top(top, byEpisodes, nil))
-	r.Integrations = keysOf(b.integrations.top(top, byEpisodes, nil))
-	r.Flapping = keysOf(b.keys.top(top, byPeak, func(e *entry) bool { return e.peak().episodes >= flapping }))
+	r.Keys = b.keys.top(top, byEpisodes)
+	r.Integrations = b.integrations.top(top, byEpisodes)
+	r.Flapping = slices.DeleteFunc(b.keys.top(top, byPeak), func(k Key) bool { return k.PeakEpisodes < flapping })
 	return r
 }
 
-func keysOf(entries []*entry) []Key {
-	keys := []Key{} // not null in JSON
-	for _, e := range entries {
-		peak := e.peak()
-		e.PeakDay, e.PeakEpisodes, e.Days = dateOf(peak.day), int64(peak.episodes), len(e.days)
-		keys = append(keys, e.Key)
-	}
-	return keys
-}
-
-// fillBars fills Bars, Episodes and the counts of Severities.
-func (b *Builder) fillBars(r *Report, bars int) {
-	first, last := dayOf(b.from), dayOf(b.to.Add(-1))
+// fillBars fills Bars and Episodes, and returns the numbers of episodes.
+func (b *Builder) fillBars(r *Report, bars int) (all perSeverity) {
+	first, last := dayOf(r.From), dayOf(r.To.Add(-1))
 	r.DaysPerBar = (int(last-first) + bars) / bars
 	for day := first; day <= last; day += int32(r.DaysPerBar) {
 		r.Bars = append(r.Bars, Bar{Date: dateOf(day), Counts: make([]int64, len(severities))})
 	}
-	all := make([]int64, len(severities))
 	for day, counts := range b.days {
 		bar := &r.Bars[int(day-first)/r.DaysPerBar]
 		for i, n := range counts {
@@ -150,28 +132,22 @@ func (b *Builder) fillBars(r *Report, bars int) {
 			r.Episodes += n
 		}
 	}
-	for i, n := range all {
-		if n > 0 {
-			r.Severities = append(r.Severities, Row{Severity: string(severities[i]), Episodes: n})
-		}
-	}
-	r.Severities = append(r.Severities, Row{Severity: "all", Episodes: r.Episodes})
-	for i := range r.Severities {
-		r.Severities[i].PerDay = float64(r.Severities[i].Episodes) / max(1, b.to.Sub(b.from).Hours()/24)
-	}
+	return all
 }
 
-// fillDurations fills the quantiles of Severities, and Histogram.
-func (b *Builder) fillDurations(r *Report) {
-	acknowledge, resolve := slices.Concat(b.acknowledge[:]...), slices.Concat(b.resolve[:]...)
-	for i := range r.Severities {
-		row := &r.Severities[i]
-		if at := slices.Index(severities, v1alpha1.Severity(row.Severity)); at >= 0 {
-			row.Acknowledge, row.Resolve = quantiles(b.acknowledge[at]), quantiles(b.resolve[at])
-		} else { // the row for all
-			row.Acknowledge, row.Resolve = quantiles(acknowledge), quantiles(resolve)
+// fillDurations fills Severities, of which it gets the numbers of episodes, and Histogram.
+func (b *Builder) fillDurations(r *Report, counts perSeverity) {
+	addRow := func(severity string, episodes int64, acknowledge, resolve []time.Duration) {
+		perDay := float64(episodes) / max(1, r.To.Sub(r.From).Hours()/24)
+		r.Severities = append(r.Severities, Row{severity, episodes, perDay, quantiles(acknowledge), quantiles(resolve)})
+	}
+	for i, n := range counts {
+		if n > 0 {
+			addRow(string(severities[i]), n, b.acknowledge[i], b.resolve[i])
 		}
 	}
+	acknowledge, resolve := slices.Concat(b.acknowledge[:]...), slices.Concat(b.resolve[:]...)
+	addRow("all", r.Episodes, acknowledge, resolve)
 	from := time.Duration(0)
 	for _, bin := range bins {
 		inside := func(sorted []time.Duration) int {
