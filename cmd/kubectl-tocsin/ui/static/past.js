@@ -4,7 +4,7 @@ import { $, el } from "./dom.js";
 import { request, server } from "./access.js";
 import { mark } from "./severity.js";
 import { messages } from "./stream.js";
-import { absolute } from "./times.js";
+import { absolute, span } from "./times.js";
 
 const filters = ["days", "past-search", "past-severity", "past-integration", "past-host", "past-label"];
 const parameter = (id) => id.replace("past-", "");
@@ -44,7 +44,6 @@ export function show(name, filter) {
   const values = new URLSearchParams(filter);
   for (const id of filters) $(id).value = values.get(parameter(id)) ?? (id === "days" ? "7" : "");
   if (!$("days").value) $("days").value = "7"; // there is no such option
-  for (const one of ["history", "report"]) $("to-" + one).setAttribute("href", "#/" + one + query());
   load();
 }
 
@@ -95,10 +94,7 @@ const time = (at) => el("time", { datetime: at }, at ? absolute(at) : "–");
 
 function duration(from, to) {
   const seconds = (Date.parse(to) - Date.parse(from)) / 1000;
-  if (!(seconds >= 0)) return "?";
-  for (const [unit, size] of [["d", 86400], ["h", 3600], ["min", 60]])
-    if (seconds >= 2 * size) return Math.floor(seconds / size) + " " + unit;
-  return Math.floor(seconds) + " s";
+  return seconds >= 0 ? span(seconds) : "?";
 }
 
 function episodeRow(one) {

@@ -2,13 +2,14 @@
 
 import { el, setText } from "./dom.js";
 
-export function ago(time) {
-  if (!time) return "–";
-  const seconds = Math.max(0, (Date.now() - (typeof time === "number" ? time : Date.parse(time))) / 1000);
+// span is a number of seconds in a unit that suits it.
+export function span(seconds) {
   for (const [unit, size] of [["d", 86400], ["h", 3600], ["min", 60]])
     if (seconds >= 2 * size || unit === "min" && seconds >= size) return Math.floor(seconds / size) + " " + unit;
   return Math.floor(seconds) + " s";
 }
+
+export const ago = (time) => time ? span(Math.max(0, (Date.now() - new Date(time)) / 1000)) : "–";
 
 // Making a format takes longer than a row, so there is one of each.
 const absoluteFormat = new Intl.DateTimeFormat([], { dateStyle: "medium", timeStyle: "long", hourCycle: "h23" });
