@@ -19,7 +19,12 @@ const usualLength = "2h"; // of a silence
 
 let pending, rejected; // what the dialog asks about, and what was not done because the token had expired
 
+// buttons are those of the actions. Their ids begin with a prefix.
+export const buttons = (prefix) => Object.entries(actions).map(([name, { done }]) =>
+  el("button", { type: "button", id: prefix + name, "data-action": name }, done[0].toUpperCase() + done.slice(1)));
+
 export function setUp() {
+  $("action-bar").append(...buttons("do-all-"));
   $("action-form").addEventListener("submit", (event) => {
     event.preventDefault();
     $("action").close();

@@ -9,6 +9,13 @@ const filters = ["search", "state", "severity", "namespace", "unacknowledged", "
 const usual = { ...Object.fromEntries(filters.map((id) => [id, ""])), state: "Open", hours: "24" };
 const valueOf = (id) => $(id).type === "checkbox" ? ($(id).checked ? "yes" : "") : $(id).value;
 
+// The options that are known from elsewhere: the severities, and the orders of the headers, which narrow screens do not show.
+for (const select of document.querySelectorAll(".severities")) select.append(...severities.map((one) => new Option(one)));
+for (const button of document.querySelectorAll("th button[data-sort]")) {
+  const name = button.textContent.toLowerCase(), by = button.dataset.sort;
+  $("sort").append(new Option(name, by), new Option(name + ", reversed", "-" + by));
+}
+
 function setValue(id, value) {
   const control = $(id);
   if (control.type === "checkbox") control.checked = value !== "";

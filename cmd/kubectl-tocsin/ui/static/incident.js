@@ -1,7 +1,7 @@
 // One incident: its details, and how to handle it.
 
 import { $, el, linked, linkTo, setText } from "./dom.js";
-import { actions } from "./actions.js";
+import { buttons } from "./actions.js";
 import { query } from "./filters.js";
 import { mark } from "./severity.js";
 import { known, rows } from "./stream.js";
@@ -67,10 +67,6 @@ export async function load() {
   }
 }
 
-// buttons do an action to the incident that is shown.
-const buttons = () => el("p", { class: "actions" }, ...Object.entries(actions).map(([name, one]) =>
-  el("button", { type: "button", id: "do-" + name, "data-action": name }, one.done[0].toUpperCase() + one.done.slice(1))));
-
 // commands are those that handle an incident, to be copied into a shell.
 function commands(incident, acknowledged) {
   if (incident.status?.state !== "Open") return [];
@@ -118,7 +114,7 @@ function page(incident) {
     heading(alert.title),
     alert.description ? el("pre", {}, ...linked(alert.description)) : undefined,
     el("h3", {}, "Handle"),
-    buttons(),
+    el("p", { class: "actions" }, ...buttons("do-")),
     ...commands(incident, acknowledged?.status === "True"),
     el("h3", {}, "Facts"),
     el("dl", {}, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value instanceof Node ? value : String(value))])),
