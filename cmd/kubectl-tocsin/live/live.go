@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,6 +35,8 @@ const (
 	probeInterval = 3 * time.Second
 	// probeTimeout is the time after which an API server counts as hanging.
 	probeTimeout = 5 * time.Second
+	// reachablePoll is how often a request that waits for the API server looks whether it responds.
+	reachablePoll = 100 * time.Millisecond
 	// maxPreliminary is the number of open Incidents that are listed before all at most.
 	maxPreliminary = 5000
 
@@ -59,8 +62,6 @@ type Feed struct {
 	mu        sync.Mutex
 	problems  [requests]error
 	confirmed time.Time
-	// reachable is closed when a probe succeeds again; nil while the API server responds.
-	reachable chan struct{}
 }
 
 // request is a kind of request, which may fail independently of the others: a user may be allowed to list but not to watch.
@@ -143,21 +144,20 @@ func (f *Feed) note(ctx context.Context, kind request, err error) {
 	if kind == watching && err == nil {
 		f.problems[list] = nil // the watch includes the initial list
 	}
+	if cmp.Or(f.problems[:]...) == nil && f.informer.HasSynced() {
+		f.confirmed = time.Now()
+	}
 }
 
-// awaitReachable waits until the API server responds. It prevents the informer's retries from backing off during an
+// awaitReachable waits until the API server responds to probes. It prevents the informer's retries from backing off during an
 // outage.
 func (f *Feed) awaitReachable(ctx context.Context) {
-	f.mu.Lock()
-	reachable := f.reachable
-	f.mu.Unlock()
-	if reachable == nil {
-		return
-	}
-	select {
-	case <-reachable:
-	case <-ctx.Done():
-	}
+	_ = wait.PollUntilContextCancel(ctx, reachablePoll, true, func(context.Context) (bool, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		err := f.problems[probe]
+		return err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown, nil
+	})
 }
 
 // Run follows the Incidents until ctx ends.
@@ -209,30 +209,12 @@ func (f *Feed) probe(ctx context.Context) {
 	ticker := time.NewTicker(probeInterval)
 	defer ticker.Stop()
 	for {
-		err := Check(ctx, f.client, f.namespace)
-		f.note(ctx, probe, err)
-		f.probed(err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown)
+		f.note(ctx, probe, Check(ctx, f.client, f.namespace))
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-	}
-}
-
-// probed records whether the API server has responded to a probe.
-func (f *Feed) probed(responds bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	switch {
-	case !responds && f.reachable == nil:
-		f.reachable = make(chan struct{})
-	case responds && f.reachable != nil:
-		close(f.reachable)
-		f.reachable = nil
-	}
-	if cmp.Or(f.problems[:]...) == nil && f.informer.HasSynced() {
-		f.confirmed = time.Now()
 	}
 }
 
