@@ -43,10 +43,11 @@ func section(title, note string, columns ...string) Section {
 	return s
 }
 
+// add adds a row, of which no cell is empty or has more than one line.
 func (s *Section) add(cells ...any) {
 	row := make([]string, len(cells))
 	for i, cell := range cells {
-		row[i] = fmt.Sprint(cell)
+		row[i] = safe(fmt.Sprint(cell))
 	}
 	s.Rows = append(s.Rows, row)
 }
@@ -168,7 +169,7 @@ func (r *Report) keySection() Section {
 		s.Note = fmt.Sprintf("There were too many keys to count all: counts may be too low by up to %d.", r.Missed)
 	}
 	for _, k := range r.Keys {
-		s.add(k.Episodes, k.Alerts, duration.HumanDuration(k.Open), k.integration(), safe(k.Key), safe(k.Title))
+		s.add(k.Episodes, k.Alerts, duration.HumanDuration(k.Open), k.integration(), k.Key, k.Title)
 	}
 	return s
 }
@@ -185,12 +186,12 @@ func (r *Report) flappingSection() Section {
 	s := section("Flapping keys", fmt.Sprintf("Keys with %d or more episodes in one day, and the day with the most.", flapping),
 		"#MOST", "DAY", "#EPISODES", "#DAYS", "INTEGRATION", "KEY", "TITLE")
 	for _, k := range r.Flapping {
-		s.add(k.PeakEpisodes, k.PeakDay, k.Episodes, k.Days, k.integration(), safe(k.Key), safe(k.Title))
+		s.add(k.PeakEpisodes, k.PeakDay, k.Episodes, k.Days, k.integration(), k.Key, k.Title)
 	}
 	return s
 }
 
-func (k *Key) integration() string { return safe(k.Namespace + "/" + k.Integration) }
+func (k *Key) integration() string { return k.Namespace + "/" + k.Integration }
 
 func count(n int64, noun string) string {
 	if n == 1 {
