@@ -22,12 +22,9 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 )
 
-const (
-	// maxRun bounds the episodes of one day that are sorted together.
-	maxRun = 20_000
-	// maxRunBytes bounds their memory. A record may have more than 256 KiB.
-	maxRunBytes = 64 << 20
-)
+// maxRunBytes bounds the memory of the episodes of one day that are sorted together: about 40,000, but a record may have more
+// than 256 KiB.
+const maxRunBytes = 64 << 20
 
 // Source joins an archive and a cluster.
 type Source struct {
@@ -125,7 +122,8 @@ func (m *merger) readCluster(ctx context.Context, c client.Reader) bool {
 }
 
 func (m *merger) readIncident(incident *v1alpha1.Incident) bool {
-	if incident.Status.State == v1alpha1.IncidentOpen && m.Filter.MatchesIncident(incident) {
+	matches := m.Filter.MatchesIncident(incident)
+	if matches && incident.Status.State == v1alpha1.IncidentOpen {
 		m.open++
 	}
 	episodes, errs := records.Of(incident)
@@ -134,7 +132,7 @@ func (m *merger) readIncident(incident *v1alpha1.Incident) bool {
 			return false
 		}
 	}
-	if m.Earlier != nil && m.Filter.MatchesIncident(incident) {
+	if matches && m.Earlier != nil {
 		m.Earlier(undescribed(incident, episodes))
 	}
 	for _, one := range episodes { // a copy: else one that is kept keeps the others of its Incident in memory
@@ -206,7 +204,7 @@ func (m *merger) readArchive(ctx context.Context, bucket *blob.Bucket) bool {
 		case m.known[record.Key()] || !m.Filter.Matches(&record):
 			continue
 		}
-		ends := len(m.run) > 0 && record.Day() != day || len(m.run) >= maxRun || m.runBytes > maxRunBytes
+		ends := len(m.run) > 0 && record.Day() != day || m.runBytes > maxRunBytes
 		if !m.notice(&record) || ends && !m.flush(day) {
 			return false
 		}
