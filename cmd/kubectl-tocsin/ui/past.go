@@ -46,13 +46,13 @@ type pastMessage struct {
 }
 
 // pastQuery reads the period and the filters from the query of a URL.
-func (s *Server) pastQuery(values url.Values, namespace string) (history.Query, error) {
+func pastQuery(values url.Values, namespace string) (history.Query, error) {
 	const maxDays = 3660
 	days, err := strconv.Atoi(values.Get("days"))
 	if err != nil || days < 1 || days > maxDays {
 		return history.Query{}, badRequest("days must be a number from 1 to %d", maxDays)
 	}
-	to := s.now()
+	to := time.Now()
 	q := history.Query{From: to.AddDate(0, 0, -days), To: to, Filter: history.Filter{
 		Namespace: namespace, Words: strings.Fields(values.Get("search")), Unacknowledged: values.Get("unacknowledged") != "",
 	}}
@@ -116,7 +116,7 @@ func (p *pastStream) episodes(ctx context.Context, q history.Query) iter.Seq[*re
 // past returns an endpoint of finished episodes, which answers with lines of JSON, of which answer returns the last one.
 func (s *Server) past(answer func(*pastStream, context.Context, history.Query) *pastMessage) endpoint {
 	return func(w http.ResponseWriter, r *http.Request, who *caller) error {
-		q, err := s.pastQuery(r.URL.Query(), who.namespace)
+		q, err := pastQuery(r.URL.Query(), who.namespace)
 		if err != nil {
 			return err
 		}

@@ -61,7 +61,6 @@ type Server struct {
 	listener net.Listener
 	*watch          // of the only user; nil if there are many
 	users    *users // nil if there is one
-	now      func() time.Time
 }
 
 // Options of a Server.
@@ -94,7 +93,7 @@ func Listen(ctx context.Context, c client.WithWatch, o Options) (*Server, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Options: o, client: c, key: rand.Text(), listener: listener, now: time.Now}
+	s := &Server{Options: o, client: c, key: rand.Text(), listener: listener}
 	s.Command = cmp.Or(o.Command, "kubectl tocsin")
 	if address, ok := listener.Addr().(*net.TCPAddr); ok {
 		s.port = address.Port
@@ -223,7 +222,7 @@ func (s *Server) counts(w http.ResponseWriter, r *http.Request, who *caller) err
 		return err
 	}
 	defer watched.leave()
-	writeJSON(w, http.StatusOK, countOpen(watched.feed.Incidents(), s.now(), time.Duration(hours)*time.Hour))
+	writeJSON(w, http.StatusOK, countOpen(watched.feed.Incidents(), time.Now(), time.Duration(hours)*time.Hour))
 	return nil
 }
 
