@@ -52,9 +52,9 @@ function draw(data) {
       const n = count.severity[severity] || 0;
       if (!n) continue;
       sum += n;
-      const bar = svg("rect", { x: begin + 0.5, y: y(sum), width: Math.max(1, end - begin - 1), height: n / high * (bottom - top), class: severity });
-      bar.append(svg("title", {}, `${absolute(count.start)}: ${n} ${severity}`));
-      drawing.push(bar);
+      drawing.push(svg("rect",
+        { x: begin + 0.5, y: y(sum), width: Math.max(1, end - begin - 1), height: n / high * (bottom - top), class: severity },
+        svg("title", {}, `${absolute(count.start)}: ${n} ${severity}`)));
     }
   });
   $("chart").replaceChildren(...drawing);

@@ -4,18 +4,14 @@ export const $ = (id) => document.getElementById(id);
 
 export const setText = (node, text) => { if (node.textContent !== text) node.textContent = text; };
 
-// el makes an element; children are nodes or texts.
-export function el(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
+// el makes an element, and svg one of a drawing; children are nodes or texts.
+export const el = (name, attributes = {}, ...children) => fill(document.createElement(name), attributes, children);
+export const svg = (name, attributes, ...children) =>
+  fill(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
+
+function fill(made, attributes, children) {
   for (const [key, value] of Object.entries(attributes)) if (value !== undefined) made.setAttribute(key, value);
   made.append(...children.filter((child) => child !== undefined && child !== ""));
-  return made;
-}
-
-export function svg(name, attributes, text) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  if (text !== undefined) made.append(text);
   return made;
 }
 

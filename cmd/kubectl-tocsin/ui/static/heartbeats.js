@@ -2,7 +2,7 @@
 
 import { $, el } from "./dom.js";
 import { request } from "./access.js";
-import { ago, brief, short } from "./times.js";
+import { ago, brief, short, span } from "./times.js";
 
 const every = 30000, answerTimeout = 8000;
 const looks = { Heard: "good", Missed: "bad", Failed: "bad" };
@@ -51,5 +51,5 @@ function row(one) {
 function due(time) {
   if (!time) return ["–"];
   const wait = Date.parse(time) - Date.now();
-  return [wait > 0 ? "in " + ago(Date.now() - wait) : ago(time) + " ago", el("small", {}, brief(time))];
+  return [wait > 0 ? "in " + span(wait / 1000) : ago(time) + " ago", el("small", {}, brief(time))];
 }
