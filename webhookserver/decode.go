@@ -117,12 +117,12 @@ func (h *handler) evaluate(
 			header = maps.Clone(requestHeader)
 			maps.Copy(header, own)
 		}
-		result, err := program.Alerts(ctx, payloads[i].Value, header, x.received())
+		result, err := program.Alerts(ctx, payloads[i].Value, header, x.received)
 		if err != nil {
 			return all, decodeProblem(err)
 		}
-		complete(&result, &payloads[i], x.received())
-		admit(x.integration, result.Alerts, x.received())
+		complete(&result, &payloads[i], x.received)
+		admit(x.integration, result.Alerts, x.received)
 		all.Preset = cmp.Or(all.Preset, result.Preset)
 		all.Alerts = append(all.Alerts, result.Alerts...)
 		all.Warnings = append(all.Warnings, result.Warnings...)

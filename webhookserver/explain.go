@@ -26,7 +26,7 @@ func Explain(
 	options := Options{NamespaceShare: 1}.withDefaults()
 	h := newHandler(options, nil, nil, commit.NewCapacity(options.MaxPendingEvents, options.MaxIncidents, options.NamespaceShare),
 		commit.New(nil, 1, nil), nil, newReporter(nil, nil, logr.Discard()), logr.Discard())
-	x := &exchange{Request: request, start: options.Now(), integration: integration.DeepCopy()}
+	x := &exchange{Request: request, start: options.Now(), received: options.APITime(), integration: integration.DeepCopy()}
 	x.integration.Spec.Verify = nil // the payload is no request
 	x.parsePath()
 	reply, p := h.serve(x)

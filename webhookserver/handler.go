@@ -87,7 +87,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		serveOpenAPI(w, r)
 		return
 	}
-	x := &exchange{Request: r, start: h.options.Now(), clockAhead: h.options.ClockAhead()}
+	x := &exchange{Request: r, start: h.options.Now(), received: h.options.APITime()}
 	x.read = r.Body == nil || r.Body == http.NoBody
 	reply, p := h.respond(x)
 	if !x.read || h.stopping.Load() {
@@ -255,7 +255,7 @@ func (h *handler) authenticate(x *exchange) *problem {
 		}
 		return &problemUnsynced
 	}
-	integration, used, p := h.tokens.lookup(x.token, x.received())
+	integration, used, p := h.tokens.lookup(x.token, x.received)
 	if p == nil {
 		x.integration = integration
 		h.reports.reportUse(integration, used)

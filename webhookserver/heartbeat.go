@@ -98,10 +98,9 @@ func (h *handler) ping(x *exchange) (reply protocol.Reply, p *problem) {
 	if !ok {
 		return reply, &problemOutcome
 	}
-	heard := signal{heartbeat: name, time: h.options.APITime(), failed: failed}
+	heard := signal{heartbeat: name, time: x.received, failed: failed}
 	status := http.StatusOK
 	if failed && !x.dryRun {
-		x.clockAhead = x.start.Sub(heard.time) // the signal and the alert have the same time
 		if p = h.storeFailure(x, beat, exit); p != nil {
 			return reply, p
 		}

@@ -194,7 +194,7 @@ func TestAWrongClockEndsNoAlert(t *testing.T) {
 		b := newBench()
 		right := time.Now()
 		b.options.Now = func() time.Time { return time.Now().Add(lead) }
-		b.options.ClockAhead = func() time.Duration { return lead }
+		b.options.APITime = time.Now
 		w := integration("team-a", "prometheus")
 		w.Spec.Preset = "vmalert"
 		b.tokens.set(w)

@@ -34,11 +34,7 @@ type Options struct {
 	// Now tells the time. Default: the real one.
 	Now func() time.Time
 
-	// ClockAhead returns how far the process's clock is ahead of the API server's, which tells when an alert was received.
-	// Default: the clocks agree.
-	ClockAhead func() time.Duration
-
-	// APITime returns the time by the API server's clock. Default: Now.
+	// APITime returns the time by the API server's clock, which tells when an alert was received. Default: Now.
 	APITime func() time.Time
 
 	// Check returns why no alert may be accepted, nil when alerts may be. Optional.
@@ -71,9 +67,6 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
-	}
-	if o.ClockAhead == nil {
-		o.ClockAhead = func() time.Duration { return 0 }
 	}
 	if o.APITime == nil {
 		o.APITime = o.Now

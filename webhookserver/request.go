@@ -25,8 +25,8 @@ const dryRunParameter = "dryRun"
 // exchange is one request and the facts gathered about it.
 type exchange struct {
 	*http.Request
-	start      time.Time
-	clockAhead time.Duration // how far the clock of this process is ahead of the API server's
+	start    time.Time // by the clock of this process
+	received time.Time // the same by the clock of the API server: by a wrong one, an alert could seem to have ended
 
 	operation   *protocol.Operation // of the path; nil for an unknown path
 	identifier  string              // in the path
@@ -45,10 +45,6 @@ type exchange struct {
 func (x *exchange) sender() types.NamespacedName {
 	return types.NamespacedName{Namespace: x.integration.Namespace, Name: x.integration.Name}
 }
-
-// received returns when the request came in, by the clock of the API server: if the clock of this
-// process were wrong, an alert could seem to have ended.
-func (x *exchange) received() time.Time { return x.start.Add(-x.clockAhead) }
 
 // parsePath finds the operation and the token in the path. The operations come after the token, after the path without
 // a token and, for tools that take no path, at the root; then the token is in the Authorization header.

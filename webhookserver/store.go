@@ -100,7 +100,7 @@ func (h *handler) submit(x *exchange, alerts []v1alpha1.Alert, part int) (commit
 	submission := commit.Submission{
 		Integration: x.sender(),
 		Defaults:    x.integration.Spec.Defaults,
-		Received:    x.received(),
+		Received:    x.received,
 		Alerts:      alerts,
 	}
 	if x.key != "" {

@@ -96,7 +96,7 @@ func TestTokensExpireByTheClockOfTheAPIServer(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			b := newBench()
 			b.options.Now = func() time.Time { return noon.Add(test.ahead) }
-			b.options.ClockAhead = func() time.Duration { return test.ahead }
+			b.options.APITime = func() time.Time { return noon }
 			w := integration("team-a", "prometheus")
 			expires := v1alpha1.NewTimestamp(noon.Add(test.left))
 			w.Spec.Tokens[0].ExpirationTime = &expires

@@ -49,7 +49,7 @@ func (x *exchange) readSignature() (*signature, *problem) {
 	if err != nil {
 		return nil, problemSignature.toOwner("webhook-timestamp is not a Unix time in seconds.")
 	}
-	if x.received().Sub(time.Unix(seconds, 0)).Abs() > maxSignatureAge {
+	if x.received.Sub(time.Unix(seconds, 0)).Abs() > maxSignatureAge {
 		return nil, problemSignature.toOwner("webhook-timestamp is more than 5 minutes from the cluster's clock.")
 	}
 	for candidate := range strings.FieldsSeq(list) {

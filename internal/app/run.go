@@ -97,8 +97,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	if err != nil {
 		return err
 	}
-	o.webhook.Refused, o.webhook.ClockAhead, o.webhook.Metrics = health.Missed, health.ClockAhead, environment.Metrics
-	o.webhook.APITime = health.APITime
+	o.webhook.Refused, o.webhook.APITime, o.webhook.Metrics = health.Missed, health.APITime, environment.Metrics
 	folding := foldingOptions(o, environment, memory, health, informers)
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())
