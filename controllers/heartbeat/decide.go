@@ -73,8 +73,10 @@ func decide(f *facts) *plan {
 		if s.ObservedTime == nil {
 			s.ObservedTime, p.changed = new(v1alpha1.NewTimestamp(f.now)), true
 		}
-		if last := s.LastSignalTime; f.judging && last != nil && last.Sub(f.now) > fold.MaxClockDifference { // of a wrong clock
-			s.LastSignalTime, p.changed = new(v1alpha1.NewTimestamp(f.now)), true
+		for _, t := range []*v1alpha1.Timestamp{s.LastSignalTime, s.FailedTime, s.ObservedTime} {
+			if f.judging && t != nil && t.Sub(f.now) > fold.MaxClockDifference { // of a wrong clock
+				*t, p.changed = v1alpha1.NewTimestamp(f.now), true
+			}
 		}
 		p.judge(f, h, &s)
 		p.heartbeats = append(p.heartbeats, s)

@@ -173,7 +173,7 @@ func TestASilenceWhileNobodyListensIsNotTheSenders(t *testing.T) {
 	g, s := NewWithT(t), newStage()
 	s.hear(0)
 	s.judging = false
-	g.Expect(s.at(time.Hour)).To(BeEmpty(), "the API server does not answer, the clock is wrong, or the integration is suspended")
+	g.Expect(s.at(time.Hour)).To(BeEmpty(), "the API server does not answer, the clock was just set, or the integration is suspended")
 	g.Expect(decide(&s.facts).next).To(Equal(s.now.Add(recheck)))
 	s.judging, s.listening = true, epoch.Add(time.Hour)
 	g.Expect(s.at(time.Hour)).To(BeEmpty())
@@ -285,6 +285,21 @@ func TestASignalFromTheFutureIsOfNow(t *testing.T) {
 	g.Expect(s.at(0)).To(BeEmpty())
 	g.Expect(s.status().LastSignalTime.Time).To(BeTemporally("==", epoch))
 	g.Expect(s.at(6 * time.Minute)).To(fires)
+}
+
+func TestNoTimeOfAHeartbeatIsInTheFuture(t *testing.T) {
+	g, s := NewWithT(t), newStage()
+	s.heartbeat().Required = true
+	s.status().ObservedTime = new(v1alpha1.NewTimestamp(epoch.Add(1000 * time.Hour)))
+	g.Expect(s.at(0)).To(BeEmpty())
+	g.Expect(s.at(6 * time.Minute)).To(fires, "it was defined now, and not in a thousand hours")
+
+	s.hear(1000 * time.Hour)
+	s.status().FailedTime = s.status().LastSignalTime
+	g.Expect(s.at(7 * time.Minute)).To(BeEmpty())
+	s.incident = &v1alpha1.Incident{}
+	s.hear(8 * time.Minute)
+	g.Expect(s.at(8*time.Minute)).To(resolves, "the failure is over")
 }
 
 func TestShortDurations(t *testing.T) {

@@ -44,7 +44,7 @@ const concurrency = 10
 
 // Health tells since when alerts could be stored, as replica.IngestHealth does.
 type Health interface {
-	QuietFrom(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool)
+	ListeningFrom(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool)
 	APITime() time.Time
 }
 
@@ -137,7 +137,7 @@ func (r *reconciler) decide(
 ) (*plan, time.Time) {
 	own, now := r.clock.Now(), r.health.APITime()
 	policy := fold.PolicyOf(integration, func(string) (time.Duration, bool) { return 0, false })
-	from, ok := r.health.QuietFrom(client.ObjectKeyFromObject(integration), policy.Unavailable, own)
+	from, ok := r.health.ListeningFrom(client.ObjectKeyFromObject(integration), policy.Unavailable, own)
 	listening := now.Add(from.Sub(own))
 	if ready := policy.ReadySince; !ready.IsZero() {
 		listening = later(listening, now.Add(min(0, ready.Sub(now))).Add(replica.Grace))
@@ -154,7 +154,7 @@ func (r *reconciler) specified(integration *v1alpha1.WebhookIntegration, now tim
 	key := client.ObjectKeyFromObject(integration)
 	before, _ := r.specs.Load(key)
 	known, ok := before.(specs)
-	if !ok || !equality.Semantic.DeepEqual(known.heartbeats, integration.Spec.Heartbeats) {
+	if !ok || known.since.After(now) || !equality.Semantic.DeepEqual(known.heartbeats, integration.Spec.Heartbeats) {
 		known = specs{integration.Spec.Heartbeats, now}
 		r.specs.Store(key, known)
 	}

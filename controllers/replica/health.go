@@ -98,33 +98,35 @@ func (h *IngestHealth) Missed(integration types.NamespacedName) {
 func (h *IngestHealth) QuietFrom(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.last.IsZero() || passed(h.last, now) > maxProbeGap || h.aheadAt(now).Abs() > fold.MaxClockDifference {
+	from, ok = h.listening(integration, unavailable, now)
+	return from, ok && h.aheadAt(now).Abs() <= fold.MaxClockDifference
+}
+
+// ListeningFrom is QuietFrom for what is judged by the time of the API server. The clock may be wrong for that, but not set
+// since the last answer: then nobody knows which of the two clocks was.
+func (h *IngestHealth) ListeningFrom(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	from, ok = h.listening(integration, unavailable, now)
+	return from, ok && (h.aheadAt(now)-h.ahead).Abs() <= fold.MaxClockDifference
+}
+
+func (h *IngestHealth) listening(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool) {
+	if h.last.IsZero() || passed(h.last, now) > maxProbeGap {
 		return time.Time{}, false
 	}
-	from = h.since
+	from = presently(h.since, now)
 	if reported := unavailable.Add(h.aheadAt(now)); !unavailable.IsZero() && reported.After(from) {
 		from = earliest(reported, now)
 	}
 	if own := h.missed[integration.Namespace]; own != nil {
 		for _, missed := range []time.Time{own.all, own.integrations[integration.Name]} {
-			if missed.After(from) {
+			if missed = presently(missed, now); missed.After(from) {
 				from = missed
 			}
 		}
 	}
 	return from.Add(Grace), true
-}
-
-// ClockAhead returns how far the process's clock is ahead of the API server's (negative: behind), and zero while the two
-// differ by no more than clocks may.
-func (h *IngestHealth) ClockAhead() time.Duration {
-	now := h.clock.Now()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if ahead := h.aheadAt(now); !h.told.IsZero() && ahead.Abs() > fold.MaxClockDifference {
-		return ahead
-	}
-	return 0
 }
 
 // Now returns the time by the API server's clock, to about a second. It is not ok until the API server has answered once.
@@ -170,6 +172,7 @@ func (h *IngestHealth) tell(sent, received, server time.Time) (ahead time.Durati
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.told = received
+	sent = presently(sent, received) // the clock may have been set meanwhile
 	// The server's clock showed a time from server to a second later at some moment between sent and received.
 	switch {
 	case sent.Sub(server) > time.Second:
@@ -183,6 +186,15 @@ func (h *IngestHealth) tell(sent, received, server time.Time) (ahead time.Durati
 	changed = wrong != h.wrong
 	h.wrong = wrong
 	return h.ahead, wrong, changed
+}
+
+// presently returns a time of the past by the wall clock as it is set now, without a reading of the monotonic clock. By the one
+// of then, it would be in the future after a clock that was ahead is set right.
+func presently(then, now time.Time) time.Time {
+	if then.IsZero() {
+		return then
+	}
+	return now.Round(0).Add(then.Sub(now))
 }
 
 func earliest(a, b time.Time) time.Time {

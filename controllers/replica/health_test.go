@@ -22,6 +22,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+	"github.com/tocsin-dev/tocsin/hack/lib/wallclock"
 )
 
 func TestMain(m *testing.M) { testsite.Main(m) }
@@ -169,6 +170,50 @@ func TestTheTimeOfTheAPIServerIsThatOfItsWallClock(t *testing.T) {
 	after := h.APITime()
 	g.Expect(after).To(Equal(after.Round(0)))
 	g.Expect(after).To(BeTemporally("~", now.Add(time.Hour), 10*time.Second))
+}
+
+// TestAClockThatIsSetRight has a process begin, and refuse an alert, while its clock is an hour ahead. Once it is right, quiet is
+// measured from when that was, and not from an hour later: meanwhile every lease would be over.
+func TestAClockThatIsSetRight(t *testing.T) {
+	for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
+		g := NewWithT(t)
+		own := &wallclock.Clock{}
+		h := NewIngestHealth(own)
+		own.Set(ahead)
+		began := time.Now()
+		listens := func(quiet, heartbeats bool) {
+			_, ok := h.QuietFrom(shop, time.Time{}, own.Now())
+			g.Expect(ok).To(Equal(quiet))
+			_, ok = h.ListeningFrom(shop, time.Time{}, own.Now())
+			g.Expect(ok).To(Equal(heartbeats))
+		}
+		h.Answered(own.Now(), own.Now(), time.Now().Round(0))
+		listens(false, true)
+		h.Missed(shop)
+		own.Set(0)
+		listens(ahead > 0, false)
+		h.Answered(own.Now(), own.Now(), time.Now().Round(0))
+		listens(true, true)
+		for _, integration := range []types.NamespacedName{shop, other} {
+			from, ok := h.QuietFrom(integration, time.Time{}, own.Now())
+			g.Expect(ok).To(BeTrue())
+			g.Expect(from).To(Equal(from.Round(0)))
+			g.Expect(from).To(BeTemporally("~", began.Add(Grace), 10*time.Second), "%s", ahead)
+		}
+	}
+}
+
+// TestAClockThatIsSetDuringAProbe tells no wrong time: the answer took as long as the monotonic clock says.
+func TestAClockThatIsSetDuringAProbe(t *testing.T) {
+	for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
+		g := NewWithT(t)
+		own := &wallclock.Clock{}
+		h := NewIngestHealth(own)
+		sent := own.Now()
+		own.Set(ahead)
+		h.Answered(sent, own.Now(), time.Now().Round(0))
+		g.Expect(h.APITime()).To(BeTemporally("~", time.Now(), 10*time.Second), "%s", ahead)
+	}
 }
 
 func TestTheProbe(t *testing.T) {

@@ -137,8 +137,8 @@ func (o setClock) String() string {
 
 func (o setClock) do(w *world) {
 	clock := &w.replicas[o.replica].clock
-	clock.ahead.Store(int64(o.ahead / time.Second))
-	w.later(o.d, func() { clock.ahead.Store(0) })
+	clock.Set(o.ahead)
+	w.later(o.d, func() { clock.Set(0) })
 }
 
 // forgets says whether an operation makes replicas read everything anew.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/tocsin-dev/tocsin/hack/lib/wallclock"
 	"github.com/tocsin-dev/tocsin/internal/app"
 )
 
@@ -21,7 +22,7 @@ const leaseNamespace = "tocsin-system"
 type replica struct {
 	world   *world
 	name    string
-	clock   nodeClock
+	clock   wallclock.Clock
 	process *process // nil: none runs
 	all     []*process
 	args    []string // more flags

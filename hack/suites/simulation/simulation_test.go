@@ -10,7 +10,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -155,23 +154,6 @@ func TestAHeartbeatThatIsDefinedByAWrongClock(t *testing.T) {
 	}})
 	g.Expect(found).To(BeEmpty())
 	g.Expect(missed).To(Equal(1))
-}
-
-// TestClock sets the wall clock, and no other.
-func TestClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := NewWithT(t)
-		for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
-			var clock nodeClock
-			before := clock.Now()
-			g.Expect(before.Round(0)).To(BeTemporally("==", time.Now()))
-			clock.ahead.Store(int64(ahead / time.Second))
-			time.Sleep(1500 * time.Millisecond)
-			after := clock.Now()
-			g.Expect(after.Sub(before)).To(Equal(1500 * time.Millisecond))
-			g.Expect(after.Round(0).Sub(before.Round(0))).To(Equal(ahead + 1500*time.Millisecond))
-		}
-	})
 }
 
 // calm is a story without faults.
