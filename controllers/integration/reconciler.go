@@ -108,9 +108,9 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, fmt.Errorf("reading the WebhookIntegration: %w", err)
 	}
-	now := r.Now()
+	own, now := r.Now(), r.APITime()
 	ready, next := readiness(&integration, now)
-	received, wait := r.received.due(req.NamespacedName, integration.Status.LastReceivedTime, now)
+	received, wait := r.received.due(req.NamespacedName, integration.Status.LastReceivedTime, own)
 
 	updated := integration.DeepCopy()
 	r.setKeyless(updated)
@@ -128,7 +128,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if received != nil {
-		r.received.wrote(req.NamespacedName, now)
+		r.received.wrote(req.NamespacedName, own)
 	}
 	if changed && mapping.Status == metav1.ConditionFalse {
 		r.recorder.Eventf(&integration, nil, corev1.EventTypeWarning, mapping.Reason, "Check", "%s", mapping.Message)

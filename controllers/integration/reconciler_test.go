@@ -186,6 +186,18 @@ func TestConditionsChangeByTheTimeOfTheAPIServer(t *testing.T) {
 	s.Expect(conditions).To(HaveEach(HaveField("LastTransitionTime.Time", BeTemporally("==", s.APITime().Truncate(time.Second)))))
 }
 
+func TestTokensExpireByTheTimeOfTheAPIServer(t *testing.T) {
+	s := newSite(t)
+	s.APITime = func() time.Time { return s.Clock.Now().Add(-time.Hour) }
+	expires := s.APITime().Add(10 * time.Minute).Truncate(time.Second)
+	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.Tokens = []v1alpha1.Token{expiring(tokenOf("main", s.Namespace), expires)}
+	})
+	result := s.reconcileIntegration()
+	s.Expect(meta.IsStatusConditionTrue(s.IntegrationStatus().Conditions, v1alpha1.ConditionReady)).To(BeTrue())
+	s.Expect(result.RequeueAfter).To(Equal(expires.Sub(s.APITime())))
+}
+
 func TestLastReceivedTimeIsWrittenOnceAMinute(t *testing.T) {
 	s := newSite(t)
 	s.Integrate(nil)
