@@ -118,13 +118,8 @@ func (c *cluster) incidentIn(ctx context.Context, namespace, name string) (*v1al
 	if err == nil || !apierrors.IsNotFound(err) && !strings.Contains(name, ellipsis) {
 		return incident, err
 	}
-	all, listErr := c.names(ctx, v1alpha1.GroupVersion.WithKind("IncidentList"), 0, client.InNamespace(namespace))
-	var names []string
-	for _, one := range all {
-		if abbreviates(name, one.Name) {
-			names = append(names, one.Name)
-		}
-	}
+	names, listErr := c.names(ctx, v1alpha1.GroupVersion.WithKind("IncidentList"), client.InNamespace(namespace))
+	names = slices.DeleteFunc(names, func(other string) bool { return !abbreviates(name, other) })
 	switch {
 	case listErr != nil, len(names) == 0:
 		return nil, inNamespace(err, namespace)
@@ -158,11 +153,8 @@ func (c *cluster) integration(ctx context.Context, name string) (*v1alpha1.Webho
 	return integration, inNamespace(c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, integration), c.namespace)
 }
 
-// names lists the names of a kind's objects, and at most one chunk more than most; 0 for all.
-func (c *cluster) names(
-	ctx context.Context, list schema.GroupVersionKind, most int, options ...client.ListOption,
-) ([]client.ObjectKey, error) {
-	var names []client.ObjectKey
+// names lists the names of a kind's objects.
+func (c *cluster) names(ctx context.Context, list schema.GroupVersionKind, options ...client.ListOption) (names []string, err error) {
 	objects := &metav1.PartialObjectMetadataList{}
 	objects.SetGroupVersionKind(list)
 	for page, err := range live.Pages(ctx, c, objects, append(options, client.Limit(listChunk))...) {
@@ -170,10 +162,7 @@ func (c *cluster) names(
 			return nil, err
 		}
 		for i := range page.Items {
-			names = append(names, client.ObjectKeyFromObject(&page.Items[i]))
-		}
-		if most > 0 && len(names) > most {
-			break
+			names = append(names, page.Items[i].Name)
 		}
 	}
 	return names, nil
@@ -210,7 +199,7 @@ func (p *plugin) verify(ctx context.Context, c *cluster, f *filter, found []*v1a
 		if slices.ContainsFunc(found, func(i *v1alpha1.Incident) bool { return i.Spec.IntegrationName == name }) {
 			continue
 		}
-		names, err := c.names(ctx, v1alpha1.GroupVersion.WithKind("WebhookIntegrationList"), 1,
+		names, err := c.names(ctx, v1alpha1.GroupVersion.WithKind("WebhookIntegrationList"),
 			client.InNamespace(f.namespace(c)), client.MatchingFields{metav1.ObjectNameField: name})
 		if err == nil && len(names) == 0 {
 			err = apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("webhookintegrations").GroupResource(), name)

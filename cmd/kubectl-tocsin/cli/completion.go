@@ -96,16 +96,12 @@ func (p *plugin) completeIntegrations() cobra.CompletionFunc {
 }
 
 func (p *plugin) completeNames(list schema.GroupVersionKind, namespaced bool) cobra.CompletionFunc {
-	return p.fromCluster(func(ctx context.Context, c *cluster, _ []string) (words []string, err error) {
+	return p.fromCluster(func(ctx context.Context, c *cluster, _ []string) ([]string, error) {
 		namespace := ""
 		if namespaced {
 			namespace = c.namespace
 		}
-		names, err := c.names(ctx, list, 0, client.InNamespace(namespace))
-		for _, name := range names {
-			words = append(words, name.Name)
-		}
-		return words, err
+		return c.names(ctx, list, client.InNamespace(namespace))
 	})
 }
 

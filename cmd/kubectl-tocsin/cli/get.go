@@ -4,13 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
@@ -77,7 +74,7 @@ func (o *getOptions) run(ctx context.Context, c *cluster, names []string) error 
 		if err != nil {
 			return err
 		}
-		return o.print(ctx, c, incidents, false)
+		return o.print(c, incidents, false)
 	default:
 		return o.printAll(ctx, c)
 	}
@@ -123,11 +120,11 @@ func (o *getOptions) printNamed(ctx context.Context, c *cluster, names []string)
 	if len(found) == 0 && notFound != nil && !o.printsObjects() {
 		return notFound
 	}
-	return cmp.Or(o.print(ctx, c, found, len(names) == 1), notFound)
+	return cmp.Or(o.print(c, found, len(names) == 1), notFound)
 }
 
 // print prints Incidents in the format and the order of the flags: as a list, unless a single name was given.
-func (o *getOptions) print(ctx context.Context, c *cluster, incidents []*v1alpha1.Incident, single bool) error {
+func (o *getOptions) print(c *cluster, incidents []*v1alpha1.Incident, single bool) error {
 	if o.sortBy != "" {
 		if err := sortBy(incidents, o.sortBy); err != nil {
 			return err
@@ -136,7 +133,7 @@ func (o *getOptions) print(ctx context.Context, c *cluster, incidents []*v1alpha
 	if o.printsObjects() {
 		return o.output.write(objects(incidents, single), o.Out)
 	}
-	return o.printTable(ctx, c, o.newTable(), incidents)
+	return o.printTable(c, o.newTable(), incidents)
 }
 
 // printAll prints all Incidents that match. Of many, it prints the open ones before it lists the others.
@@ -155,7 +152,7 @@ func (o *getOptions) printAll(ctx context.Context, c *cluster) error {
 	slices.SortFunc(incidents, live.ByUrgency)
 	shows.clear()
 	if complete || len(incidents) > 0 {
-		if err := o.printTable(ctx, c, table, incidents); err != nil {
+		if err := o.printTable(c, table, incidents); err != nil {
 			return err
 		}
 	}
@@ -169,38 +166,17 @@ func (o *getOptions) printAll(ctx context.Context, c *cluster) error {
 	slices.SortFunc(others, live.ByUrgency)
 	shows.clear()
 	if len(incidents) == 0 {
-		return o.printTable(ctx, c, table, others)
+		return o.printTable(c, table, others)
 	}
 	table.printRows(others...)
 	return table.err
 }
 
-// printTable prints Incidents. On a terminal it prints short names, which must be unambiguous among all Incidents of the
-// namespaces, not only those that match the filter. If there are too many to list them all for that, it prints whole names.
-func (o *getOptions) printTable(
-	ctx context.Context, c *cluster, table *incidentTable, incidents []*v1alpha1.Incident,
-) error {
+// printTable prints Incidents.
+func (o *getOptions) printTable(c *cluster, table *table[*v1alpha1.Incident], incidents []*v1alpha1.Incident) error {
 	if len(incidents) == 0 {
 		o.notef("No incidents found%s.", o.filter.place(c))
 		return nil
-	}
-	if table.isTerminal() {
-		namespaces := map[string]bool{}
-		for _, incident := range incidents {
-			namespaces[incident.Namespace] = true
-		}
-		if o.filter.allNamespaces {
-			namespaces = map[string]bool{"": true}
-		}
-		var all []types.NamespacedName
-		for namespace := range namespaces {
-			names, err := c.names(ctx, v1alpha1.GroupVersion.WithKind("IncidentList"), maxShortened, client.InNamespace(namespace))
-			if err != nil {
-				return fmt.Errorf("listing incidents: %w", err)
-			}
-			all = append(all, names...)
-		}
-		table.shorten(all)
 	}
 	table.print(incidents)
 	return table.err

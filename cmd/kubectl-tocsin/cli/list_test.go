@@ -34,12 +34,6 @@ func (s *listServer) List(_ context.Context, list client.ObjectList, opts ...cli
 		selector = options.FieldSelector
 	}
 	s.requests = append(s.requests, selector.String())
-	if names, ok := list.(*metav1.PartialObjectMetadataList); ok {
-		for range min(int64(len(s.incidents)), options.Limit) {
-			names.Items = append(names.Items, metav1.PartialObjectMetadata{ObjectMeta: s.incidents[len(names.Items)].ObjectMeta})
-		}
-		return nil
-	}
 	into, ok := list.(*v1alpha1.IncidentList)
 	if !ok {
 		return fmt.Errorf("a list of %T", list)

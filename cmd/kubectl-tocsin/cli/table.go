@@ -8,9 +8,7 @@ import (
 	"time"
 
 	"github.com/mattn/go-runewidth"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/duration"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
@@ -31,12 +29,9 @@ const (
 	ellipsis  = "…"
 	nameTitle = "NAME"
 
-	// maxShortened is the number of Incidents among which names are shortened at most.
-	maxShortened = 5000
-
-	// minHashChars is the minimum number of characters that a short name has of the hash at the end of a name: a short name
-	// should stay unambiguous when more Incidents are created.
-	minHashChars = 4
+	// hashChars is the number of characters that a short name has of the hash at the end of a name. They have 30 bits: for 1000
+	// Incidents of an integration, the probability that two have the same short name is 1 in 2000.
+	hashChars = 6
 )
 
 // A narrow terminal hides lesserColumns before it abbreviates names, and optionalColumns afterwards, each in this order.
@@ -144,7 +139,7 @@ func abbreviate(name string, cells int) string {
 	if runewidth.StringWidth(name) <= cells {
 		return name
 	}
-	end := min(minHashChars+1, cells-1)
+	end := min(hashChars+1, cells-1)
 	return runewidth.Truncate(name, cells-1-end, "") + ellipsis + name[len(name)-end:]
 }
 
@@ -203,18 +198,19 @@ func (t *table[T]) printRows(items ...T) {
 	}
 }
 
-type incidentTable struct {
-	table[*v1alpha1.Incident]
-	short map[types.NamespacedName]string
-}
-
-func (o *getOptions) newTable() *incidentTable {
-	t := &incidentTable{}
-	t.screen, t.wide, t.noHeaders = o.screen, *o.output.OutputFormat == outputWide, o.output.noHeaders
+func (o *getOptions) newTable() *table[*v1alpha1.Incident] {
+	t := &table[*v1alpha1.Incident]{
+		screen: o.screen, wide: *o.output.OutputFormat == outputWide, noHeaders: o.output.noHeaders,
+	}
 	if o.filter.allNamespaces {
 		t.add("NAMESPACE", 16, func(i *v1alpha1.Incident) string { return i.Namespace })
 	}
-	t.add(nameTitle, 40, func(i *v1alpha1.Incident) string { return cmp.Or(t.short[client.ObjectKeyFromObject(i)], i.Name) })
+	t.add(nameTitle, 40, func(i *v1alpha1.Incident) string {
+		if t.isTerminal() && !t.wide {
+			return shortName(i.Name)
+		}
+		return i.Name
+	})
 	t.addCells("STATE", len("Resolved"), stateCell)
 	t.addCells("SEVERITY", len("critical"), severityCell)
 	t.add("ACK", 0, acknowledgedBy)
@@ -239,36 +235,9 @@ func (o *getOptions) newTable() *incidentTable {
 	return t
 }
 
-// shorten makes a table on a terminal print the shortest names that are unambiguous among all. Pipes and wide tables
-// have full names, and so has a table of one of very many Incidents: finding the prefixes would take longer than reading the
-// names.
-func (t *incidentTable) shorten(all []types.NamespacedName) {
-	if t.isTerminal() && !t.wide && len(all) <= maxShortened {
-		t.short = shortNames(all)
-	}
-}
-
-// shortNames maps the names of Incidents to their shortest prefixes that are unambiguous in their namespaces.
-func shortNames(names []types.NamespacedName) map[types.NamespacedName]string {
-	names = slices.Clone(names)
-	slices.SortFunc(names, func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) })
-	common := func(i, j int) int { // length of the common prefix of two neighbors
-		if j < 0 || j >= len(names) || names[i].Namespace != names[j].Namespace {
-			return 0
-		}
-		a, b := names[i].Name, names[j].Name
-		n := 0
-		for n < min(len(a), len(b)) && a[n] == b[n] {
-			n++
-		}
-		return n
-	}
-	short := make(map[types.NamespacedName]string, len(names))
-	for i, name := range names {
-		least := strings.LastIndex(name.Name, "-") + 1 + minHashChars
-		short[name] = name.Name[:min(len(name.Name), max(least, common(i, i-1)+1, common(i, i+1)+1))]
-	}
-	return short
+// shortName returns a prefix of the name of an Incident: the name of its integration and the beginning of the hash.
+func shortName(name string) string {
+	return name[:min(len(name), strings.LastIndex(name, "-")+1+hashChars)]
 }
 
 // ago returns the age of a time in kubectl's format.

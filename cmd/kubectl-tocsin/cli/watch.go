@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/term"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
@@ -165,10 +164,8 @@ func (o *getOptions) frame(feed *live.Feed) string {
 	)
 	s := o.screen
 	var incidents []*v1alpha1.Incident
-	var all []types.NamespacedName
 	open := 0
 	for _, incident := range feed.Incidents() {
-		all = append(all, client.ObjectKeyFromObject(incident))
 		if o.filter.matches(incident) {
 			incidents = append(incidents, incident)
 			if incident.Status.State == v1alpha1.IncidentOpen {
@@ -194,7 +191,6 @@ func (o *getOptions) frame(feed *live.Feed) string {
 	rest := max(0, len(incidents)-rows)
 	incidents = incidents[:len(incidents)-rest]
 	table := o.newTable()
-	table.shorten(all)
 	table.fit(incidents)
 	lines = append(lines, table.header())
 	for _, incident := range incidents {

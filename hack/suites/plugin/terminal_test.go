@@ -154,7 +154,7 @@ func table(title string, rows ...string) string {
 
 // row is a pattern for the row of an Incident of a board.
 func row(state, severity, acknowledged, opened, title string) string {
-	return fmt.Sprintf(`mon-\w{4} +%s +%s +%s +1 +%s +%[4]s +%s`, state, severity, acknowledged, opened, title)
+	return fmt.Sprintf(`mon-\w{6} +%s +%s +%s +1 +%s +%[4]s +%s`, state, severity, acknowledged, opened, title)
 }
 
 func TestLiveTable(t *testing.T) {
@@ -192,7 +192,7 @@ func TestLiveTable(t *testing.T) {
 			// It has room in a small terminal too: no line is broken, and what is not shown is counted.
 			g.Expect(term.resize(60, 6)).To(Succeed())
 			g.Eventually(screen, awaitTimeout).Should(MatchRegexp(
-				`^1 open, 3 total +\S+\n\nNAME +STATE +SEVERITY +ACK +TITLE\nmon-\w{4} +Open +warning +- +Certificate ends.*\nmon-\w{4} .*Backup failed\nand 1 more$`))
+				`^1 open, 3 total +\S+\n\nNAME +STATE +SEVERITY +ACK +TITLE\nmon-\w{6} +Open +warning +- +Certificate ends.*\nmon-\w{6} .*Backup failed\nand 1 more$`))
 
 			// Ctrl-C gives the terminal back, and so does q.
 			g.Expect(term.press(map[string]string{"watch": "\x03", "get": "q"}[args[0]])).To(Succeed())
