@@ -161,7 +161,7 @@ func (d *description) state(incident *v1alpha1.Incident) string {
 	if status.State == v1alpha1.IncidentOpen {
 		text := d.styled(bold, "Open") + " since " + d.time(status.OpenedTime)
 		if status.Episode != nil && status.Episode.Number > 1 {
-			text += fmt.Sprintf(", for the %s time", ordinal(status.Episode.Number))
+			text += fmt.Sprintf(", in episode %d", status.Episode.Number)
 		}
 		return text
 	}
@@ -312,20 +312,4 @@ func (d *description) timeline(transitions []v1alpha1.Transition) {
 		}
 		d.printf("%s%s\n", prefix, d.wrap(text, len(prefix)))
 	}
-}
-
-// ordinal formats 2nd, 3rd, 11th.
-func ordinal(n int64) string {
-	suffix := "th"
-	if n%100 < 11 || n%100 > 13 {
-		switch n % 10 {
-		case 1:
-			suffix = "st"
-		case 2:
-			suffix = "nd"
-		case 3:
-			suffix = "rd"
-		}
-	}
-	return fmt.Sprint(n, suffix)
 }
