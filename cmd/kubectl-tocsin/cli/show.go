@@ -55,13 +55,13 @@ func (o *showOptions) run(ctx context.Context, c *cluster, names []string) error
 		d.integration = v1alpha1.WebhookIntegration{}
 	}
 	d.incident(incident)
-	if hasUserNames(&incident.Status) && !c.verifiesNames(ctx, incident) {
+	if hasUserNames(&incident.Status) {
 		d.printf("\n%s\n", d.styled(dim, d.wrap(unverifiedNames, 0)))
 	}
 	return nil
 }
 
-const unverifiedNames = "The names of users are not verified: they are as written in AlertEvents."
+const unverifiedNames = "The names of users are as written in AlertEvents; only the component admission-policy verifies them."
 
 // hasUserNames reports whether a description of the Incident shows a name that an AlertEvent gave.
 func hasUserNames(status *v1alpha1.IncidentStatus) bool {
@@ -69,31 +69,6 @@ func hasUserNames(status *v1alpha1.IncidentStatus) bool {
 		status.Resolution != nil && status.Resolution.By != "" || status.Silence != nil && status.Silence.By != "" ||
 		slices.ContainsFunc(status.Timeline, func(t v1alpha1.Transition) bool { return t.By != "" })
 }
-
-// verifiesNames reports whether the component admission-policy applies in the namespace of an Incident. Users may not read
-// policies, so it tries: the API server must reject an AlertEvent in another's name, for this reason. Nothing is stored. It
-// cannot tell for users who may not create AlertEvents.
-func (c *cluster) verifiesNames(ctx context.Context, incident *v1alpha1.Incident) bool {
-	ctx, cancel := context.WithTimeout(ctx, nameCheckTimeout)
-	defer cancel()
-	err := c.Create(ctx, &v1alpha1.AlertEvent{
-		ObjectMeta: metav1.ObjectMeta{Namespace: incident.Namespace, GenerateName: "kubectl-"},
-		Spec: v1alpha1.AlertEventSpec{IntegrationName: incident.Spec.IntegrationName, Alerts: []v1alpha1.Alert{{
-			Status: v1alpha1.AlertNoted, IncidentName: incident.Name, By: nobody, Comment: "dry run",
-		}}},
-	}, client.DryRunAll, fieldManager)
-	return err != nil && strings.Contains(err.Error(), policyMessage)
-}
-
-const (
-	nameCheckTimeout = 5 * time.Second
-
-	// nobody is no name of a user: Kubernetes reserves the prefix.
-	nobody = "system:tocsin:nobody"
-
-	// policyMessage is that of config/components/admission-policy for a name that is not the user's own.
-	policyMessage = "by must be your own user name"
-)
 
 // description prints the details of an Incident.
 type description struct {
