@@ -268,47 +268,19 @@ func (o *integrationListOptions) newTable() *table[v1alpha1.WebhookIntegration] 
 	return t
 }
 
-// checkPreset returns an error for a preset that does not exist, with the name that was probably meant.
+// checkPreset returns an error for a preset that does not exist, with the name that was probably meant, as cobra suggests
+// commands: it begins with the same letters, or at most two of them are wrong.
 func checkPreset(name string) error {
 	names := mapping.PresetNames()
 	if name == "" || slices.Contains(names, name) {
 		return nil
 	}
-	if similar := nearest(name, names); similar != "" {
-		return fmt.Errorf("preset %q does not exist; did you mean %q?", name, similar)
+	presets := &cobra.Command{SuggestionsMinimumDistance: 2}
+	for _, preset := range names {
+		presets.AddCommand(&cobra.Command{Use: preset, Run: func(*cobra.Command, []string) {}})
+	}
+	if similar := presets.SuggestionsFor(name); len(similar) > 0 {
+		return fmt.Errorf("preset %q does not exist; did you mean %q?", name, slices.Min(similar))
 	}
 	return fmt.Errorf("preset %q does not exist; available presets: %s", name, strings.Join(names, ", "))
-}
-
-// nearest returns the word with the fewest edits to a mistyped one, regardless of case; empty if more than a third of its
-// characters would change, since that is no typing error.
-func nearest(mistyped string, words []string) string {
-	best, fewest := "", len(mistyped)/3+1
-	for _, word := range words {
-		if n := edits(strings.ToLower(mistyped), strings.ToLower(word)); n < fewest {
-			best, fewest = word, n
-		}
-	}
-	return best
-}
-
-// edits returns the number of insertions, deletions and substitutions of bytes that make b of a (Levenshtein's distance).
-func edits(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			substituted := diagonal
-			if a[i] != b[j] {
-				substituted++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(substituted, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }
