@@ -42,54 +42,33 @@ type actOptions struct {
 	length  time.Duration // of a silence; 0 ends it
 }
 
-func (p *plugin) ackCommand() *cobra.Command {
-	return p.actionCommand(v1alpha1.AlertAcknowledged, "Acknowledge", &cobra.Command{
-		Use:     "ack [NAME...]",
-		Aliases: []string{"acknowledge"},
-		Short:   "Acknowledge incidents: mark them as being handled",
-	})
+// actionCommands returns the commands that create alerts of a status.
+func (p *plugin) actionCommands() (commands []*cobra.Command) {
+	for _, act := range []struct {
+		status      v1alpha1.AlertStatus
+		use         string
+		aliases     []string
+		verb, short string
+	}{
+		{v1alpha1.AlertAcknowledged, "ack [NAME...]", []string{"acknowledge"}, "Acknowledge",
+			"Acknowledge incidents: mark them as being handled"},
+		{v1alpha1.AlertUnacknowledged, "unack [NAME...]", []string{"unacknowledge"}, "Unacknowledge",
+			"Unacknowledge incidents: withdraw acknowledgements"},
+		{v1alpha1.AlertNoted, "note NAME...", nil, "Add the note to", "Add a note to the timeline of incidents"},
+		{v1alpha1.AlertSilenced, "silence [NAME...]", nil, verbSilence, "Silence incidents in Alertmanager"},
+		{v1alpha1.AlertSilenced, "unsilence [NAME...]", nil, "End the silence of",
+			`End silences that were requested with "silence"`},
+		{v1alpha1.AlertResolved, "resolve [NAME...]", nil, "Resolve", "Resolve incidents"},
+	} {
+		command := &cobra.Command{Use: act.use, Aliases: act.aliases, Short: act.short}
+		p.addAction(command, act.status, act.verb)
+		commands = append(commands, command)
+	}
+	return commands
 }
 
-func (p *plugin) unackCommand() *cobra.Command {
-	return p.actionCommand(v1alpha1.AlertUnacknowledged, "Unacknowledge", &cobra.Command{
-		Use:     "unack [NAME...]",
-		Aliases: []string{"unacknowledge"},
-		Short:   "Unacknowledge incidents: withdraw acknowledgements",
-	})
-}
-
-func (p *plugin) resolveCommand() *cobra.Command {
-	return p.actionCommand(v1alpha1.AlertResolved, "Resolve", &cobra.Command{
-		Use:   "resolve [NAME...]",
-		Short: "Resolve incidents",
-	})
-}
-
-func (p *plugin) noteCommand() *cobra.Command {
-	command := p.actionCommand(v1alpha1.AlertNoted, "Add the note to", &cobra.Command{
-		Use:   "note NAME...",
-		Short: "Add a note to the timeline of incidents",
-	})
-	_ = command.MarkFlagRequired("message")
-	return command
-}
-
-func (p *plugin) silenceCommand() *cobra.Command {
-	return p.actionCommand(v1alpha1.AlertSilenced, verbSilence, &cobra.Command{
-		Use:   "silence [NAME...]",
-		Short: "Silence incidents in Alertmanager",
-	})
-}
-
-func (p *plugin) unsilenceCommand() *cobra.Command {
-	return p.actionCommand(v1alpha1.AlertSilenced, "End the silence of", &cobra.Command{
-		Use:   "unsilence [NAME...]",
-		Short: "End silences that were requested with \"silence\"",
-	})
-}
-
-// actionCommand completes a command that creates alerts of a status.
-func (p *plugin) actionCommand(status v1alpha1.AlertStatus, verb string, command *cobra.Command) *cobra.Command {
+// addAction makes a command create alerts of a status.
+func (p *plugin) addAction(command *cobra.Command, status v1alpha1.AlertStatus, verb string) {
 	o := &actOptions{plugin: p, status: status, verb: verb, timeout: 10 * time.Second}
 	command.ValidArgsFunction = o.completeIncidents()
 	command.RunE = o.withCluster(o.run)
@@ -111,7 +90,9 @@ func (p *plugin) actionCommand(status v1alpha1.AlertStatus, verb string, command
 		durationVar(flags, &o.length, "for", "How long to silence, such as 90m, 12h or 7d; at most 30d. 0 ends the silence.")
 		_ = command.MarkFlagRequired("for")
 	}
-	return command
+	if status == v1alpha1.AlertNoted {
+		_ = command.MarkFlagRequired("message")
+	}
 }
 
 func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error {

@@ -122,9 +122,8 @@ func (p *plugin) command() *cobra.Command {
 	root.SetOut(p.Out)
 	root.SetErr(p.ErrOut)
 	root.SetUsageTemplate(usageTemplate)
-	addGroup(root, "Incident Commands:", p.getCommand(), p.watchCommand(), p.showCommand(), p.checkCommand(),
-		p.ackCommand(), p.unackCommand(), p.noteCommand(), p.silenceCommand(), p.unsilenceCommand(),
-		p.resolveCommand(), p.historyCommand(), p.reportCommand(), p.uiCommand())
+	addGroup(root, "Incident Commands:", append(p.actionCommands(), p.getCommand(), p.watchCommand(), p.showCommand(),
+		p.checkCommand(), p.historyCommand(), p.reportCommand(), p.uiCommand())...)
 	addGroup(root, "Sender Commands:", p.integrationCommand(), p.tokenCommand(), p.maintenanceCommand(),
 		p.sendCommand(), p.explainCommand())
 	root.AddCommand(p.optionsCommand(), p.versionCommand())
