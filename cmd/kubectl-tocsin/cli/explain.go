@@ -92,11 +92,10 @@ func (o *explainOptions) run(ctx context.Context) error {
 	}
 	r.Incidents = fold.Preview(r.event(integration), integration, mapping.LateFiringWindow, o.now())
 	if o.output != "" {
-		text, err := withIncidents(text, r.Incidents)
-		if err != nil {
-			return err
+		object, err := withIncidents(text, r.Incidents)
+		if err == nil {
+			err = writeObject(o.Out, o.output, object)
 		}
-		err = writeResponse(o.Out, o.output, text)
 		return errors.Join(err, o.verdict(ctx, program, header, body, r))
 	}
 	(&explanation{screen: o.screen, response: r}).printAll()
@@ -181,17 +180,12 @@ func (r *response) event(integration *v1alpha1.WebhookIntegration) *v1alpha1.Ale
 }
 
 // withIncidents adds the Incidents that the alerts would open to a response.
-func withIncidents(text []byte, incidents []v1alpha1.Incident) ([]byte, error) {
-	object := map[string]json.RawMessage{}
+func withIncidents(text []byte, incidents []v1alpha1.Incident) (object map[string]json.RawMessage, err error) {
 	if err := json.Unmarshal(text, &object); err != nil {
 		return nil, err
 	}
-	added, err := json.Marshal(incidents)
-	if err != nil {
-		return nil, err
-	}
-	object["incidents"] = added
-	return json.Marshal(object)
+	object["incidents"], err = json.Marshal(incidents)
+	return object, err
 }
 
 type explanation struct {

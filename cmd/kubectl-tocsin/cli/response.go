@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -129,23 +128,10 @@ const (
 
 // writeObject writes a value as JSON or YAML.
 func writeObject(out io.Writer, format string, object any) error {
-	text, err := json.Marshal(object)
-	if err != nil {
-		return err
-	}
-	return writeResponse(out, format, text)
-}
-
-func writeResponse(out io.Writer, format string, object []byte) error {
-	var text []byte
-	var err error
+	text, err := json.MarshalIndent(object, "", "  ")
+	text = append(text, '\n')
 	if format == outputYAML {
-		text, err = yaml.JSONToYAML(object)
-	} else {
-		var indented bytes.Buffer
-		err = json.Indent(&indented, object, "", "  ")
-		indented.WriteByte('\n')
-		text = indented.Bytes()
+		text, err = yaml.Marshal(object)
 	}
 	if err != nil {
 		return err

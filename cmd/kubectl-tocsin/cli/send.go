@@ -119,7 +119,7 @@ func (o *sendOptions) run(ctx context.Context) error {
 		return err
 	}
 	if o.output != "" {
-		return writeResponse(o.Out, o.output, text)
+		return writeObject(o.Out, o.output, json.RawMessage(text))
 	}
 	o.print(ctx, r)
 	return nil
