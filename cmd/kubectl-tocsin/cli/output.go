@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"math/big"
 	"slices"
 	"strings"
 
@@ -129,25 +130,25 @@ func sortBy(incidents []*v1alpha1.Incident, expression string) error {
 
 // compareKeys compares numbers by value and everything else as text, after all numbers. API timestamps sort correctly as text.
 func compareKeys(a, b any) int {
-	i, iInteger := a.(int64)
-	j, jInteger := b.(int64)
-	x, xNumber := a.(float64)
-	y, yNumber := b.(float64)
-	if iInteger && !jInteger {
-		x, xNumber = float64(i), true
-	}
-	if jInteger && !iInteger {
-		y, yNumber = float64(j), true
-	}
+	x, y := number(a), number(b)
 	switch {
-	case iInteger && jInteger:
-		return cmp.Compare(i, j) // a float would round large ones
-	case xNumber && yNumber:
-		return cmp.Compare(x, y)
-	case xNumber:
+	case x != nil && y != nil:
+		return x.Cmp(y)
+	case x != nil:
 		return -1
-	case yNumber:
+	case y != nil:
 		return 1
 	}
 	return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
+}
+
+// number returns a number of any size without rounding; nil for another value.
+func number(value any) *big.Float {
+	switch value := value.(type) {
+	case int64:
+		return new(big.Float).SetInt64(value)
+	case float64:
+		return big.NewFloat(value)
+	}
+	return nil
 }
