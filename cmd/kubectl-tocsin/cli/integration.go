@@ -159,13 +159,7 @@ func (o *integrationCreateOptions) integration(namespace, name string) *v1alpha1
 	integration.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WebhookIntegration"))
 	spec := &integration.Spec
 	if o.severity != "" || len(o.labels) > 0 {
-		spec.Defaults = &v1alpha1.AlertDefaults{Severity: v1alpha1.Severity(o.severity)}
-		for label, value := range o.labels {
-			if spec.Defaults.Labels == nil {
-				spec.Defaults.Labels = map[string]v1alpha1.LabelValue{}
-			}
-			spec.Defaults.Labels[label] = v1alpha1.LabelValue(value)
-		}
+		spec.Defaults = &v1alpha1.AlertDefaults{Severity: v1alpha1.Severity(o.severity), Labels: labelValues(o.labels)}
 	}
 	if o.command.Flags().Changed("auto-resolve-after") {
 		spec.AutoResolveAfter = &metav1.Duration{Duration: o.autoResolveAfter}
@@ -174,6 +168,15 @@ func (o *integrationCreateOptions) integration(namespace, name string) *v1alpha1
 		spec.Retention = &metav1.Duration{Duration: o.retention}
 	}
 	return integration
+}
+
+// labelValues returns the labels of a flag as those of the API.
+func labelValues(labels map[string]string) map[string]v1alpha1.LabelValue {
+	values := make(map[string]v1alpha1.LabelValue, len(labels))
+	for name, value := range labels {
+		values[name] = v1alpha1.LabelValue(value)
+	}
+	return values
 }
 
 // editIntegration changes an integration, except with a client dry run. It retries conflicts with other writers.

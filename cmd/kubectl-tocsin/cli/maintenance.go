@@ -104,17 +104,11 @@ func (o *maintenanceStartOptions) window() v1alpha1.MaintenanceWindow {
 	if len(o.severities)+len(o.labels) == 0 {
 		return window
 	}
-	window.Match = &v1alpha1.MaintenanceMatch{}
+	window.Match = &v1alpha1.MaintenanceMatch{Labels: labelValues(o.labels)}
 	for _, severity := range o.severities {
 		if !slices.Contains(window.Match.Severities, v1alpha1.Severity(severity)) {
 			window.Match.Severities = append(window.Match.Severities, v1alpha1.Severity(severity))
 		}
-	}
-	for name, value := range o.labels {
-		if window.Match.Labels == nil {
-			window.Match.Labels = map[string]v1alpha1.LabelValue{}
-		}
-		window.Match.Labels[name] = v1alpha1.LabelValue(value)
 	}
 	return window
 }
