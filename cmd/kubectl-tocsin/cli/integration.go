@@ -44,14 +44,6 @@ func addDryRunFlag(flags *pflag.FlagSet, dryRun *string) {
 		"Must be none, client (send no request) or server (do not store it).")
 }
 
-// integrationFirst requires the name of an integration, which other arguments may follow.
-func integrationFirst(_ *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return errors.New("requires an integration name")
-	}
-	return nil
-}
-
 // freeName returns the wanted name, empty if it is taken. If none is wanted, it returns the date, with a number if that is taken.
 func freeName(wanted string, now time.Time, taken func(string) bool) string {
 	date := now.Format(time.DateOnly)

@@ -204,15 +204,10 @@ type maintenanceListOptions struct {
 func (p *plugin) maintenanceListCommand() *cobra.Command {
 	o := &maintenanceListOptions{plugin: p}
 	command := &cobra.Command{
-		Use:     "list [INTEGRATION]",
-		Aliases: []string{"ls"},
-		Short:   "List maintenance windows",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 1 {
-				return errors.New("requires at most one integration name")
-			}
-			return nil
-		},
+		Use:               "list [INTEGRATION]",
+		Aliases:           []string{"ls"},
+		Short:             "List maintenance windows",
+		Args:              takes(0, 1, "at most one integration name"),
 		ValidArgsFunction: firstArgument(p.completeIntegrations()),
 		RunE:              p.withCluster(o.run),
 	}

@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -236,15 +237,23 @@ func noArguments(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// oneName validates that there is exactly one argument, the name of an object.
-func oneName(kind string) cobra.PositionalArgs {
+// takes validates the number of arguments. what says which are required.
+func takes(least, most int, what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return fmt.Errorf("requires exactly one %s name", kind)
+		if len(args) < least || len(args) > most {
+			return errors.New("requires " + what)
 		}
 		return nil
 	}
 }
+
+// oneName validates that there is exactly one argument, the name of an object.
+func oneName(kind string) cobra.PositionalArgs {
+	return takes(1, 1, fmt.Sprintf("exactly one %s name", kind))
+}
+
+// integrationFirst requires the name of an integration, which other arguments may follow.
+var integrationFirst = takes(1, math.MaxInt, "an integration name")
 
 // helpText has the long help and the examples of each command, as a template with its path.
 //

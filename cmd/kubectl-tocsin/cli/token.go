@@ -64,14 +64,9 @@ func (o *tokenCreateOptions) run(ctx context.Context, c *cluster, names []string
 func (p *plugin) tokenRotateCommand() *cobra.Command {
 	o := &tokenCreateOptions{plugin: p}
 	command := &cobra.Command{
-		Use:   "rotate INTEGRATION [NAME]",
-		Short: "Create a token that replaces another one",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 || len(args) > 2 {
-				return errors.New("requires an integration name, and the name of a token if there are several")
-			}
-			return nil
-		},
+		Use:               "rotate INTEGRATION [NAME]",
+		Short:             "Create a token that replaces another one",
+		Args:              takes(1, 2, "an integration name, and the name of a token if there are several"),
 		ValidArgsFunction: p.completeNamesIn(tokenNames),
 		RunE:              p.withCluster(o.rotate),
 	}
