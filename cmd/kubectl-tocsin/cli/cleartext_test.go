@@ -1,24 +1,39 @@
 package cli
 
 import (
-	"net"
+	"net/url"
 	"testing"
 
 	. "github.com/onsi/gomega"
 )
 
 func TestNoTokenLeavesTheMachineUnencrypted(t *testing.T) {
-	g := NewWithT(t)
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	g.Expect(err).NotTo(HaveOccurred())
-	defer func() { g.Expect(listener.Close()).To(Succeed()) }()
-	connection, err := (&plugin{}).dialer(false)(t.Context(), "tcp", listener.Addr().String())
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(connection.Close()).To(Succeed())
-	for _, address := range []string{
-		"alerts.example.com:80", "10.0.0.1:8080", "localhost.example.com:80", "127.0.0.1.example.com:80", "[2001:db8::1]:80", "0.0.0.0:80",
+	for target, allowed := range map[string]bool{
+		"http://127.0.0.1:8080":                           true,
+		"http://[::1]:8080":                               true,
+		"http://localhost:8080":                           true,
+		"http://tocsin-webhook.tocsin-system.svc:8080":    true, // through the API server
+		"https://alerts.example.com":                      true,
+		"http://alerts.example.com":                       false,
+		"http://10.0.0.1:8080":                            false,
+		"http://localhost.example.com":                    false,
+		"http://127.0.0.1.example.com":                    false,
+		"http://[2001:db8::1]":                            false,
+		"http://0.0.0.0":                                  false,
+		"http://tocsin-webhook.tocsin-system.example.com": false,
 	} {
-		_, err := (&plugin{}).dialer(false)(t.Context(), "tcp", address)
-		g.Expect(err).To(MatchError(errClearText), address)
+		t.Run(target, func(t *testing.T) {
+			g := NewWithT(t)
+			address, err := url.Parse(target)
+			g.Expect(err).NotTo(HaveOccurred())
+			_, err = (&plugin{}).newClient(address, false)
+			if allowed {
+				g.Expect(err).NotTo(HaveOccurred())
+			} else {
+				g.Expect(err).To(MatchError(errClearText))
+			}
+			_, err = (&plugin{}).newClient(address, true)
+			g.Expect(err).NotTo(HaveOccurred(), "with --allow-plain-http")
+		})
 	}
 }

@@ -182,7 +182,10 @@ func (o *sendOptions) post(ctx context.Context, target string, header http.Heade
 	if request.Header.Get("Content-Type") == "" {
 		request.Header.Set("Content-Type", "application/json")
 	}
-	poster := o.newClient(request.URL, o.allowPlain)
+	poster, err := o.newClient(request.URL, o.allowPlain)
+	if err != nil {
+		return 0, nil, fmt.Errorf("posting to %s: %w", request.URL.Host, err)
+	}
 	defer poster.CloseIdleConnections()
 	response, err := poster.Do(request) //nolint:gosec // as above
 	if err != nil {

@@ -43,52 +43,42 @@ func parseService(host string) (service client.ObjectKey, ok bool) {
 // errClearText rejects a URL that would send the token unencrypted over the network.
 var errClearText = errors.New("the token would be sent unencrypted: use https://, a Service, or --allow-plain-http")
 
-// newClient returns an HTTP client that also reaches Services from outside the cluster. For plain HTTP, it connects to
-// this machine and to Services only, unless allowPlain is set.
-func (p *plugin) newClient(target *url.URL, allowPlain bool) *http.Client {
+// newClient returns an HTTP client for a URL, which may be that of a Service, also from outside the cluster. Unless allowPlain
+// is set, it rejects plain HTTP to other machines; it then reaches Services only through the API server.
+func (p *plugin) newClient(target *url.URL, allowPlain bool) (*http.Client, error) {
 	direct := target.Scheme == "https" || allowPlain
-	transport := &http.Transport{
-		DialContext: p.dialer(direct), TLSHandshakeTimeout: connectTimeout,
-	}
-	if direct {
-		transport.Proxy = func(request *http.Request) (*url.URL, error) {
-			if _, ok := parseService(request.URL.Hostname()); ok {
-				return nil, nil
-			}
-			return http.ProxyFromEnvironment(request)
-		}
+	service, isService := parseService(target.Hostname())
+	isLocal := target.Hostname() == "localhost" || net.ParseIP(target.Hostname()).IsLoopback()
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSHandshakeTimeout: connectTimeout}
+	switch {
+	case isService:
+		transport.Proxy = nil
+		transport.DialContext = p.serviceDialer(service, direct)
+	case !direct && !isLocal:
+		return nil, errClearText
 	}
 	return &http.Client{
 		Transport: transport,
 		// A redirect would send the token to another host.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	}, nil
 }
 
-// dialer returns a function that connects to an address, or through the API server to a Service. Unless direct is set, it
-// rejects addresses of other machines; if it is, names of Services that can be resolved here are like all others.
-func (p *plugin) dialer(direct bool) func(ctx context.Context, network, address string) (net.Conn, error) {
+// serviceDialer returns a function that connects to a Service: if direct is set and its name can be resolved here, as to any
+// other host, and otherwise through the API server.
+func (p *plugin) serviceDialer(service client.ObjectKey, direct bool) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		host, port, err := net.SplitHostPort(address)
+		if direct {
+			connection, err := (&net.Dialer{Timeout: lookupTimeout}).DialContext(ctx, network, address)
+			if _, unknown := errors.AsType[*net.DNSError](err); !unknown {
+				return connection, err
+			}
+		}
+		_, port, err := net.SplitHostPort(address)
 		if err != nil {
 			return nil, fmt.Errorf("parsing the address: %w", err)
 		}
-		dialer := &net.Dialer{}
-		service, isService := parseService(host)
-		if isService {
-			if !direct {
-				return p.dialService(ctx, service, port)
-			}
-			dialer.Timeout = lookupTimeout
-		}
-		if ip := net.ParseIP(host); !direct && host != "localhost" && !ip.IsLoopback() {
-			return nil, errClearText
-		}
-		connection, err := dialer.DialContext(ctx, network, address)
-		if _, unknown := errors.AsType[*net.DNSError](err); unknown && isService {
-			return p.dialService(ctx, service, port)
-		}
-		return connection, err
+		return p.dialService(ctx, service, port)
 	}
 }
 
