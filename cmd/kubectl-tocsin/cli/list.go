@@ -130,12 +130,14 @@ func (l *listing) selected() fields.Set {
 func (l *listing) list(
 	ctx context.Context, selected fields.Set, firstChunk bool,
 ) (matching []*v1alpha1.Incident, complete bool, err error) {
+	listed := 0
 	for page, err := range live.Pages(ctx, l.cluster, &v1alpha1.IncidentList{}, client.InNamespace(l.filter.namespace(l.cluster)),
 		client.Limit(listChunk), client.MatchingFields(selected)) {
 		if err != nil {
 			return nil, false, fmt.Errorf("listing incidents: %w", err)
 		}
-		l.progress.list(len(page.Items))
+		listed += len(page.Items)
+		l.progress.update("Listed %d incidents …", listed)
 		for i := range page.Items {
 			incident := &page.Items[i]
 			if l.seen[incident.UID] || !l.filter.matches(incident) {
@@ -163,7 +165,6 @@ func (l *listing) first(ctx context.Context) (incidents []*v1alpha1.Incident, co
 	if err != nil || complete {
 		return incidents, complete, err
 	}
-	l.progress.reset()
 	selected[stateField] = string(v1alpha1.IncidentOpen)
 	incidents, _, err = l.list(ctx, selected, false)
 	return incidents, false, err
@@ -172,7 +173,6 @@ func (l *listing) first(ctx context.Context) (incidents []*v1alpha1.Incident, co
 // rest returns the Incidents that match and are not among the first. It lists all, also the open ones: Incidents may have
 // changed their state since.
 func (l *listing) rest(ctx context.Context, first []*v1alpha1.Incident) ([]*v1alpha1.Incident, error) {
-	l.progress.reset()
 	l.seen = map[types.UID]bool{}
 	for _, incident := range first {
 		l.seen[incident.UID] = true

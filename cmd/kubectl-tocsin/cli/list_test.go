@@ -143,16 +143,16 @@ func TestProgressIsShownOnATerminalWhenItTakesLong(t *testing.T) {
 	g := NewWithT(t)
 	out := &bytes.Buffer{}
 	shows := &progress{out: out, now: time.Now, next: time.Now().Add(progressDelay)}
-	shows.list(500)
+	shows.update("Listed %d incidents …", 500)
 	shows.clear()
 	g.Expect(out.String()).To(BeEmpty(), "it does not take long")
 	shows.next = time.Now()
-	shows.list(500)
-	shows.list(500)
-	g.Expect(out.String()).To(Equal("\r\x1b[KListed 1000 incidents …"))
+	shows.update("Listed %d incidents …", 500)
+	shows.update("Listed %d incidents …", 501)
+	g.Expect(out.String()).To(Equal("\r\x1b[KListed 500 incidents …"), "at most one update in progressInterval")
 	shows.clear()
 	g.Expect(out.String()).To(HaveSuffix("\r\x1b[K"))
 	var none *progress
-	none.list(1)
+	none.update("Listed")
 	none.clear()
 }

@@ -152,7 +152,6 @@ type progress struct {
 	now   func() time.Time
 	next  time.Time // of the next update
 	shown bool
-	count int // of listed Incidents
 }
 
 func (p *plugin) newProgress() *progress {
@@ -161,19 +160,6 @@ func (p *plugin) newProgress() *progress {
 		shows.out = file
 	}
 	return shows
-}
-
-func (p *progress) list(incidents int) {
-	if p != nil {
-		p.count += incidents
-		p.update("Listed %d incidents …", p.count)
-	}
-}
-
-func (p *progress) reset() {
-	if p != nil {
-		p.count = 0
-	}
 }
 
 // read shows how much of an archive has been read.
@@ -186,7 +172,7 @@ func (p *progress) read(of records.Progress) {
 }
 
 func (p *progress) update(format string, args ...any) {
-	if p.out == nil || p.now().Before(p.next) {
+	if p == nil || p.out == nil || p.now().Before(p.next) {
 		return
 	}
 	p.next, p.shown = p.now().Add(progressInterval), true
