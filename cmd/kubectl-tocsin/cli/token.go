@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
@@ -200,8 +199,7 @@ func (o *tokenListOptions) run(ctx context.Context, c *cluster, names []string) 
 	t.addCells("EXPIRES", 0, o.expiry)
 	t.add("LAST-USED", 0, func(token v1alpha1.Token) string { return o.lastUse(integration.Status.Tokens, &token) })
 	t.add("SHA256", 0, func(token v1alpha1.Token) string { return token.SHA256[:hashChars] + "…" })
-	t.print(integration.Spec.Tokens)
-	return nil
+	return t.print(integration.Spec.Tokens)
 }
 
 func (p *plugin) expiry(token v1alpha1.Token) cell {
@@ -209,9 +207,9 @@ func (p *plugin) expiry(token v1alpha1.Token) cell {
 	case at == nil || at.IsZero():
 		return cell{text: "never"}
 	case now.Before(at.Time):
-		return cell{text: "in " + duration.HumanDuration(at.Sub(now))}
+		return cell{text: fromNow(at, now)}
 	default:
-		return cell{"expired " + duration.HumanDuration(now.Sub(at.Time)), red}
+		return cell{"expired " + ago(at, now), red}
 	}
 }
 
@@ -219,7 +217,7 @@ func (p *plugin) expiry(token v1alpha1.Token) cell {
 func (p *plugin) lastUse(uses []v1alpha1.TokenUse, token *v1alpha1.Token) string {
 	for i := range uses {
 		if use := &uses[i]; use.Name == token.Name && use.SHA256 == token.SHA256 {
-			return duration.HumanDuration(max(0, p.now().Sub(use.LastUsedTime.Time))) + " ago"
+			return ago(&use.LastUsedTime, p.now()) + " ago"
 		}
 	}
 	return "never"
