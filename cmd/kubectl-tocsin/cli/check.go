@@ -88,7 +88,7 @@ func (o *checkOptions) listHeartbeats(ctx context.Context, c *cluster) {
 	t.addCells("STATE", 0, func(h live.Heartbeat) cell { return cell{string(h.State), heartbeatStyles[h.State]} })
 	t.add("LAST-SIGNAL", 0, func(h live.Heartbeat) string { return ago(h.Last, o.now()) })
 	t.add("NEXT-DUE", 0, func(h live.Heartbeat) string { return fromNow(h.Due, o.now()) })
-	t.print(all)
+	_ = t.print(all) // the screen remembers it
 }
 
 var heartbeatStyles = map[live.HeartbeatState]style{

@@ -178,8 +178,7 @@ func (o *getOptions) printTable(c *cluster, table *table[*v1alpha1.Incident], in
 		o.notef("No incidents found%s.", o.filter.place(c))
 		return nil
 	}
-	table.print(incidents)
-	return table.err
+	return table.print(incidents)
 }
 
 // objects returns the only Incident if single is set, else a list.

@@ -231,9 +231,7 @@ func (o *integrationListOptions) run(ctx context.Context, c *cluster, _ []string
 		o.notef("No integrations found%s.", f.place(c))
 		return nil
 	}
-	t := o.newTable()
-	t.print(list.Items)
-	return t.err
+	return o.newTable().print(list.Items)
 }
 
 func (o *integrationListOptions) newTable() *table[v1alpha1.WebhookIntegration] {

@@ -240,8 +240,7 @@ func (o *maintenanceListOptions) run(ctx context.Context, c *cluster, names []st
 	t.add("TIMES", 0, times)
 	t.add("MUTES", 0, mutes)
 	t.add("COMMENT", 0, func(w listedWindow) string { return safe(w.Comment) })
-	t.print(windows)
-	return t.err
+	return t.print(windows)
 }
 
 // windows returns the windows of one integration, or of all.

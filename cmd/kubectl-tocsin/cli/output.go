@@ -102,8 +102,7 @@ func writeColumns(specification string, object runtime.Object, headers bool, out
 		}
 	}
 	t.reserve()
-	t.print(items)
-	return cmp.Or(err, t.err)
+	return cmp.Or(t.print(items), err)
 }
 
 // sortBy sorts Incidents by a JSONPath expression such as .status.alertCount, as kubectl get --sort-by does. Incidents

@@ -176,10 +176,12 @@ func (t *table[T]) line(of func(column[T]) cell) string {
 	return strings.TrimRight(line.String(), " ")
 }
 
-func (t *table[T]) print(items []T) {
+// print prints a whole table.
+func (t *table[T]) print(items []T) error {
 	t.fit(items)
 	t.printHeader()
 	t.printRows(items...)
+	return t.err
 }
 
 func (t *table[T]) printHeader() {
