@@ -17,14 +17,11 @@ import (
 const (
 	columnGap = 3 // as in kubectl
 
-	// A narrow terminal hides LAST-SEEN and COUNT and abbreviates names to shortNameWidth until the titles have titleWidth
-	// cells. It hides the other columns until the titles have narrowTitleWidth, and then abbreviates names further until the
-	// titles have minTitleWidth: who is at it and since when matters more than the name of the integration.
-	titleWidth       = 24
-	narrowTitleWidth = 16
-	minTitleWidth    = 10
-	shortNameWidth   = 12
-	minNameWidth     = 10
+	// A narrow terminal hides lesser columns and abbreviates names to minNameWidth until the titles have titleWidth cells, and
+	// hides others until they have minTitleWidth.
+	titleWidth    = 24
+	minTitleWidth = 16
+	minNameWidth  = 12
 
 	ellipsis  = "…"
 	nameTitle = "NAME"
@@ -32,12 +29,6 @@ const (
 	// hashChars is the number of characters that a short name has of the hash at the end of a name. They have 30 bits: for 1000
 	// Incidents of an integration, the probability that two have the same short name is 1 in 2000.
 	hashChars = 6
-)
-
-// A narrow terminal hides lesserColumns before it abbreviates names, and optionalColumns afterwards, each in this order.
-var (
-	lesserColumns   = []string{"LAST-SEEN", "COUNT"}
-	optionalColumns = []string{"OPENED", "ACK", "STATE"}
 )
 
 // cell is a sanitized text with a style.
@@ -91,12 +82,15 @@ func (t *table[T]) fit(items []T) {
 	}
 }
 
-// squeeze hides columns and abbreviates names until the last column, the titles, fits on the terminal.
+// squeeze hides columns and abbreviates names until the last column, the titles, fits on the terminal. Who is at it and since
+// when matters more than the name of the integration.
 func (t *table[T]) squeeze() {
-	t.hide(lesserColumns, titleWidth)
-	t.abbreviateNames(shortNameWidth, titleWidth)
-	t.hide(optionalColumns, narrowTitleWidth)
-	t.abbreviateNames(minNameWidth, minTitleWidth)
+	t.hide(titleWidth, "LAST-SEEN", "COUNT")
+	if at, missing := t.index(nameTitle), t.missing(titleWidth); at >= 0 && missing > 0 {
+		name := &t.columns[at]
+		name.width = max(min(minNameWidth, name.width), name.width-missing)
+	}
+	t.hide(minTitleWidth, "OPENED", "ACK", "STATE")
 }
 
 // missing returns how many cells the last column lacks for its contents, or for this width if that is less.
@@ -111,22 +105,12 @@ func (t *table[T]) missing(width int) int {
 	return missing
 }
 
-// hide hides columns until the last one is as wide.
-func (t *table[T]) hide(titles []string, width int) {
+// hide hides columns in this order until the last one is as wide.
+func (t *table[T]) hide(width int, titles ...string) {
 	for _, title := range titles {
-		if t.missing(width) <= 0 {
-			return
-		}
-		if at := t.index(title); at >= 0 {
+		if at := t.index(title); at >= 0 && t.missing(width) > 0 {
 			t.columns[at].hidden = true
 		}
-	}
-}
-
-// abbreviateNames makes the names narrower until the last column is as wide.
-func (t *table[T]) abbreviateNames(narrowest, width int) {
-	if at, missing := t.index(nameTitle), t.missing(width); at >= 0 && missing > 0 {
-		t.columns[at].width = max(min(narrowest, t.columns[at].width), t.columns[at].width-missing)
 	}
 }
 
@@ -139,7 +123,7 @@ func abbreviate(name string, cells int) string {
 	if runewidth.StringWidth(name) <= cells {
 		return name
 	}
-	end := min(hashChars+1, cells-1)
+	const end = 1 + hashChars
 	return runewidth.Truncate(name, cells-1-end, "") + ellipsis + name[len(name)-end:]
 }
 
