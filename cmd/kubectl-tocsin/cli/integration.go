@@ -212,26 +212,32 @@ func (p *plugin) integrationListCommand() *cobra.Command {
 
 func (o *integrationListOptions) run(ctx context.Context, c *cluster, _ []string) error {
 	f := filter{allNamespaces: o.allNamespaces}
-	list := &v1alpha1.WebhookIntegrationList{}
-	list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WebhookIntegrationList"))
-	for integration, err := range live.Integrations(ctx, c, f.namespace(c)) {
-		if err != nil {
-			return err
-		}
-		integration.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WebhookIntegration"))
-		list.Items = append(list.Items, *integration)
-	}
-	if o.output.isSet() {
-		return o.output.write(list, o.Out)
-	}
-	if len(list.Items) == 0 {
-		if err := o.verify(ctx, c, &f, nil); err != nil {
-			return err
-		}
+	integrations, err := o.integrations(ctx, c, &f)
+	switch {
+	case err != nil:
+		return err
+	case o.output.isSet():
+		return o.output.write(&v1alpha1.WebhookIntegrationList{Items: integrations}, o.Out)
+	case len(integrations) == 0:
 		o.notef("No integrations found%s.", f.place(c))
 		return nil
 	}
-	return o.newTable().print(list.Items)
+	return o.newTable().print(integrations)
+}
+
+// integrations returns all integrations. If there are none, it returns a missingError for a namespace that does not exist.
+func (p *plugin) integrations(ctx context.Context, c *cluster, f *filter) (all []v1alpha1.WebhookIntegration, err error) {
+	for integration, err := range live.Integrations(ctx, c, f.namespace(c)) {
+		if err != nil {
+			return nil, err
+		}
+		integration.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("WebhookIntegration"))
+		all = append(all, *integration)
+	}
+	if len(all) == 0 {
+		return nil, p.verify(ctx, c, f, nil)
+	}
+	return all, nil
 }
 
 func (o *integrationListOptions) newTable() *table[v1alpha1.WebhookIntegration] {

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
@@ -245,32 +244,24 @@ func (o *maintenanceListOptions) run(ctx context.Context, c *cluster, names []st
 
 // windows returns the windows of one integration, or of all.
 func (o *maintenanceListOptions) windows(ctx context.Context, c *cluster, names []string) (windows []listedWindow, err error) {
-	add := func(integration *v1alpha1.WebhookIntegration) {
-		for i := range integration.Spec.Maintenance {
-			windows = append(windows, listedWindow{integration.ObjectMeta, &integration.Spec.Maintenance[i]})
+	var integrations []v1alpha1.WebhookIntegration
+	switch {
+	case len(names) == 0:
+		integrations, err = o.integrations(ctx, c, &filter{allNamespaces: o.allNamespaces})
+	case o.allNamespaces:
+		err = errors.New("an integration has one namespace: omit --all-namespaces")
+	default:
+		var integration *v1alpha1.WebhookIntegration
+		integration, err = c.integration(ctx, names[0])
+		integrations = []v1alpha1.WebhookIntegration{*integration}
+	}
+	for i := range integrations {
+		integration := &integrations[i]
+		for j := range integration.Spec.Maintenance {
+			windows = append(windows, listedWindow{integration.ObjectMeta, &integration.Spec.Maintenance[j]})
 		}
 	}
-	if len(names) > 0 {
-		if o.allNamespaces {
-			return nil, errors.New("an integration has one namespace: omit --all-namespaces")
-		}
-		integration, err := c.integration(ctx, names[0])
-		if err == nil {
-			add(integration)
-		}
-		return windows, err
-	}
-	f := filter{allNamespaces: o.allNamespaces}
-	for integration, err := range live.Integrations(ctx, c, f.namespace(c)) {
-		if err != nil {
-			return nil, err
-		}
-		add(integration)
-	}
-	if len(windows) == 0 {
-		return nil, o.verify(ctx, c, &f, nil)
-	}
-	return windows, nil
+	return windows, err
 }
 
 // state describes whether a window is open, and until or from when.
