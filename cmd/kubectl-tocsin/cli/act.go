@@ -102,8 +102,7 @@ func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error 
 	filtered := o.all || o.filter.isSet()
 	switch {
 	case o.length > v1alpha1.MaxSilence:
-		most := v1alpha1.MaxSilence
-		return fmt.Errorf("a silence has at most %s", days{(*model.Duration)(&most)})
+		return fmt.Errorf("a silence has at most %s", model.Duration(v1alpha1.MaxSilence))
 	case len(names) > 0 && (filtered || o.filter.allNamespaces):
 		return errors.New("specify either incident names or a filter, not both")
 	case len(names) == 0 && !filtered:
@@ -345,6 +344,6 @@ func (o *actOptions) result() string {
 	case o.length == 0:
 		return "unsilenced"
 	default:
-		return "silenced for " + days{(*model.Duration)(&o.length)}.String()
+		return "silenced for " + model.Duration(o.length).String()
 	}
 }

@@ -46,7 +46,7 @@ func (o *showOptions) run(ctx context.Context, c *cluster, names []string) error
 		return err
 	}
 	if o.output.isSet() {
-		return o.output.write(objects([]*v1alpha1.Incident{incident}, true), o.Out)
+		return o.output.write(incident, o.Out)
 	}
 	d := &description{screen: o.screen, now: o.now()}
 	// The description does without an integration that was deleted, or that the user may not read.
