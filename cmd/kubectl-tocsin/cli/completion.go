@@ -24,7 +24,7 @@ func (p *plugin) flagCompletions() map[string]cobra.CompletionFunc {
 	return map[string]cobra.CompletionFunc{
 		"context":     p.completeContexts,
 		"integration": p.completeIntegrations(),
-		"namespace":   p.completeNames(corev1.SchemeGroupVersion.WithKind("NamespaceList"), false),
+		"namespace":   p.completeNames(corev1.SchemeGroupVersion.WithKind("NamespaceList")),
 		"preset":      completePresets,
 	}
 }
@@ -39,7 +39,7 @@ func firstArgument(words cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// fromCluster returns completions that read the cluster, given the arguments so far. It completes nothing if that fails.
+// fromCluster returns completions that read the cluster, given the arguments so far. If that fails, it completes what was read.
 func (p *plugin) fromCluster(read func(context.Context, *cluster, []string) ([]string, error)) cobra.CompletionFunc {
 	return func(command *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {
 		const directive = cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
@@ -49,10 +49,7 @@ func (p *plugin) fromCluster(read func(context.Context, *cluster, []string) ([]s
 		}
 		ctx, cancel := context.WithTimeout(cmp.Or(command.Context(), context.Background()), completeTimeout)
 		defer cancel()
-		words, err := read(ctx, c, given)
-		if err != nil {
-			return nil, directive
-		}
+		words, _ := read(ctx, c, given)
 		return words, directive
 	}
 }
@@ -92,16 +89,13 @@ func (p *plugin) completeNamesIn(names func(*v1alpha1.WebhookIntegrationSpec) []
 }
 
 func (p *plugin) completeIntegrations() cobra.CompletionFunc {
-	return p.completeNames(v1alpha1.GroupVersion.WithKind("WebhookIntegrationList"), true)
+	return p.completeNames(v1alpha1.GroupVersion.WithKind("WebhookIntegrationList"))
 }
 
-func (p *plugin) completeNames(list schema.GroupVersionKind, namespaced bool) cobra.CompletionFunc {
+// completeNames completes names of a kind's objects, in the namespace if they have one.
+func (p *plugin) completeNames(list schema.GroupVersionKind) cobra.CompletionFunc {
 	return p.fromCluster(func(ctx context.Context, c *cluster, _ []string) ([]string, error) {
-		namespace := ""
-		if namespaced {
-			namespace = c.namespace
-		}
-		return c.names(ctx, list, client.InNamespace(namespace))
+		return c.names(ctx, list, client.InNamespace(c.namespace))
 	})
 }
 
