@@ -75,7 +75,6 @@ func (p fieldPath) values(object runtime.Object) (values []any, err error) {
 // writeColumns prints an object, or the items of a list, in columns such as NAME:.metadata.name,TITLE:.status.alert.title, as
 // kubectl does. Its printer is in k8s.io/kubectl, which is a large dependency for one function.
 func writeColumns(specification string, object runtime.Object, headers bool, out io.Writer) (err error) {
-	const minimum = 3
 	t := &table[runtime.Object]{screen: &screen{out: out}, noHeaders: !headers}
 	for column := range strings.SplitSeq(specification, ",") {
 		title, expression, found := strings.Cut(column, ":")
@@ -83,7 +82,7 @@ func writeColumns(specification string, object runtime.Object, headers bool, out
 		if !found || title == "" || pathErr != nil {
 			return fmt.Errorf("custom column %q does not have the form TITLE:.path.to.field", column)
 		}
-		t.add(title, minimum, func(item runtime.Object) string {
+		t.add(title, 0, func(item runtime.Object) string {
 			values, valueErr := path.values(item)
 			if valueErr != nil {
 				err = fmt.Errorf("custom column %s: %w", title, valueErr)
@@ -101,7 +100,6 @@ func writeColumns(specification string, object runtime.Object, headers bool, out
 			return err
 		}
 	}
-	t.reserve()
 	return cmp.Or(t.print(items), err)
 }
 
