@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -32,6 +33,7 @@ const fieldManager = action.FieldManager
 
 type cluster struct {
 	client.WithWatch
+	config    *rest.Config
 	namespace string // of --namespace or of the kubeconfig's context
 	explicit  bool   // --namespace is set
 }
@@ -63,7 +65,7 @@ func (p *plugin) cluster() (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("creating the client: %w", err)
 	}
-	return &cluster{WithWatch: c, namespace: namespace, explicit: *p.config.Namespace != ""}, nil
+	return &cluster{WithWatch: c, config: config, namespace: namespace, explicit: *p.config.Namespace != ""}, nil
 }
 
 func newScheme() *runtime.Scheme {

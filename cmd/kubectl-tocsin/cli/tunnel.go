@@ -94,11 +94,7 @@ func (p *plugin) dialService(ctx context.Context, service client.ObjectKey, serv
 	if err != nil {
 		return nil, err
 	}
-	config, err := p.config.ToRESTConfig()
-	if err != nil {
-		return nil, err
-	}
-	connection, err := dialPod(config, pod, port)
+	connection, err := dialPod(c.config, pod, port)
 	if err != nil {
 		return nil, fmt.Errorf("connecting to pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
