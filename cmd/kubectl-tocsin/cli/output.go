@@ -100,7 +100,8 @@ func writeColumns(specification string, object runtime.Object, headers bool, out
 			return err
 		}
 	}
-	return cmp.Or(t.print(items), err)
+	printErr := t.print(items) // evaluates the columns, which set err
+	return cmp.Or(err, printErr)
 }
 
 // sortBy sorts Incidents by a JSONPath expression such as .status.alertCount, as kubectl get --sort-by does. Incidents

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"bytes"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -35,4 +37,13 @@ func TestSortBy(t *testing.T) {
 			g.Expect(got).To(Equal(test.want))
 		})
 	}
+}
+
+func TestACustomColumnThatCannotBeEvaluatedIsAnError(t *testing.T) {
+	g := NewWithT(t)
+	var out bytes.Buffer
+	incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Name: "disk"}}
+	g.Expect(writeColumns("A:.metadata.name,LONG:.metadata.labels", incident, true, &out)).To(Succeed())
+	g.Expect(out.String()).To(Equal("A      LONG\ndisk   <none>\n"))
+	g.Expect(writeColumns("A:.metadata[5]", incident, true, &out)).To(MatchError(HavePrefix("custom column A: ")))
 }
