@@ -26,7 +26,6 @@ import (
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/action"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
-	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 const fieldManager = action.FieldManager
@@ -231,7 +230,7 @@ var flagMessages = []struct {
 
 // errorMessage formats an error as kubectl does, with a hint if Tocsin is not installed.
 func errorMessage(err error) string {
-	text := plaintext.SanitizeLine(err.Error())
+	text := safe(err.Error())
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		details := status.Status()
@@ -247,7 +246,7 @@ func errorMessage(err error) string {
 		if errors.Is(err, syscall.ECONNREFUSED) && parseErr == nil {
 			return fmt.Sprintf("The connection to the server %s was refused - did you specify the right host or port?", server.Host)
 		}
-		return "Unable to connect to the server: " + plaintext.SanitizeLine(request.Err.Error())
+		return "Unable to connect to the server: " + safe(request.Err.Error())
 	}
 	for _, message := range flagMessages {
 		text = message.pattern.ReplaceAllString(text, message.sentence)

@@ -21,7 +21,6 @@ import (
 
 // response is the endpoint's response (docs/http.md): an acceptance or problem details.
 type response struct {
-	Status   json.RawMessage   `json:"status"` // a word or, in problem details, a number
 	Preset   string            `json:"preset"`
 	Alerts   []alertResponse   `json:"alerts"`
 	Warnings []payload.Warning `json:"warnings"`
