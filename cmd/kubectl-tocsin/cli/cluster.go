@@ -155,7 +155,9 @@ func (c *cluster) integration(ctx context.Context, name string) (*v1alpha1.Webho
 }
 
 // names lists the names of a kind's objects.
-func (c *cluster) names(ctx context.Context, list schema.GroupVersionKind, options ...client.ListOption) (names []string, err error) {
+func (c *cluster) names(
+	ctx context.Context, list schema.GroupVersionKind, options ...client.ListOption,
+) (names []string, err error) {
 	objects := &metav1.PartialObjectMetadataList{}
 	objects.SetGroupVersionKind(list)
 	for page, err := range live.Pages(ctx, c, objects, append(options, client.Limit(listChunk))...) {

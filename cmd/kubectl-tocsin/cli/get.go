@@ -172,13 +172,13 @@ func (o *getOptions) printAll(ctx context.Context, c *cluster) error {
 	return table.err
 }
 
-// printTable prints Incidents.
-func (o *getOptions) printTable(c *cluster, table *table[*v1alpha1.Incident], incidents []*v1alpha1.Incident) error {
+// printTable prints Incidents, or that there are none.
+func (o *getOptions) printTable(c *cluster, t *table[*v1alpha1.Incident], incidents []*v1alpha1.Incident) error {
 	if len(incidents) == 0 {
 		o.notef("No incidents found%s.", o.filter.place(c))
 		return nil
 	}
-	return table.print(incidents)
+	return t.print(incidents)
 }
 
 // objects returns the only Incident if single is set, else a list.
