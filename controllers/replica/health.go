@@ -111,6 +111,7 @@ func (h *IngestHealth) ListeningFrom(integration types.NamespacedName, unavailab
 	return from, ok && (h.aheadAt(now)-h.ahead).Abs() <= fold.MaxClockDifference
 }
 
+// listening is what both have in common: the API server answers. The caller holds mu.
 func (h *IngestHealth) listening(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool) {
 	if h.last.IsZero() || passed(h.last, now) > maxProbeGap {
 		return time.Time{}, false
