@@ -292,7 +292,7 @@ func TestNoTimeOfAHeartbeatIsInTheFuture(t *testing.T) {
 	s.heartbeat().Required = true
 	s.status().ObservedTime = new(v1alpha1.NewTimestamp(epoch.Add(1000 * time.Hour)))
 	g.Expect(s.at(0)).To(BeEmpty())
-	g.Expect(s.at(6 * time.Minute)).To(fires, "it was defined now, and not in a thousand hours")
+	g.Expect(s.at(6*time.Minute)).To(fires, "it was defined now, and not in a thousand hours")
 
 	s.hear(1000 * time.Hour)
 	s.status().FailedTime = s.status().LastSignalTime
