@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,8 +34,8 @@ type Campaign struct {
 	Backoff time.Duration
 	Log     logr.Logger
 
-	// working is held during a term: the next one never starts before the last one has ended.
-	working sync.Mutex
+	// working is full during a term: the next one never starts before the last one has ended.
+	working chan struct{}
 
 	elector atomic.Pointer[leaderelection.LeaderElector] // the newest one
 }
@@ -50,6 +49,7 @@ func (c *Campaign) Holds() bool {
 
 // Start campaigns until ctx ends. It returns when the last term has ended and the lease is released.
 func (c *Campaign) Start(ctx context.Context) error {
+	c.working = make(chan struct{}, 1)
 	for ctx.Err() == nil && c.Prepare(ctx) {
 		switch failure, err := c.compete(ctx); {
 		case err != nil:
@@ -100,8 +100,8 @@ func (c *Campaign) compete(ctx context.Context) (failure, err error) {
 	}
 	c.elector.Store(elector)
 	elector.Run(logr.NewContext(ctx, c.Log))
-	c.working.Lock()
-	defer c.working.Unlock()
+	c.working <- struct{}{}
+	defer func() { <-c.working }()
 	select {
 	case failure = <-failed:
 	default:
@@ -111,8 +111,8 @@ func (c *Campaign) compete(ctx context.Context) (failure, err error) {
 
 // term runs Work, and returns the reason if it ended before ctx did.
 func (c *Campaign) term(ctx context.Context) error {
-	c.working.Lock()
-	defer c.working.Unlock()
+	c.working <- struct{}{}
+	defer func() { <-c.working }()
 	if ctx.Err() != nil {
 		return nil
 	}
