@@ -6,11 +6,13 @@ import (
 	"os"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/rest"
@@ -122,4 +124,65 @@ func TestTermsFollowEachOtherWithoutALease(t *testing.T) {
 	c.fail <- errors.New("once")
 	c.fail <- nil
 	g.Eventually(c.terms.Load, "5s", "5ms").Should(BeEquivalentTo(3))
+}
+
+// memoryLock is a lease in memory that nobody else wants.
+type memoryLock struct {
+	resourcelock.Interface
+
+	record  *resourcelock.LeaderElectionRecord
+	failing atomic.Bool
+}
+
+func (l *memoryLock) Identity() string   { return "only" }
+func (l *memoryLock) Describe() string   { return "memory" }
+func (l *memoryLock) RecordEvent(string) {}
+
+func (l *memoryLock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	if l.record == nil {
+		return nil, nil, apierrors.NewNotFound(coordinationv1.Resource("leases"), "lease")
+	}
+	return l.record, []byte(l.record.RenewTime.String()), nil
+}
+
+func (l *memoryLock) Create(ctx context.Context, record resourcelock.LeaderElectionRecord) error {
+	return l.Update(ctx, record)
+}
+
+func (l *memoryLock) Update(_ context.Context, record resourcelock.LeaderElectionRecord) error {
+	if l.failing.Load() {
+		return errors.New("cannot be reached")
+	}
+	l.record = &record
+	return nil
+}
+
+func TestATermWaitsForTheEndOfTheLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		c, lock := newCandidate(t, "default", "only"), &memoryLock{}
+		c.Lock = lock
+		work := c.Work
+		c.Work = func(ctx context.Context) error {
+			err := work(ctx)
+			time.Sleep(time.Minute) // as a retry after a conflict does; whoever waits for it lets the time of the bubble pass
+			return err
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- c.Start(ctx) }()
+		time.Sleep(time.Second)
+		g.Expect(c.terms.Load()).To(BeEquivalentTo(1))
+
+		lock.failing.Store(true)
+		time.Sleep(5 * time.Second)
+		g.Expect(c.Holds()).To(BeFalse())
+		lock.failing.Store(false)
+		time.Sleep(50 * time.Second)
+		g.Expect(c.terms.Load()).To(BeEquivalentTo(1), "the last term has not ended")
+		time.Sleep(10 * time.Second)
+		g.Expect(c.terms.Load()).To(BeEquivalentTo(2))
+		cancel()
+		g.Expect(<-ended).To(Succeed())
+	})
 }
