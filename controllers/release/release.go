@@ -141,10 +141,9 @@ func (r *Releaser) Settle(event *v1alpha1.AlertEvent, incident string) {
 func (r *Releaser) See(ctx context.Context, event *v1alpha1.AlertEvent) {
 	_, marked := marks.Of(event)
 	switch {
+	case len(event.Spec.Alerts) == 0: // it cannot be decoded now: nobody knows whose alerts it has
 	case clustercache.IsRestored(event):
-		if len(event.Spec.Alerts) > 0 { // else it cannot be decoded, and never was folded
-			r.discard(ctx, event)
-		}
+		r.discard(ctx, event)
 	case marked:
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -149,3 +149,17 @@ func TestReleasedEventsLeaveNothingBehind(t *testing.T) {
 	g.Expect(queue.timers).To(BeZero())
 	g.Expect(queue.Len()).To(BeZero())
 }
+
+func TestAMarkedEventThatCannotBeDecodedStays(t *testing.T) {
+	g := NewWithT(t)
+	r, _ := memoryReleaser()
+	event := namedEvent("packed", 1)
+	event.ResourceVersion = "12"
+	event.Annotations = map[string]string{v1alpha1.SettledAnnotation: "11/another"}
+	r.See(t.Context(), event)
+	g.Expect(r.records).To(HaveLen(1))
+	clear(r.records)
+	event.Spec.Alerts = nil
+	r.See(t.Context(), event)
+	g.Expect(r.records).To(BeEmpty(), "nobody knows whether all its alerts are folded")
+}

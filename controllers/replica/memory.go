@@ -171,7 +171,7 @@ func (m *Memory) isSecondCopy(event *v1alpha1.AlertEvent) bool {
 	case !ok, first.uid == event.UID, m.clock.Now().Sub(first.at) > replayWindow:
 		return false
 	case v1alpha1.IsKeyedEventName(event.Name):
-		return first.ids == idsOf(event)
+		return first.ids == idsOf(event) && first.ids != fold.Digest{}
 	default:
 		return v1alpha1.IsGeneratedEventName(event.Name)
 	}
