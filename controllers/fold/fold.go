@@ -95,7 +95,7 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, policy *Policy, r
 	bare := *p
 	bare.Status, bare.Transitions = *p.Status.DeepCopy(), nil
 	status := &bare.Status
-	severity, preset := status.Alert.Severity, status.Alert.Preset
+	known := status.Alert
 	if status.Episode != nil {
 		status.Episode.Title = ""
 	}
@@ -103,7 +103,8 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, policy *Policy, r
 	if stored.Episode != nil && status.Episode != nil && stored.Episode.Number == status.Episode.Number {
 		status.Alert, status.Episode.Title = *stored.Alert.DeepCopy(), stored.Episode.Title
 	}
-	status.Alert.Severity, status.Alert.Preset = severity, preset
+	status.Alert.Severity, status.Alert.Preset = known.Severity, known.Preset
+	status.Alert.StartTime, status.Alert.EndTime = known.StartTime, known.EndTime // they tell what is late
 	if _, muted := policy.Maintenance.Mutes(&status.Alert, policy.APITime); !muted && stored.Mute == nil {
 		status.Mute = nil // without the labels that a window matches, the next fold could not tell why it is muted
 	}

@@ -384,6 +384,18 @@ func TestForeignStatus(t *testing.T) {
 	}
 }
 
+func TestAStatusWithoutContentStillTellsWhatIsLate(t *testing.T) {
+	g := NewWithT(t)
+	bench := newBench()
+	bench.policy.LateFiringWindow = 0
+	bench.fold(eventOf(1, firingAlert()), eventOf(2, resolvingAlert()))
+	stored := bench.status().DeepCopy()
+	plan := bench.fold(eventOf(3, alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartTime: minuteStamp(40)})))
+	bench.incident.Status = plan.WithoutContent(stored, &bench.policy, "rejected", minute(41)).Status
+	bench.fold(eventOf(4, alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{EndTime: minuteStamp(30)})))
+	g.Expect(bench.status().State).To(Equal(v1alpha1.IncidentOpen), "the resolve is of the episode before")
+}
+
 func TestTheTitleOfAnEpisode(t *testing.T) {
 	titled := func(title string) v1alpha1.Alert {
 		return alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Title: title})
