@@ -91,6 +91,7 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(preset
 	}
 	switch ready := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady); {
 	case ready == nil:
+		p.Refusing = p.Refusing || len(spec.Tokens) > 0 // it is new or restored: alerts may have been refused until now
 	case ready.Status == metav1.ConditionTrue:
 		p.ReadySince = ready.LastTransitionTime.Time
 	case ready.Status == metav1.ConditionFalse && len(spec.Tokens) > 0: // without any token, alerts do not come by HTTP
