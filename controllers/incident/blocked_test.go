@@ -129,21 +129,26 @@ func TestGeneratedKeysResolveByThemselves(t *testing.T) {
 	for sentence, test := range map[string]struct {
 		key   string
 		after time.Duration // of the integration
+		gone  bool          // is the integration
 		want  time.Duration // 0: never
 	}{
 		"after a day":                        {key: key, want: 24 * time.Hour},
 		"when the integration says":          {key: key, after: 72 * time.Hour, want: 72 * time.Hour},
 		"but not those that the sender gave": {key: "disk"},
+		"nor without the integration":        {key: key, gone: true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newSite(t)
-			s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+			integration := s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
 				if test.after > 0 {
 					spec.AutoResolveAfter = &metav1.Duration{Duration: test.after}
 				}
 			})
 			s.PostFiring(test.key)
 			s.fold(test.key)
+			if test.gone {
+				s.Expect(s.Live.Delete(s.Ctx, integration)).To(Succeed())
+			}
 			result := s.fold(test.key)
 			if test.want == 0 {
 				s.Expect(result.RequeueAfter).To(BeZero())

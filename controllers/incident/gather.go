@@ -190,7 +190,7 @@ func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *fa
 			return policy, fmt.Errorf("reading the WebhookIntegration: %w", err)
 		}
 	}
-	if policy.AutoResolveAfter == 0 && o.incident != nil && v1alpha1.IsGeneratedKey(o.incident.Spec.DedupKey) {
+	if policy.AutoResolveAfter == 0 && !policy.Absent && o.incident != nil && v1alpha1.IsGeneratedKey(o.incident.Spec.DedupKey) {
 		policy.AutoResolveAfter = fold.GeneratedAutoResolve // hardly any sender sends a resolve for it
 	}
 	return r.withQuiet(policy, o), nil
