@@ -185,17 +185,26 @@ type readerFunc func(p []byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// TestNothingIsHeldWhileAnAlertWaitsForTheStore looks at the budgets in the middle of a write.
-func TestNothingIsHeldWhileAnAlertWaitsForTheStore(t *testing.T) {
+// TestAnAlertThatWaitsForTheStoreHoldsOnlyItsConnection looks at the budgets in the middle of a write.
+func TestAnAlertThatWaitsForTheStoreHoldsOnlyItsConnection(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
+	sender := types.NamespacedName{Namespace: "team-a", Name: "prometheus"}
+	waiting := fair.NewMemory(maxBodyMemory)
+	waiting.Reserve(sender, minBodyMemory, 0)
 	b.store.Before = func(context.Context, *v1alpha1.AlertEvent, int) error {
-		g.Expect(b.bodies).To(Equal(fair.NewMemory(maxBodyMemory)))
+		g.Expect(b.bodies).To(Equal(waiting))
 		g.Expect(b.decoded).To(Equal(fair.NewMemory(maxDecodedMemory)))
 		return nil
 	}
 	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusAccepted))
 	g.Expect(b.store.Stored()).To(HaveLen(1))
+
+	t.Log("however slow the store is, the connections of one integration leave some for others")
+	for b.bodies.Allows(sender, minBodyMemory) {
+		b.bodies.Reserve(sender, minBodyMemory, 0)
+	}
+	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusServiceUnavailable))
 }
 
 func TestABodyThatDecodesToTooMuchIsRefused(t *testing.T) {

@@ -163,7 +163,7 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 	if request.Body, p = h.readBody(x); p != nil {
 		return reply, p
 	}
-	memory.Shrink(int64(len(request.Body)))
+	memory.Shrink(max(int64(len(request.Body)), minBodyMemory))
 	if p = signature.verify(x.integration.Spec.Verify, request.Body); p != nil {
 		return reply, p
 	}
@@ -171,8 +171,8 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 	if p != nil {
 		return reply, p
 	}
-	request.Body = nil // it may be collected while the alerts wait
-	memory.Release()   // from here on the alerts count as waiting submissions
+	request.Body = nil           // it may be collected while the alerts wait
+	memory.Shrink(minBodyMemory) // from here on the alerts count as waiting submissions, and the connection is still held
 	var receipt commit.Receipt
 	if alerts := decoded.kept(); !x.dryRun && len(alerts) > 0 {
 		if receipt, p = h.store(x, alerts); p != nil {

@@ -161,6 +161,11 @@ func (h *handler) storeFailure(x *exchange, beat *v1alpha1.Heartbeat, exit strin
 	case h.committer.CheckCapacity(x.sender()) != nil:
 		return &problemOverload
 	}
+	memory := h.bodies.Reserve(x.sender(), minBodyMemory, 0)
+	if memory == nil {
+		return &problemOverload
+	}
+	defer memory.Release()
 	description := "The sender reported a failure."
 	if code := strings.TrimLeft(exit, "0"); code != "" {
 		description = fmt.Sprintf("The sender reported a failure, with the exit code %s.", code)

@@ -69,8 +69,8 @@ const (
 // Limits of the memory that requests hold before their alerts wait to be stored.
 const (
 	// maxBodyMemory bounds the bodies of all requests that have passed authentication, by their
-	// Content-Length, or by the body limit where it is unknown. A body counts as minBodyMemory at least while it is read: of the
-	// maxConnections, an integration may keep a quarter waiting for slow bodies, however short.
+	// Content-Length, or by the body limit where it is unknown. Each counts as minBodyMemory at least, until its request is
+	// answered: of the maxConnections, an integration may keep a quarter waiting, for slow bodies or slow writes.
 	maxBodyMemory = 64 << 20
 	minBodyMemory = maxBodyMemory / maxConnections
 
