@@ -54,15 +54,23 @@ func TestRejectionsNeverBlock(t *testing.T) {
 	}
 	g.Expect(r.queue).To(HaveLen(maxReportQueue))
 	g.Expect(r.reported.Keys()).To(HaveLen(maxReportMemory))
+
+	t.Log("a report that was dropped keeps no other out")
+	<-r.queue
+	r.reportRejection(integration("team-a", fmt.Sprint(maxReportMemory)), "EmptyBody", "")
+	g.Expect(r.queue).To(HaveLen(maxReportQueue))
 }
 
 func TestA5xxAnswerIsReportedUntilItIsWritten(t *testing.T) {
 	g := NewWithT(t)
-	failing := true
+	failing, hanging := true, make(chan struct{})
 	one, two := integration("team-a", "one"), integration("team-b", "two")
 	c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithStatusSubresource(one).WithObjects(one).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, resource string,
 			object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			if object.GetNamespace() == "slow" {
+				<-hanging
+			}
 			if failing {
 				return errors.New("no")
 			}
@@ -108,6 +116,18 @@ func TestA5xxAnswerIsReportedUntilItIsWritten(t *testing.T) {
 	}
 	tell()
 	g.Expect(reported()).To(BeTemporally("==", now))
+	r.unavailable.Clear()
+
+	t.Log("nor does one whose integrations cannot be written")
+	now = now.Add(2 * unavailableInterval)
+	for i := range 10 * maxUnavailableReports {
+		r.reportUnavailable(client.ObjectKeyFromObject(integration("slow", fmt.Sprint("many-", i))))
+	}
+	told := make(chan struct{})
+	go func() { tell(); close(told) }()
+	g.Eventually(reported).Should(BeTemporally("==", now))
+	close(hanging)
+	<-told
 	r.unavailable.Clear()
 
 	t.Log("after an outage, many integrations do not become a storm of writes")

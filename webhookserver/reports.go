@@ -97,10 +97,10 @@ func (r *statusReporter) reportRejection(integration *v1alpha1.WebhookIntegratio
 	if now.Sub(state.rejected).Abs() < reportInterval || last != nil && now.Sub(last.Time.Time).Abs() < reportInterval {
 		return
 	}
-	state.rejected = now
 	rejection := &v1alpha1.Rejection{Reason: reason, Message: message, Time: v1alpha1.NewTimestamp(now)}
 	select {
 	case r.queue <- report{integration: integration, rejection: rejection}:
+		state.rejected = now
 	default:
 	}
 }
@@ -178,9 +178,7 @@ func (r *statusReporter) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportTimeout)
-			defer cancel()
-			r.writeUnavailable(last)
+			r.writeUnavailable(context.WithoutCancel(ctx))
 			return
 		case <-ticker.C:
 			r.writeUnavailable(ctx)
@@ -239,18 +237,22 @@ func (r *statusReporter) writeUnavailable(ctx context.Context) {
 	r.mu.Lock()
 	due := fair.InTurns(r.unavailable.UnsortedList(), namespaceOf)
 	r.mu.Unlock()
+	var writes sync.WaitGroup // none waits for another tenant's, which may fail or hang each time
 	for _, integration := range due[:min(len(due), maxUnavailableReports)] {
-		err := patchStatus(ctx, r.client, integration, "", map[string]any{"lastUnavailableTime": v1alpha1.NewTimestamp(r.now())})
-		if client.IgnoreNotFound(err) != nil {
-			r.log.V(1).Info("Could not report 5xx answers to an integration; trying again",
-				"namespace", integration.Namespace, "integration", integration.Name, "reason", err.Error())
-			return
-		}
-		r.mu.Lock()
-		r.unavailable.Delete(integration)
-		r.state(integration).unavailable = r.now()
-		r.mu.Unlock()
+		writes.Go(func() {
+			err := patchStatus(ctx, r.client, integration, "", map[string]any{"lastUnavailableTime": v1alpha1.NewTimestamp(r.now())})
+			if client.IgnoreNotFound(err) != nil {
+				r.log.V(1).Info("Could not report 5xx answers to an integration; trying again",
+					"namespace", integration.Namespace, "integration", integration.Name, "reason", err.Error())
+				return
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.unavailable.Delete(integration)
+			r.state(integration).unavailable = r.now()
+		})
 	}
+	writes.Wait()
 }
 
 // write patches one field of the status, and then makes the Kubernetes Event of a rejection. That of a failure is the
