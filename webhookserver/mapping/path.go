@@ -61,7 +61,7 @@ func (p *path) down(step string) *path {
 // withoutDiscards returns a value without what the mapping discards of it, even if the expression fails: it may be a
 // credential. roots are the variables that have the value.
 func (p *Program) withoutDiscards(value any, roots ...string) any {
-	found := cuts{}
+	found := &cuts{map[string]*cuts{}}
 	for _, e := range p.expressions {
 		if e == nil {
 			continue
@@ -72,7 +72,7 @@ func (p *Program) withoutDiscards(value any, roots ...string) any {
 			}
 		}
 	}
-	if len(found) == 0 {
+	if len(found.below) == 0 {
 		return value
 	}
 	rest, _ := found.from(value)
@@ -110,33 +110,33 @@ func partOf(value any, step string) (part any, found bool) {
 
 // cuts is the tree of the paths that are cut from one value, so that each object is copied once and indexes are those of the
 // value as it was sent. Nil cuts all.
-type cuts map[string]cuts
+type cuts struct{ below map[string]*cuts }
 
-func (c cuts) add(steps []string) {
+func (c *cuts) add(steps []string) {
 	for i, step := range steps {
-		within, known := c[step]
+		within, known := c.below[step]
 		switch {
 		case known && within == nil:
 			return
 		case i == len(steps)-1:
-			c[step] = nil
+			c.below[step] = nil
 		case !known:
-			within = cuts{}
-			c[step] = within
+			within = &cuts{map[string]*cuts{}}
+			c.below[step] = within
 		}
 		c = within
 	}
 }
 
 // from returns a value without what is cut; some is false when nothing is left.
-func (c cuts) from(value any) (rest any, some bool) {
+func (c *cuts) from(value any) (rest any, some bool) {
 	if c == nil {
 		return nil, false
 	}
 	switch v := value.(type) {
 	case map[string]any:
 		left := maps.Clone(v)
-		for key, within := range c {
+		for key, within := range c.below {
 			if left[key], some = within.from(v[key]); !some {
 				delete(left, key)
 			}
@@ -145,7 +145,7 @@ func (c cuts) from(value any) (rest any, some bool) {
 	case []any:
 		var left []any
 		for i, part := range v {
-			within, known := c[strconv.Itoa(i)]
+			within, known := c.below[strconv.Itoa(i)]
 			if known {
 				part, some = within.from(part)
 			}
