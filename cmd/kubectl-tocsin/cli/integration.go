@@ -222,7 +222,8 @@ func (o *integrationListOptions) run(ctx context.Context, c *cluster, _ []string
 		o.notef("No integrations found%s.", f.place(c))
 		return nil
 	}
-	return o.newTable().print(integrations)
+	t := o.newTable()
+	return t.print(integrations)
 }
 
 // integrations returns all integrations. If there are none, it returns a missingError for a namespace that does not exist.

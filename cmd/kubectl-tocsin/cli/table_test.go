@@ -15,7 +15,7 @@ import (
 )
 
 // tableAt prints an acknowledged Incident of an integration with a long name on a terminal.
-func tableAt(width int) []string {
+func tableAt(g Gomega, width int) []string {
 	now := time.Now()
 	opened := v1alpha1.NewTimestamp(now.Add(-2 * time.Hour))
 	incident := &v1alpha1.Incident{
@@ -32,7 +32,7 @@ func tableAt(width int) []string {
 	p.screen = &screen{out: &out, width: width, height: 24}
 	o := &getOptions{plugin: p, output: newOutputFlag()}
 	t := o.newTable()
-	t.print([]*v1alpha1.Incident{incident})
+	g.Expect(t.print([]*v1alpha1.Incident{incident})).To(Succeed())
 	return strings.Split(strings.TrimSpace(out.String()), "\n")
 }
 
@@ -43,7 +43,7 @@ func TestANarrowTableAbbreviatesNamesBeforeItHidesWhoAndSinceWhen(t *testing.T) 
 		50:  {"NAME", "STATE", "SEVERITY", "TITLE"},
 	} {
 		g := NewWithT(t)
-		lines := tableAt(width)
+		lines := tableAt(g, width)
 		g.Expect(strings.Fields(lines[0])).To(Equal(columns), "%d columns", width)
 		for _, line := range lines {
 			g.Expect(runewidth.StringWidth(line)).To(BeNumerically("<=", width))
@@ -52,7 +52,8 @@ func TestANarrowTableAbbreviatesNamesBeforeItHidesWhoAndSinceWhen(t *testing.T) 
 		g.Expect(abbreviates(name, "production-monitoring-eu-qf4temcyqfg5jyf6hfops4jsuk")).To(BeTrue(), name)
 		g.Expect(abbreviates(name, "production-monitoring-eu-abcdemcyqfg5jyf6hfops4jsuk")).To(BeFalse(), name)
 	}
-	NewWithT(t).Expect(tableAt(80)[1]).To(MatchRegexp(`^prod\S*…-qf4tem +Open +critical +maria +120m +The disk`))
+	g := NewWithT(t)
+	g.Expect(tableAt(g, 80)[1]).To(MatchRegexp(`^prod\S*…-qf4tem +Open +critical +maria +120m +The disk`))
 }
 
 func TestAbbreviates(t *testing.T) {
