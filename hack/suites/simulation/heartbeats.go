@@ -59,7 +59,13 @@ func (o silence) do(w *world) { w.pings.silence(tenantName(o.tenant), time.Now()
 type ping struct {
 	at   time.Time
 	by   *process
-	kept bool // nothing kept the process from writing it
+	kept bool // nothing kept the process from writing it at once
+}
+
+// isKept says whether nothing kept the process from writing the ping. It may wait for a third of the interval, and is lost with a
+// process that is killed meanwhile.
+func (p *ping) isKept() bool {
+	return p.kept && !p.by.hasStopped(p.at, p.at.Add(beatInterval/3+reportTime))
 }
 
 // pings are those of all tenants, and judges what is made of them.
@@ -163,7 +169,7 @@ func (p *pings) judge(namespace string, now time.Time) {
 	p.late[namespace] = now
 	var last *ping
 	for _, ping := range p.acked[namespace] {
-		if ping.kept {
+		if ping.isKept() {
 			last = ping
 		}
 	}
@@ -184,7 +190,7 @@ func (p *pings) check(now time.Time, mayWait bool) oracle.Findings {
 	defer p.mu.Unlock()
 	for namespace, open := range p.open {
 		acked := p.acked[namespace]
-		if open && !mayWait && len(acked) > 0 && acked[len(acked)-1].kept && now.Sub(acked[len(acked)-1].at) < 2*pingEvery {
+		if open && !mayWait && len(acked) > 0 && acked[len(acked)-1].isKept() && now.Sub(acked[len(acked)-1].at) < 2*pingEvery {
 			p.found.Add("H: the heartbeat of %s is pinged, and its Incident is open", namespace)
 		}
 	}

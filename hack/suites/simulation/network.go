@@ -157,6 +157,7 @@ type link struct {
 	faults []*fault
 	thawed chan struct{} // not nil: the process is frozen, until it is closed
 	moved  time.Time     // when it was last thawed
+	stops  []time.Time   // when it was frozen or killed
 	dead   chan struct{} // closed at the death of the process
 }
 
@@ -217,6 +218,7 @@ func (l *link) freeze() {
 	defer l.mu.Unlock()
 	if l.thawed == nil {
 		l.thawed = make(chan struct{})
+		l.stops = append(l.stops, time.Now())
 	}
 }
 
@@ -236,11 +238,19 @@ func (l *link) wasFrozen(since time.Time) bool {
 	return l.thawed != nil || l.moved.After(since)
 }
 
+// hasStopped says whether the process was frozen or killed between two times.
+func (l *link) hasStopped(from, to time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.stops, func(stop time.Time) bool { return !stop.Before(from) && !stop.After(to) })
+}
+
 // kill ends the process: it sends and hears nothing more. What it has sent still arrives.
 func (l *link) kill() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	close(l.dead)
+	l.stops = append(l.stops, time.Now())
 	if l.thawed != nil {
 		close(l.thawed)
 		l.thawed = nil
