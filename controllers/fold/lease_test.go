@@ -174,7 +174,7 @@ func TestPolicyOfAnIntegrationThatAcceptsNoAlerts(t *testing.T) {
 	integration := &v1alpha1.WebhookIntegration{}
 	g.Expect(PolicyOf(integration, none).Refusing).To(BeFalse(), "without tokens, alerts come by other ways")
 	integration.Spec.Tokens = []v1alpha1.Token{{}}
-	g.Expect(PolicyOf(integration, none).Refusing).To(BeTrue(), "nobody has looked at it yet, since it was restored, say")
+	g.Expect(PolicyOf(integration, none).Refusing).To(BeTrue(), "it was restored, and its tokens are not checked yet")
 	integration.Spec.Tokens = nil
 	meta.SetStatusCondition(&integration.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoValidToken,

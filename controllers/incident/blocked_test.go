@@ -129,7 +129,7 @@ func TestGeneratedKeysResolveByThemselves(t *testing.T) {
 	for sentence, test := range map[string]struct {
 		key   string
 		after time.Duration // of the integration
-		gone  bool          // is the integration
+		gone  bool          // the integration is deleted
 		want  time.Duration // 0: never
 	}{
 		"after a day":                        {key: key, want: 24 * time.Hour},

@@ -30,7 +30,8 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 		after time.Duration
 		want  bool
 
-		unfolded bool // the first one was not marked
+		unfolded   bool // the first one was not marked
+		unreadable bool // the second one cannot be decoded
 	}{
 		"the same name with another UID":                       {name: serverMade, uid: 2, want: true},
 		"the same name and UID, as after a restore":            {name: serverMade, uid: 1},
@@ -38,6 +39,7 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 		"the name of an idempotency key, with the same alerts": {name: keyed, uid: 2, id: "1", want: true},
 		"the name of an idempotency key, with other alerts":    {name: keyed, uid: 2, id: "2"},
 		"a key whose event a user deleted before its fold":     {name: keyed, uid: 2, id: "1", unfolded: true},
+		"nor is it a copy when it cannot be decoded":           {name: keyed, uid: 2, unfolded: true, unreadable: true},
 		"a name given by a person may come again":              {name: "by-hand", uid: 2},
 		"another name is another event, whatever else is same": {name: "01a1fc76-5bd7-792d-a695-2a362506dd6f", uid: 1},
 		"a name is remembered while very many others are, too": {name: serverMade, uid: 2, after: replayWindow - 1, want: true},
@@ -58,6 +60,9 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 			clock.SetTime(clock.Now().Add(test.after))
 			event := namedEvent(test.name, test.uid)
 			event.Spec.Alerts[0].ID = test.id
+			if test.unreadable {
+				event.Spec.Alerts = nil
+			}
 			m.see(event, false)
 			seen, ok := m.find(event.UID)
 			g.Expect(ok).To(BeTrue())
