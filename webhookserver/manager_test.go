@@ -59,7 +59,7 @@ func startManagerWith(t *testing.T, config *rest.Config, change ...func(*Options
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		NewCache: func(config *rest.Config, options cache.Options) (cache.Cache, error) {
 			objects, err := cache.New(config, options)
-			return clustercache.Unawaited{Cache: objects}, err
+			return clustercache.NonBlocking{Cache: objects}, err
 		},
 	})
 	g.Expect(err).NotTo(HaveOccurred())

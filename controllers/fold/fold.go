@@ -285,7 +285,7 @@ func (f *folding) foldAlert(a receivedAlert) string {
 
 // autoResolve resolves an Open Incident whose deadline has come or whose lease has ended, unless alerts of it still wait.
 func (f *folding) autoResolve() {
-	if f.plan.LedgerFull || f.in.Waiting || f.in.Policy.Untrusted || f.status.State != v1alpha1.IncidentOpen {
+	if f.plan.LedgerFull || f.in.Waiting || f.in.Policy.ClockUncertain || f.status.State != v1alpha1.IncidentOpen {
 		return
 	}
 	at, expires := openDeadline(f.written(), f.in.Policy)
@@ -319,7 +319,7 @@ func (f *folding) keepRetention() {
 			status.OrphanedTime = nil
 			f.plan.Write = true
 		}
-	case status.State == v1alpha1.IncidentResolved && !p.Untrusted && !isSet(status.OrphanedTime):
+	case status.State == v1alpha1.IncidentResolved && !p.ClockUncertain && !isSet(status.OrphanedTime):
 		if at, ok := Deadline(f.written(), *p); ok && !f.in.Now.Before(at) {
 			status.OrphanedTime = timestamp(f.in.Now)
 			f.plan.Write = true

@@ -119,7 +119,7 @@ func TestExpiry(t *testing.T) {
 	})
 	t.Run("not by a wrong clock", func(t *testing.T) {
 		bench := open()
-		bench.now, bench.policy.Untrusted = minute(60), true
+		bench.now, bench.policy.ClockUncertain = minute(60), true
 		NewWithT(t).Expect(bench.fold().Write).To(BeFalse())
 	})
 	t.Run("not without the integration: its sender cannot renew the lease", func(t *testing.T) {

@@ -58,9 +58,9 @@ type Policy struct {
 
 	Unavailable time.Time // when a replica last reported an answer of 5xx, by the API server's clock
 
-	QuietFrom     time.Time // quiet is measured from then on at the earliest
-	AcceptingFrom time.Time // as QuietFrom, for leases: their senders can renew them from then on
-	Untrusted     bool      // nothing may end for its age, see replica.IngestHealth
+	QuietFrom      time.Time // quiet is measured from then on at the earliest
+	AcceptingFrom  time.Time // as QuietFrom, for leases: their senders can renew them from then on
+	ClockUncertain bool      // nothing may end for its age, see replica.IngestHealth
 
 	Maintenance *maintenance.Plan // nil: there are no windows
 	APITime     time.Time         // by which windows open and end: now by the API server's clock

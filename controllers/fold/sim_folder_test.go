@@ -200,13 +200,13 @@ func (f *simFolder) decide() (bool, error) {
 		job.exist = f.sim.cluster.listEvents("")
 	}
 	waiting := f.gather()
-	job.now = simMoment{clock: f.sim.now, listening: f.sim.listening, untrusted: f.sim.untrusted || waiting}
+	job.now = simMoment{clock: f.sim.now, quietFrom: f.sim.quietFrom, clockUncertain: f.sim.clockUncertain || waiting}
 	incident := job.incident.DeepCopy()
 	in := Input{
 		Name: job.name, Incident: job.incident, Events: job.view, Settled: job.before, Now: job.now.clock,
 		Policy: Policy{
 			AutoResolveAfter: f.sim.model.autoResolve, Retention: time.Hour, LateFiringWindow: f.sim.model.window,
-			QuietFrom: f.sim.listening, Untrusted: f.sim.untrusted,
+			QuietFrom: f.sim.quietFrom, ClockUncertain: f.sim.clockUncertain,
 		},
 		Exists:  func(uid string) bool { return job.exist[uid] },
 		Version: f.version,

@@ -50,8 +50,8 @@ type simMoment struct {
 	event *v1alpha1.AlertEvent
 	clock time.Time
 
-	listening time.Time // since then
-	untrusted bool      // nothing may end for its age
+	quietFrom      time.Time // since then
+	clockUncertain bool      // nothing may end for its age
 }
 
 // simView is what model and Incident have to agree on.
@@ -133,11 +133,11 @@ func (m *simModel) replay(life *simLife) simView {
 	for _, moment := range life.history {
 		if moment.event == nil {
 			silent := r.last
-			if moment.listening.After(silent) {
-				silent = moment.listening
+			if moment.quietFrom.After(silent) {
+				silent = moment.quietFrom
 			}
 			due := silent.Add(m.autoResolve)
-			if r.view.State == "Open" && m.autoResolve > 0 && !moment.untrusted && !moment.clock.Before(due) {
+			if r.view.State == "Open" && m.autoResolve > 0 && !moment.clockUncertain && !moment.clock.Before(due) {
 				r.end(moment.clock, "AutoResolved")
 			}
 			continue

@@ -27,8 +27,8 @@ type simulation struct {
 	passOver bool // folders pass over what they remember as settled
 	bug      simBug
 
-	listening time.Time // since when ingest could store alerts
-	untrusted bool      // it cannot now, or the clocks are wrong
+	quietFrom      time.Time // since when ingest could store alerts
+	clockUncertain bool      // it cannot now, or the clocks are wrong
 }
 
 // simOp is one thing that happens; the numbers say to whom and how.
@@ -146,9 +146,9 @@ func (s *simulation) do(op simOp) error {
 		}
 		s.now = s.now.Add(time.Duration(op.C%40) * time.Minute)
 		if op.A%5 == 0 {
-			s.listening = s.now.Add(-time.Duration(op.B%20) * time.Minute)
+			s.quietFrom = s.now.Add(-time.Duration(op.B%20) * time.Minute)
 		}
-		s.untrusted = op.A%7 == 0
+		s.clockUncertain = op.A%7 == 0
 	case 15:
 		switch op.D % 4 {
 		case 0:

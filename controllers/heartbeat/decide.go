@@ -30,7 +30,7 @@ const (
 type facts struct {
 	integration *v1alpha1.WebhookIntegration
 	now         time.Time
-	listening   time.Time // since when signals could be delivered without a break
+	quietFrom   time.Time // since when signals could be delivered without a break
 	specified   time.Time // since when the leader knows the heartbeats as they are defined
 	judging     bool      // false: a silence says nothing now, and the time may be wrong
 
@@ -104,7 +104,7 @@ func (p *plan) judge(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatu
 	case isLate && !f.judging:
 		p.at(f.now.Add(recheck))
 	case isLate:
-		if at := later(deadline(due, h.Period(), f.listening), f.specified.Add(relearn)); f.now.Before(at) {
+		if at := later(deadline(due, h.Period(), f.quietFrom), f.specified.Add(relearn)); f.now.Before(at) {
 			p.at(at)
 		} else {
 			p.miss(f, h, s)
@@ -156,10 +156,10 @@ func dueTime(h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus) (due time.Time,
 }
 
 // deadline is when a heartbeat that is due is missed: signals that could not be delivered are no silence of their sender.
-func deadline(due time.Time, period time.Duration, listening time.Time) time.Time {
-	postponed := listening.Add(period)
+func deadline(due time.Time, period time.Duration, quietFrom time.Time) time.Time {
+	postponed := quietFrom.Add(period)
 	if period > maxPostponement {
-		if most := later(due.Add(period), listening.Add(maxPostponement)); most.Before(postponed) {
+		if most := later(due.Add(period), quietFrom.Add(maxPostponement)); most.Before(postponed) {
 			postponed = most
 		}
 	}

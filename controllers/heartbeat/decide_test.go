@@ -26,7 +26,7 @@ type stage struct {
 
 func newStage() *stage {
 	s := &stage{facts: facts{
-		now: epoch, listening: epoch.Add(-time.Hour), judging: true, posted: sets.New[string](),
+		now: epoch, quietFrom: epoch.Add(-time.Hour), judging: true, posted: sets.New[string](),
 		integration: &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Name: "prometheus", UID: "u", Generation: 1}},
 	}}
 	s.open = func(string) *v1alpha1.Incident { return s.incident }
@@ -154,7 +154,7 @@ func TestAHeartbeatIsMissedAndHeardAgain(t *testing.T) {
 func TestASilenceWhileNobodyListensIsNotTheSenders(t *testing.T) {
 	for sentence, test := range map[string]struct {
 		period    time.Duration
-		listening time.Duration // after the last signal
+		quietFrom time.Duration // after the last signal
 		missed    time.Duration
 	}{
 		"without a break": {6 * time.Minute, -time.Hour, 6 * time.Minute},
@@ -165,7 +165,7 @@ func TestASilenceWhileNobodyListensIsNotTheSenders(t *testing.T) {
 		"a week, and a restart when it has passed twice": {168 * time.Hour, 340 * time.Hour, 346 * time.Hour},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			NewWithT(t).Expect(deadline(epoch.Add(test.period), test.period, epoch.Add(test.listening))).
+			NewWithT(t).Expect(deadline(epoch.Add(test.period), test.period, epoch.Add(test.quietFrom))).
 				To(Equal(epoch.Add(test.missed)))
 		})
 	}
@@ -175,7 +175,7 @@ func TestASilenceWhileNobodyListensIsNotTheSenders(t *testing.T) {
 	s.judging = false
 	g.Expect(s.at(time.Hour)).To(BeEmpty(), "the API server does not answer, the clock was just set, or the integration is suspended")
 	g.Expect(decide(&s.facts).next).To(Equal(s.now.Add(recheck)))
-	s.judging, s.listening = true, epoch.Add(time.Hour)
+	s.judging, s.quietFrom = true, epoch.Add(time.Hour)
 	g.Expect(s.at(time.Hour)).To(BeEmpty())
 	g.Expect(s.at(time.Hour + 6*time.Minute)).To(fires)
 }

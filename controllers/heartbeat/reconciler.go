@@ -44,7 +44,7 @@ const concurrency = 10
 
 // Health tells since when alerts could be stored, as replica.IngestHealth does.
 type Health interface {
-	ListeningFrom(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool)
+	QuietFromByAPITime(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool)
 	APITime() time.Time
 }
 
@@ -137,13 +137,13 @@ func (r *reconciler) decide(
 ) (*plan, time.Time) {
 	own, now := r.clock.Now(), r.health.APITime()
 	policy := fold.PolicyOf(integration, func(string) (time.Duration, bool) { return 0, false })
-	from, ok := r.health.ListeningFrom(client.ObjectKeyFromObject(integration), policy.Unavailable, own)
-	listening := now.Add(from.Sub(own))
+	from, ok := r.health.QuietFromByAPITime(client.ObjectKeyFromObject(integration), policy.Unavailable, own)
+	quietFrom := now.Add(from.Sub(own))
 	if ready := policy.ReadySince; !ready.IsZero() {
-		listening = later(listening, now.Add(min(0, ready.Sub(now))).Add(replica.Grace))
+		quietFrom = later(quietFrom, now.Add(min(0, ready.Sub(now))).Add(replica.Grace))
 	}
 	return decide(&facts{
-		integration: integration, now: now, listening: listening, specified: r.specified(integration, now),
+		integration: integration, now: now, quietFrom: quietFrom, specified: r.specified(integration, now),
 		judging: ok && !policy.Refusing, posted: posted,
 		open: func(name string) *v1alpha1.Incident { return r.openIncident(ctx, integration, name) },
 	}), now

@@ -26,7 +26,7 @@ type fixedHealth struct {
 	broken    bool
 }
 
-func (h *fixedHealth) ListeningFrom(_ types.NamespacedName, unavailable, _ time.Time) (time.Time, bool) {
+func (h *fixedHealth) QuietFromByAPITime(_ types.NamespacedName, unavailable, _ time.Time) (time.Time, bool) {
 	if unavailable.After(h.from) {
 		return unavailable, !h.broken
 	}

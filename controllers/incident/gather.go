@@ -212,7 +212,7 @@ func (r *reconciler) confirmPolicy(ctx context.Context, c *confirmed) (fold.Poli
 // withQuiet returns the policy with the current start of the integration's quiet, and the current time of its windows.
 func (r *reconciler) withQuiet(policy fold.Policy, o *facts) fold.Policy {
 	from, ok := r.Health.QuietFrom(o.integration(), policy.Unavailable, o.now)
-	policy.QuietFrom, policy.Untrusted, policy.APITime = from, !ok, r.Health.APITime()
+	policy.QuietFrom, policy.ClockUncertain, policy.APITime = from, !ok, r.Health.APITime()
 	policy.AcceptingFrom = policy.ReadySince.Add(replica.Grace)
 	if policy.Refusing {
 		policy.AcceptingFrom = o.now

@@ -66,7 +66,7 @@ func TestQuietIsMeasuredOnlyWhileWeListen(t *testing.T) {
 		s, l := opened(t)
 		later(s, minutes(10))
 		s.Expect(state(s)).To(Equal(v1alpha1.IncidentOpen), "nothing is known")
-		s.Expect(s.fold("disk").RequeueAfter).To(Equal(untrustedRetry))
+		s.Expect(s.fold("disk").RequeueAfter).To(Equal(clockRetry))
 		s.answer(l, 0)
 		s.Expect(s.fold("disk").RequeueAfter).To(Equal(replica.Grace + time.Minute))
 		for range 10 {

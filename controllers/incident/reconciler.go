@@ -29,8 +29,8 @@ const (
 	// waiting for a quorum list, which takes up to 100 ms on a busy API server whatever its size; this many folds share one.
 	foldConcurrency = 160
 
-	// untrustedRetry is when to look again at an Incident with a deadline while nothing may end for its age.
-	untrustedRetry = 30 * time.Second
+	// clockRetry is when to look again at an Incident with a deadline while nothing may end for its age.
+	clockRetry = 30 * time.Second
 
 	// staleRetry is when to look again after something turned out to be older than it seemed.
 	staleRetry = 50 * time.Millisecond
@@ -80,8 +80,8 @@ type Health interface {
 	// for its age.
 	QuietFrom(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool)
 
-	// ListeningFrom is the same for heartbeats, which are judged by the API server's clock.
-	ListeningFrom(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool)
+	// QuietFromByAPITime is the same for heartbeats, which are judged by the API server's clock.
+	QuietFromByAPITime(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool)
 
 	// APITime returns the time by the API server's clock, or by the own one until that is known.
 	APITime() time.Time
@@ -298,10 +298,10 @@ func (r *reconciler) expireOrWait(ctx context.Context, o *facts, plan fold.Plan)
 	switch {
 	case !ok, at.Sub(o.now) > 2*sweep.Interval && o.incident.Status.State == v1alpha1.IncidentResolved: // a sweep finds it in time
 		return ctrl.Result{}, nil
-	case o.policy.Untrusted && o.incident.Status.State == v1alpha1.IncidentResolved: // a sweep comes to it when the clock is right
+	case o.policy.ClockUncertain && o.incident.Status.State == v1alpha1.IncidentResolved: // a later sweep does
 		return ctrl.Result{}, nil
-	case o.policy.Untrusted: // nor may the clock be believed for how long to wait
-		return ctrl.Result{RequeueAfter: untrustedRetry}, nil
+	case o.policy.ClockUncertain: // nor may the clock be believed for how long to wait
+		return ctrl.Result{RequeueAfter: clockRetry}, nil
 	case at.After(o.now):
 		return ctrl.Result{RequeueAfter: at.Sub(o.now)}, nil
 	case plan.IsIdle() && o.incident.Status.State != v1alpha1.IncidentOpen:

@@ -98,21 +98,23 @@ func (h *IngestHealth) Missed(integration types.NamespacedName) {
 func (h *IngestHealth) QuietFrom(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	from, ok = h.listening(integration, unavailable, now)
+	from, ok = h.quietFrom(integration, unavailable, now)
 	return from, ok && h.aheadAt(now).Abs() <= fold.MaxClockDifference
 }
 
-// ListeningFrom is QuietFrom for what is judged by the time of the API server. The clock may be wrong for that, but not set
+// QuietFromByAPITime is QuietFrom for what is judged by the time of the API server. The clock may be wrong for that, but not set
 // since the last answer: then nobody knows which of the two clocks was.
-func (h *IngestHealth) ListeningFrom(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool) {
+func (h *IngestHealth) QuietFromByAPITime(
+	integration types.NamespacedName, unavailable, now time.Time,
+) (from time.Time, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	from, ok = h.listening(integration, unavailable, now)
+	from, ok = h.quietFrom(integration, unavailable, now)
 	return from, ok && (h.aheadAt(now)-h.ahead).Abs() <= fold.MaxClockDifference
 }
 
-// listening is what both have in common: the API server answers. The caller holds mu.
-func (h *IngestHealth) listening(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool) {
+// quietFrom is what both have in common: the API server answers. The caller holds mu.
+func (h *IngestHealth) quietFrom(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool) {
 	if h.last.IsZero() || passed(h.last, now) > maxProbeGap {
 		return time.Time{}, false
 	}

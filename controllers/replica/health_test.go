@@ -184,7 +184,7 @@ func TestAClockThatIsSetRight(t *testing.T) {
 		listens := func(quiet, heartbeats bool) {
 			_, ok := h.QuietFrom(shop, time.Time{}, own.Now())
 			g.Expect(ok).To(Equal(quiet))
-			_, ok = h.ListeningFrom(shop, time.Time{}, own.Now())
+			_, ok = h.QuietFromByAPITime(shop, time.Time{}, own.Now())
 			g.Expect(ok).To(Equal(heartbeats))
 		}
 		h.Answered(own.Now(), own.Now(), time.Now().Round(0))

@@ -86,7 +86,7 @@ func newManager(
 		},
 		NewCache: func(config *rest.Config, options cache.Options) (c cache.Cache, err error) {
 			objects, err = informers.NewCache(config, options)
-			return clustercache.Unawaited{Cache: objects}, err
+			return clustercache.NonBlocking{Cache: objects}, err
 		},
 		Controller:              ctrlconfig.Controller{SkipNameValidation: new(true)}, // every term has the same controllers
 		Metrics:                 serving,

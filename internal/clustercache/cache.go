@@ -1,6 +1,6 @@
 // Package clustercache configures the manager's cache of the cluster's objects for outages of the API server.
 //
-// The manager starts without an API server (RESTMapper, Unawaited), its informers retry at a constant rate (Informers), and a
+// The manager starts without an API server (RESTMapper, NonBlocking), its informers retry at a constant rate (Informers), and a
 // store that was restored from a backup ends the process (GuardStore). The cache has the Incidents that are not Resolved
 // (Selector).
 package clustercache
@@ -51,12 +51,12 @@ func RESTMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	return mapper, nil
 }
 
-// Unawaited is a cache whose manager does not wait for it to sync. Without an API server the manager would wait
+// NonBlocking is a cache whose manager does not wait for it to sync. Without an API server the manager would wait
 // forever, even after it was told to stop. All other users take the Cache inside.
-type Unawaited struct{ cache.Cache }
+type NonBlocking struct{ cache.Cache }
 
 // WaitForCacheSync implements cache.Informers.
-func (Unawaited) WaitForCacheSync(context.Context) bool { return true }
+func (NonBlocking) WaitForCacheSync(context.Context) bool { return true }
 
 // Selector selects the Incidents that the cache has: all that are not Resolved. So memory and start depend on what is open, not
 // on history. To the cache, an Incident that is resolved looks as if it were deleted, and one that is reopened as if it were new.
