@@ -72,7 +72,10 @@ func (p *plugin) completeIncidents() cobra.CompletionFunc {
 
 // completeNamesIn completes an integration, and then names that are in it.
 func (p *plugin) completeNamesIn(names func(*v1alpha1.WebhookIntegrationSpec) []string) cobra.CompletionFunc {
-	ofIntegration := p.fromCluster(func(ctx context.Context, c *cluster, given []string) ([]string, error) {
+	return p.fromCluster(func(ctx context.Context, c *cluster, given []string) ([]string, error) {
+		if len(given) == 0 {
+			return c.names(ctx, v1alpha1.GroupVersion.WithKind("WebhookIntegrationList"), client.InNamespace(c.namespace))
+		}
 		integration, err := c.integration(ctx, given[0])
 		if err != nil {
 			return nil, err
@@ -80,12 +83,6 @@ func (p *plugin) completeNamesIn(names func(*v1alpha1.WebhookIntegrationSpec) []
 		isGiven := func(name string) bool { return slices.Contains(given[1:], name) }
 		return slices.DeleteFunc(names(&integration.Spec), isGiven), nil
 	})
-	return func(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
-		if len(given) == 0 {
-			return p.completeIntegrations()(command, given, begun)
-		}
-		return ofIntegration(command, given, begun)
-	}
 }
 
 func (p *plugin) completeIntegrations() cobra.CompletionFunc {

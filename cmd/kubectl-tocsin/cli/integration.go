@@ -22,13 +22,6 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
-func (p *plugin) integrationCommand() *cobra.Command {
-	return parent(&cobra.Command{
-		Use:   "integration",
-		Short: "Create and list integrations, which authorize senders",
-	}, p.integrationCreateCommand(), p.integrationListCommand())
-}
-
 // Values of --dry-run, as in kubectl, and what they add to the output.
 const (
 	dryRunNone   = "none"
@@ -57,8 +50,9 @@ func freeName(wanted string, now time.Time, taken func(string) bool) string {
 	return name
 }
 
-type integrationCreateOptions struct {
-	tokenCreateOptions
+type integrationOptions struct {
+	*plugin
+	token            tokenOptions // of the first token
 	preset           string
 	severity         string
 	labels           map[string]string
@@ -67,46 +61,60 @@ type integrationCreateOptions struct {
 	noToken          bool
 	dryRun           string
 	output           outputFlag
+	allNamespaces    bool
 
-	command *cobra.Command
+	createFlags *pflag.FlagSet
 }
 
-func (p *plugin) integrationCreateCommand() *cobra.Command {
-	o := &integrationCreateOptions{tokenCreateOptions: tokenCreateOptions{plugin: p}, output: newOutputFlag()}
+func (p *plugin) integrationCommand() *cobra.Command {
+	o := &integrationOptions{plugin: p, token: tokenOptions{plugin: p}, output: newOutputFlag()}
+	list := &cobra.Command{Use: "list", Aliases: []string{"ls"}, Short: "List integrations", RunE: p.withCluster(o.list)}
+	list.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "List integrations of all namespaces.")
+	list.Flags().BoolVar(&o.output.noHeaders, "no-headers", false, "Do not print column titles.")
+	o.output.addFlag(list, "Output format: json, yaml, name, custom-columns=…, jsonpath=…, go-template=… Default: a table.")
+	return parent(&cobra.Command{
+		Use:   "integration",
+		Short: "Create and list integrations, which authorize senders",
+	}, o.createCommand(), list)
+}
+
+func (o *integrationOptions) createCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Create an integration with a token and print the webhook URL",
 		Args:  oneName("integration"),
-		RunE:  p.withCluster(o.run),
+		RunE:  o.withCluster(o.create),
 	}
-	o.command = command
 	flags := command.Flags()
+	o.createFlags = flags
 	flags.StringVar(&o.preset, "preset", "", "Preset for a tool's payloads, such as alertmanager, or auto. Default: none.")
 	wordVar(flags, &o.severity, "default-severity", "", severityWords, "Severity of alerts without one. Default: warning.")
 	flags.StringToStringVar(&o.labels, "default-label", nil, "Labels to add to all alerts as `KEY=VALUE`, such as team=storage.")
 	durationVar(flags, &o.autoResolveAfter, "auto-resolve-after",
 		"Resolve incidents after this time without alerts, such as 12h or 7d. Default: never.")
 	durationVar(flags, &o.retention, "retention", "Delete resolved incidents after this time, such as 30d. Default: 7d.")
-	flags.StringVar(&o.name, "token-name", "", "Name of the token. Default: the current date, such as 2026-05-04.")
+	flags.StringVar(&o.token.name, "token-name", "", "Name of the token. Default: the current date, such as 2026-05-04.")
 	flags.BoolVar(&o.noToken, "no-token", false, "Create no token.")
 	addDryRunFlag(flags, &o.dryRun)
-	o.addFlags(command)
+	o.token.addFlags(command)
 	o.output.addFlag(command, "Output format: json, yaml, name, jsonpath=…, go-template=… The URL is printed on stderr then.")
 	return command
 }
 
-func (o *integrationCreateOptions) run(ctx context.Context, c *cluster, names []string) error {
-	if err := o.validate(); err != nil {
+func (o *integrationOptions) create(ctx context.Context, c *cluster, names []string) error {
+	if err := checkPreset(o.preset); err != nil {
 		return err
+	}
+	if !o.noToken && o.dryRun != dryRunNone {
+		return errors.New("a dry run creates no token: add --no-token")
 	}
 	integration := o.integration(c.namespace, names[0])
 	var token newToken
 	if !o.noToken {
 		var err error
-		if token, err = o.generate(c.namespace, integration.Name, nil); err != nil {
+		if token, err = o.token.addTo(integration); err != nil {
 			return err
 		}
-		integration.Spec.Tokens = []v1alpha1.Token{token.Token}
 	}
 	options := []client.CreateOption{fieldManager}
 	if o.dryRun == dryRunServer {
@@ -122,28 +130,17 @@ func (o *integrationCreateOptions) run(ctx context.Context, c *cluster, names []
 			return err
 		}
 		o.screen.out = o.ErrOut
-	} else if !o.quiet {
+	} else if !o.token.quiet {
 		o.notef("webhookintegration.tocsin.dev/%s created%s", integration.Name, dryRunNotes[o.dryRun])
 	}
 	if !o.noToken && o.dryRun == dryRunNone {
-		o.print(token)
-	}
-	return nil
-}
-
-// validate returns errors that the API server would not return, or would explain less clearly.
-func (o *integrationCreateOptions) validate() error {
-	if err := checkPreset(o.preset); err != nil {
-		return err
-	}
-	if !o.noToken && o.dryRun != dryRunNone {
-		return errors.New("a dry run creates no token: add --no-token")
+		o.token.print(token)
 	}
 	return nil
 }
 
 // integration returns the integration that the flags describe, without a token.
-func (o *integrationCreateOptions) integration(namespace, name string) *v1alpha1.WebhookIntegration {
+func (o *integrationOptions) integration(namespace, name string) *v1alpha1.WebhookIntegration {
 	integration := &v1alpha1.WebhookIntegration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       v1alpha1.WebhookIntegrationSpec{Preset: o.preset},
@@ -153,10 +150,10 @@ func (o *integrationCreateOptions) integration(namespace, name string) *v1alpha1
 	if o.severity != "" || len(o.labels) > 0 {
 		spec.Defaults = &v1alpha1.AlertDefaults{Severity: v1alpha1.Severity(o.severity), Labels: labelValues(o.labels)}
 	}
-	if o.command.Flags().Changed("auto-resolve-after") {
+	if o.createFlags.Changed("auto-resolve-after") {
 		spec.AutoResolveAfter = &metav1.Duration{Duration: o.autoResolveAfter}
 	}
-	if o.command.Flags().Changed("retention") {
+	if o.createFlags.Changed("retention") {
 		spec.Retention = &metav1.Duration{Duration: o.retention}
 	}
 	return integration
@@ -190,27 +187,7 @@ func (c *cluster) editIntegration(ctx context.Context, name, dryRun string, edit
 	})
 }
 
-type integrationListOptions struct {
-	*plugin
-	allNamespaces bool
-	output        outputFlag
-}
-
-func (p *plugin) integrationListCommand() *cobra.Command {
-	o := &integrationListOptions{plugin: p, output: newOutputFlag()}
-	command := &cobra.Command{
-		Use:     "list",
-		Aliases: []string{"ls"},
-		Short:   "List integrations",
-		RunE:    p.withCluster(o.run),
-	}
-	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "List integrations of all namespaces.")
-	command.Flags().BoolVar(&o.output.noHeaders, "no-headers", false, "Do not print column titles.")
-	o.output.addFlag(command, "Output format: json, yaml, name, custom-columns=…, jsonpath=…, go-template=… Default: a table.")
-	return command
-}
-
-func (o *integrationListOptions) run(ctx context.Context, c *cluster, _ []string) error {
+func (o *integrationOptions) list(ctx context.Context, c *cluster, _ []string) error {
 	f := filter{allNamespaces: o.allNamespaces}
 	integrations, err := o.integrations(ctx, c, &f)
 	switch {
@@ -241,7 +218,7 @@ func (p *plugin) integrations(ctx context.Context, c *cluster, f *filter) (all [
 	return all, nil
 }
 
-func (o *integrationListOptions) newTable() *table[v1alpha1.WebhookIntegration] {
+func (o *integrationOptions) newTable() *table[v1alpha1.WebhookIntegration] {
 	t := &table[v1alpha1.WebhookIntegration]{screen: o.screen, noHeaders: o.output.noHeaders}
 	if o.allNamespaces {
 		t.add("NAMESPACE", 0, func(i v1alpha1.WebhookIntegration) string { return i.Namespace })

@@ -27,33 +27,21 @@ const (
 	clockMargin = time.Minute
 )
 
-func (p *plugin) maintenanceCommand() *cobra.Command {
-	return parent(&cobra.Command{
-		Use:   "maintenance",
-		Short: "Start, end and list maintenance windows of integrations",
-	}, p.maintenanceStartCommand(), p.maintenanceEndCommand(), p.maintenanceListCommand())
-}
-
-type maintenanceStartOptions struct {
+type maintenanceOptions struct {
 	*plugin
-	name       string
-	length     time.Duration
-	comment    string
-	severities []string
-	labels     map[string]string
-	dryRun     string
+	name          string
+	length        time.Duration
+	comment       string
+	severities    []string
+	labels        map[string]string
+	dryRun        string
+	allNamespaces bool
 }
 
-func (p *plugin) maintenanceStartCommand() *cobra.Command {
-	o := &maintenanceStartOptions{plugin: p}
-	command := &cobra.Command{
-		Use:               "start INTEGRATION",
-		Short:             "Forward no new incidents of an integration for some time",
-		Args:              oneName("integration"),
-		ValidArgsFunction: firstArgument(p.completeIntegrations()),
-		RunE:              p.withCluster(o.run),
-	}
-	flags := command.Flags()
+func (p *plugin) maintenanceCommand() *cobra.Command {
+	o := &maintenanceOptions{plugin: p}
+	start := p.ofIntegration("start INTEGRATION", "Forward no new incidents of an integration for some time", nil, o.start)
+	flags := start.Flags()
 	durationVar(flags, &o.length, "for", "Length of the window, such as 90m or 2d. Required.")
 	flags.StringVar(&o.comment, "comment", "", "Reason for the window.")
 	flags.StringVar(&o.name, "name", "", "Name of the window. Default: the current date, such as 2026-05-04.")
@@ -61,10 +49,22 @@ func (p *plugin) maintenanceStartCommand() *cobra.Command {
 	flags.StringToStringVarP(&o.labels, "label", "l", nil,
 		"Mute incidents with these labels only, as `KEY=VALUE`, such as team=storage.")
 	addDryRunFlag(flags, &o.dryRun)
-	return command
+
+	end := p.ofIntegration("end INTEGRATION [NAME...]", "End maintenance windows of an integration", endableWindows, o.end)
+	addDryRunFlag(end.Flags(), &o.dryRun)
+
+	list := p.ofIntegration("list [INTEGRATION]", "List maintenance windows", nil, o.list)
+	list.Aliases = []string{"ls"}
+	list.Args = takes(0, 1, "at most one integration name")
+	list.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "List windows in all namespaces.")
+
+	return parent(&cobra.Command{
+		Use:   "maintenance",
+		Short: "Start, end and list maintenance windows of integrations",
+	}, start, end, list)
 }
 
-func (o *maintenanceStartOptions) run(ctx context.Context, c *cluster, names []string) error {
+func (o *maintenanceOptions) start(ctx context.Context, c *cluster, names []string) error {
 	if o.length <= 0 || o.length > maxWindow-clockMargin {
 		return errors.New("specify the length of the window with --for, such as 2h; at most 30d")
 	}
@@ -72,7 +72,9 @@ func (o *maintenanceStartOptions) run(ctx context.Context, c *cluster, names []s
 	err := c.editIntegration(ctx, names[0], o.dryRun, func(integration *v1alpha1.WebhookIntegration) error {
 		windows := integration.Spec.Maintenance
 		if len(windows) >= maxWindows {
-			windows = slices.DeleteFunc(windows, func(w v1alpha1.MaintenanceWindow) bool { return isOver(&w, o.now()) })
+			windows = slices.DeleteFunc(windows, func(w v1alpha1.MaintenanceWindow) bool { // those that are over
+				return w.Schedule == "" && w.EndTime != nil && !o.now().Before(w.EndTime.Time)
+			})
 		}
 		if len(windows) >= maxWindows {
 			return fmt.Errorf("integration %q has %d maintenance windows, which is the limit: remove one", names[0], len(windows))
@@ -83,7 +85,7 @@ func (o *maintenanceStartOptions) run(ctx context.Context, c *cluster, names []s
 		if window.Name == "" {
 			return fmt.Errorf("integration %q has a maintenance window %q: choose another name", names[0], o.name)
 		}
-		integration.Spec.Maintenance = slices.Concat(windows, []v1alpha1.MaintenanceWindow{window})
+		integration.Spec.Maintenance = append(windows, window)
 		return nil
 	})
 	if err != nil {
@@ -95,7 +97,7 @@ func (o *maintenanceStartOptions) run(ctx context.Context, c *cluster, names []s
 }
 
 // window returns the window that the flags describe, without a name.
-func (o *maintenanceStartOptions) window() v1alpha1.MaintenanceWindow {
+func (o *maintenanceOptions) window() v1alpha1.MaintenanceWindow {
 	window := v1alpha1.MaintenanceWindow{
 		StartTime: new(v1alpha1.NewTimestamp(o.now().Add(-clockMargin))), EndTime: new(v1alpha1.NewTimestamp(o.now().Add(o.length))),
 		Comment: o.comment,
@@ -112,30 +114,7 @@ func (o *maintenanceStartOptions) window() v1alpha1.MaintenanceWindow {
 	return window
 }
 
-// isOver reports whether a window will not be open any more.
-func isOver(w *v1alpha1.MaintenanceWindow, now time.Time) bool {
-	return w.Schedule == "" && w.EndTime != nil && !now.Before(w.EndTime.Time)
-}
-
-type maintenanceEndOptions struct {
-	*plugin
-	dryRun string
-}
-
-func (p *plugin) maintenanceEndCommand() *cobra.Command {
-	o := &maintenanceEndOptions{plugin: p}
-	command := &cobra.Command{
-		Use:               "end INTEGRATION [NAME...]",
-		Short:             "End maintenance windows of an integration",
-		Args:              integrationFirst,
-		ValidArgsFunction: p.completeNamesIn(endableWindows),
-		RunE:              p.withCluster(o.run),
-	}
-	addDryRunFlag(command.Flags(), &o.dryRun)
-	return command
-}
-
-func (o *maintenanceEndOptions) run(ctx context.Context, c *cluster, args []string) error {
+func (o *maintenanceOptions) end(ctx context.Context, c *cluster, args []string) error {
 	var ended []string
 	err := c.editIntegration(ctx, args[0], o.dryRun, func(integration *v1alpha1.WebhookIntegration) (err error) {
 		windows := integration.Spec.Maintenance
@@ -155,7 +134,7 @@ func (o *maintenanceEndOptions) run(ctx context.Context, c *cluster, args []stri
 
 // selected returns the windows with these names, or else the only one that is open. To end a recurring one would end all its
 // openings to come, which is left to an editor of the integration.
-func (o *maintenanceEndOptions) selected(
+func (o *maintenanceOptions) selected(
 	integration string, names []string, windows []v1alpha1.MaintenanceWindow,
 ) ([]string, error) {
 	var open []string
@@ -195,32 +174,13 @@ func endableWindows(spec *v1alpha1.WebhookIntegrationSpec) (names []string) {
 	return names
 }
 
-type maintenanceListOptions struct {
-	*plugin
-	allNamespaces bool
-}
-
-func (p *plugin) maintenanceListCommand() *cobra.Command {
-	o := &maintenanceListOptions{plugin: p}
-	command := &cobra.Command{
-		Use:               "list [INTEGRATION]",
-		Aliases:           []string{"ls"},
-		Short:             "List maintenance windows",
-		Args:              takes(0, 1, "at most one integration name"),
-		ValidArgsFunction: firstArgument(p.completeIntegrations()),
-		RunE:              p.withCluster(o.run),
-	}
-	command.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "List windows in all namespaces.")
-	return command
-}
-
 // listedWindow is a window of an integration.
 type listedWindow struct {
 	metav1.ObjectMeta // of the integration
 	*v1alpha1.MaintenanceWindow
 }
 
-func (o *maintenanceListOptions) run(ctx context.Context, c *cluster, names []string) error {
+func (o *maintenanceOptions) list(ctx context.Context, c *cluster, names []string) error {
 	windows, err := o.windows(ctx, c, names)
 	if err != nil {
 		return err
@@ -243,7 +203,7 @@ func (o *maintenanceListOptions) run(ctx context.Context, c *cluster, names []st
 }
 
 // windows returns the windows of one integration, or of all.
-func (o *maintenanceListOptions) windows(ctx context.Context, c *cluster, names []string) (windows []listedWindow, err error) {
+func (o *maintenanceOptions) windows(ctx context.Context, c *cluster, names []string) (windows []listedWindow, err error) {
 	var integrations []v1alpha1.WebhookIntegration
 	switch {
 	case len(names) == 0:
@@ -265,7 +225,7 @@ func (o *maintenanceListOptions) windows(ctx context.Context, c *cluster, names 
 }
 
 // state describes whether a window is open, and until or from when.
-func (o *maintenanceListOptions) state(w listedWindow) cell {
+func (o *maintenanceOptions) state(w listedWindow) cell {
 	plan, now := maintenance.New([]v1alpha1.MaintenanceWindow{*w.MaintenanceWindow}), o.now()
 	switch open, next := plan.Open(now), plan.Next(now); {
 	case plan.Err() != nil:

@@ -31,6 +31,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 )
 
@@ -252,8 +253,18 @@ func oneName(kind string) cobra.PositionalArgs {
 	return takes(1, 1, fmt.Sprintf("exactly one %s name", kind))
 }
 
-// integrationFirst requires the name of an integration, which other arguments may follow.
-var integrationFirst = takes(1, math.MaxInt, "an integration name")
+// ofIntegration returns a command whose first argument is an integration, alone unless names returns names in it that follow.
+func (p *plugin) ofIntegration(
+	use, short string, names func(*v1alpha1.WebhookIntegrationSpec) []string, run func(context.Context, *cluster, []string) error,
+) *cobra.Command {
+	command := &cobra.Command{Use: use, Short: short, RunE: p.withCluster(run)}
+	if names == nil {
+		command.Args, command.ValidArgsFunction = oneName("integration"), firstArgument(p.completeIntegrations())
+	} else {
+		command.Args, command.ValidArgsFunction = takes(1, math.MaxInt, "an integration name"), p.completeNamesIn(names)
+	}
+	return command
+}
 
 // helpText has the long help and the examples of each command, as a template with its path.
 //

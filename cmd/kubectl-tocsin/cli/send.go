@@ -210,17 +210,16 @@ func (o *sendOptions) postWithTemporaryToken(
 	if err != nil {
 		return 0, nil, err
 	}
-	creator := &tokenCreateOptions{
+	temporary := &tokenOptions{
 		plugin: o.plugin, endpoint: o.endpoint, name: "send-" + rand.String(6), expiresIn: tokenLifetime,
 	}
-	token, err := creator.create(ctx, c, o.integration)
+	token, err := temporary.create(ctx, c, o.integration)
 	if err != nil {
 		return 0, nil, err
 	}
 	defer func() {
 		// Revoke the token also when the user has interrupted the command.
-		revoker := &tokenRevokeOptions{plugin: o.plugin}
-		_, revokeErr := revoker.revoke(context.WithoutCancel(ctx), c, o.integration, []string{token.Name})
+		_, revokeErr := temporary.revoke(context.WithoutCancel(ctx), c, o.integration, []string{token.Name})
 		if revokeErr != nil {
 			err = errors.Join(err, fmt.Errorf("revoking the token %s: %w", token.Name, revokeErr))
 		}

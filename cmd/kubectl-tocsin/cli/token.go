@@ -14,45 +14,50 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
-func (p *plugin) tokenCommand() *cobra.Command {
-	return parent(&cobra.Command{
-		Use:   "token",
-		Short: "Create, list, rotate and revoke tokens of an integration",
-	}, p.tokenCreateCommand(), p.tokenListCommand(), p.tokenRotateCommand(), p.tokenRevokeCommand())
-}
-
-type tokenCreateOptions struct {
+type tokenOptions struct {
 	*plugin
 	endpoint  string
 	name      string
 	expiresIn time.Duration
 	quiet     bool
+	expired   bool
+	format    string // of the list
 }
 
-func (p *plugin) tokenCreateCommand() *cobra.Command {
-	o := &tokenCreateOptions{plugin: p}
-	command := &cobra.Command{
-		Use:               "create INTEGRATION",
-		Short:             "Create a token and print the webhook URL",
-		Args:              oneName("integration"),
-		ValidArgsFunction: firstArgument(p.completeIntegrations()),
-		RunE:              p.withCluster(o.run),
-	}
-	flags := command.Flags()
-	flags.StringVar(&o.name, "name", "", "Name of the token. Default: the current date, such as 2026-05-04.")
-	o.addFlags(command)
-	return command
+func (p *plugin) tokenCommand() *cobra.Command {
+	o := &tokenOptions{plugin: p}
+	create := p.ofIntegration("create INTEGRATION", "Create a token and print the webhook URL", nil, o.createAndPrint)
+	create.Flags().StringVar(&o.name, "name", "", "Name of the token. Default: the current date, such as 2026-05-04.")
+	o.addFlags(create)
+
+	list := p.ofIntegration("list INTEGRATION", "List the tokens of an integration", nil, o.list)
+	list.Aliases = []string{"ls"}
+	wordVar(list.Flags(), &o.format, "output", "o", "json or yaml",
+		"Output format: json or yaml, a list as in spec.tokens. Default: a table.")
+
+	rotate := p.ofIntegration("rotate INTEGRATION [NAME]", "Create a token that replaces another one", tokenNames, o.rotate)
+	rotate.Args = takes(1, 2, "an integration name, and the name of a token if there are several")
+	rotate.Flags().StringVar(&o.name, "name", "", "Name of the new token. Default: the current date, such as 2026-05-04.")
+	o.addFlags(rotate)
+
+	revoke := p.ofIntegration("revoke INTEGRATION [NAME...]", "Revoke tokens of an integration", tokenNames, o.revokeAndPrint)
+	revoke.Flags().BoolVar(&o.expired, "expired", false, "Revoke all expired tokens.")
+
+	return parent(&cobra.Command{
+		Use:   "token",
+		Short: "Create, list, rotate and revoke tokens of an integration",
+	}, create, list, rotate, revoke)
 }
 
-// addFlags adds the flags that "integration create" has as well.
-func (o *tokenCreateOptions) addFlags(command *cobra.Command) {
+// addFlags adds the flags of commands that create a token.
+func (o *tokenOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	durationVar(flags, &o.expiresIn, "expires-in", "Lifetime of the token, such as 12h or 90d. Default: unlimited.")
 	flags.BoolVarP(&o.quiet, "quiet", "q", false, "Print the URL only.")
 	addEndpointFlag(flags, &o.endpoint)
 }
 
-func (o *tokenCreateOptions) run(ctx context.Context, c *cluster, names []string) error {
+func (o *tokenOptions) createAndPrint(ctx context.Context, c *cluster, names []string) error {
 	token, err := o.create(ctx, c, names[0])
 	if err == nil {
 		o.print(token)
@@ -60,22 +65,8 @@ func (o *tokenCreateOptions) run(ctx context.Context, c *cluster, names []string
 	return err
 }
 
-func (p *plugin) tokenRotateCommand() *cobra.Command {
-	o := &tokenCreateOptions{plugin: p}
-	command := &cobra.Command{
-		Use:               "rotate INTEGRATION [NAME]",
-		Short:             "Create a token that replaces another one",
-		Args:              takes(1, 2, "an integration name, and the name of a token if there are several"),
-		ValidArgsFunction: p.completeNamesIn(tokenNames),
-		RunE:              p.withCluster(o.rotate),
-	}
-	command.Flags().StringVar(&o.name, "name", "", "Name of the new token. Default: the current date, such as 2026-05-04.")
-	o.addFlags(command)
-	return command
-}
-
 // rotate creates a token. The old one stays valid until somebody revokes it, since the sender still has it.
-func (o *tokenCreateOptions) rotate(ctx context.Context, c *cluster, args []string) error {
+func (o *tokenOptions) rotate(ctx context.Context, c *cluster, args []string) error {
 	integration, err := c.integration(ctx, args[0])
 	if err != nil {
 		return err
@@ -116,40 +107,37 @@ type newToken struct {
 	integration string
 }
 
-func (o *tokenCreateOptions) create(ctx context.Context, c *cluster, integration string) (newToken, error) {
-	var token newToken
-	err := c.editIntegration(ctx, integration, dryRunNone, func(i *v1alpha1.WebhookIntegration) (err error) {
-		token, err = o.generate(c.namespace, integration, i.Spec.Tokens)
-		i.Spec.Tokens = append(i.Spec.Tokens, token.Token)
+func (o *tokenOptions) create(ctx context.Context, c *cluster, integration string) (token newToken, err error) {
+	err = c.editIntegration(ctx, integration, dryRunNone, func(i *v1alpha1.WebhookIntegration) error {
+		token, err = o.addTo(i)
 		return err
 	})
 	return token, err
 }
 
-// generate returns a new token whose name is not among the existing tokens.
-func (o *tokenCreateOptions) generate(namespace, integration string, existing []v1alpha1.Token) (newToken, error) {
+// addTo adds a new token to an integration, which is not written.
+func (o *tokenOptions) addTo(integration *v1alpha1.WebhookIntegration) (newToken, error) {
 	endpoint, err := resolveEndpoint(o.endpoint)
 	if err != nil {
 		return newToken{}, err
 	}
-	secret := tokens.New(namespace, integration)
-	token := newToken{url: endpoint + webhookPath + "/" + secret, integration: integration}
+	secret := tokens.New(integration.Namespace, integration.Name)
+	token := newToken{url: endpoint + webhookPath + "/" + secret, integration: integration.Name}
 	token.SHA256 = tokens.Hash(secret)
 	if o.expiresIn > 0 {
-		expires := v1alpha1.NewTimestamp(o.now().Add(o.expiresIn))
-		token.ExpirationTime = &expires
+		token.ExpirationTime = new(v1alpha1.NewTimestamp(o.now().Add(o.expiresIn)))
 	}
-	token.Name = freeName(o.name, o.now(), func(name string) bool {
-		return slices.ContainsFunc(existing, func(t v1alpha1.Token) bool { return t.Name == name })
-	})
+	existing := tokenNames(&integration.Spec)
+	token.Name = freeName(o.name, o.now(), func(name string) bool { return slices.Contains(existing, name) })
 	if token.Name == "" {
 		return token, fmt.Errorf("token %q already exists: revoke it first or choose another name", o.name)
 	}
+	integration.Spec.Tokens = append(integration.Spec.Tokens, token.Token)
 	return token, nil
 }
 
 // print prints the URL on stdout, and an explanation on stderr.
-func (o *tokenCreateOptions) print(token newToken) {
+func (o *tokenOptions) print(token newToken) {
 	if !o.quiet {
 		expiry := "does not expire"
 		if token.ExpirationTime != nil {
@@ -161,33 +149,13 @@ func (o *tokenCreateOptions) print(token newToken) {
 	o.screen.printf("%s\n", token.url)
 }
 
-type tokenListOptions struct {
-	*plugin
-	output string
-}
-
-func (p *plugin) tokenListCommand() *cobra.Command {
-	o := &tokenListOptions{plugin: p}
-	command := &cobra.Command{
-		Use:               "list INTEGRATION",
-		Aliases:           []string{"ls"},
-		Short:             "List the tokens of an integration",
-		Args:              oneName("integration"),
-		ValidArgsFunction: firstArgument(p.completeIntegrations()),
-		RunE:              p.withCluster(o.run),
-	}
-	wordVar(command.Flags(), &o.output, "output", "o", "json or yaml",
-		"Output format: json or yaml, a list as in spec.tokens. Default: a table.")
-	return command
-}
-
-func (o *tokenListOptions) run(ctx context.Context, c *cluster, names []string) error {
+func (o *tokenOptions) list(ctx context.Context, c *cluster, names []string) error {
 	integration, err := c.integration(ctx, names[0])
 	if err != nil {
 		return err
 	}
-	if o.output != "" {
-		return writeObject(o.Out, o.output, append([]v1alpha1.Token{}, integration.Spec.Tokens...))
+	if o.format != "" {
+		return writeObject(o.Out, o.format, append([]v1alpha1.Token{}, integration.Spec.Tokens...))
 	}
 	if len(integration.Spec.Tokens) == 0 {
 		o.notef("No tokens found in integration %q.", integration.Name)
@@ -223,25 +191,7 @@ func (p *plugin) lastUse(uses []v1alpha1.TokenUse, token *v1alpha1.Token) string
 	return "never"
 }
 
-type tokenRevokeOptions struct {
-	*plugin
-	expired bool
-}
-
-func (p *plugin) tokenRevokeCommand() *cobra.Command {
-	o := &tokenRevokeOptions{plugin: p}
-	command := &cobra.Command{
-		Use:               "revoke INTEGRATION [NAME...]",
-		Short:             "Revoke tokens of an integration",
-		Args:              integrationFirst,
-		ValidArgsFunction: p.completeNamesIn(tokenNames),
-		RunE:              p.withCluster(o.run),
-	}
-	command.Flags().BoolVar(&o.expired, "expired", false, "Revoke all expired tokens.")
-	return command
-}
-
-func (o *tokenRevokeOptions) run(ctx context.Context, c *cluster, args []string) error {
+func (o *tokenOptions) revokeAndPrint(ctx context.Context, c *cluster, args []string) error {
 	integration, names := args[0], args[1:]
 	if len(names) == 0 && !o.expired {
 		return errors.New("specify a token name or --expired")
@@ -261,7 +211,7 @@ func (o *tokenRevokeOptions) run(ctx context.Context, c *cluster, args []string)
 }
 
 // revoke removes the tokens with these names, and expired ones if --expired is set, and returns the names of all.
-func (o *tokenRevokeOptions) revoke(
+func (o *tokenOptions) revoke(
 	ctx context.Context, c *cluster, integration string, names []string,
 ) (revoked []string, err error) {
 	now := o.now()
