@@ -8,12 +8,14 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 // FieldManager is the field manager of the objects that the plugin and the page create.
@@ -38,10 +40,13 @@ func (a Action) Unneeded(incident *v1alpha1.Incident) string {
 		return "already acknowledged"
 	case a.Status == v1alpha1.AlertUnacknowledged && !live.IsAcknowledged(incident):
 		return "not acknowledged"
-	case a.Status == v1alpha1.AlertSilenced && a.Length == 0 && incident.Status.Silence == nil:
-		return "not silenced"
+	case a.Status != v1alpha1.AlertSilenced || a.Length > 0 || incident.Status.Silence != nil:
+		return ""
+	case live.IsSilenced(incident): // by others
+		condition := meta.FindStatusCondition(incident.Status.Conditions, v1alpha1.ConditionSilenced)
+		return "has no requested silence, but is silenced: " + plaintext.SanitizeLine(condition.Message)
 	}
-	return ""
+	return "not silenced"
 }
 
 // Event returns the AlertEvent that does the action to an Incident, in the name of a user.

@@ -14,14 +14,12 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/action"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 )
 
 const (
@@ -31,15 +29,13 @@ const (
 
 type actOptions struct {
 	*plugin
-	status  v1alpha1.AlertStatus
+	action.Action
 	verb    string
-	message string
 	wait    bool
 	timeout time.Duration
 	filter  filter
 	all     bool
 	yes     bool
-	length  time.Duration // of a silence; 0 ends it
 }
 
 // actionCommands returns the commands that create alerts of a status.
@@ -69,11 +65,11 @@ func (p *plugin) actionCommands() (commands []*cobra.Command) {
 
 // addAction makes a command create alerts of a status.
 func (p *plugin) addAction(command *cobra.Command, status v1alpha1.AlertStatus, verb string) {
-	o := &actOptions{plugin: p, status: status, verb: verb, timeout: 10 * time.Second}
+	o := &actOptions{plugin: p, Action: action.Action{Status: status}, verb: verb, timeout: 10 * time.Second}
 	command.ValidArgsFunction = o.completeIncidents()
 	command.RunE = o.withCluster(o.run)
 	flags := command.Flags()
-	flags.StringVarP(&o.message, "message", "m", "", "Message to record in the timeline.")
+	flags.StringVarP(&o.Message, "message", "m", "", "Message to record in the timeline.")
 	flags.BoolVar(&o.wait, "wait", true, "Wait until the command has had its effect.")
 	if status == v1alpha1.AlertSilenced {
 		o.timeout = action.SilenceTimeout
@@ -83,11 +79,11 @@ func (p *plugin) addAction(command *cobra.Command, status v1alpha1.AlertStatus, 
 	flags.BoolVar(&o.all, "all", false, "Select all open incidents of the namespace, or of all namespaces with -A.")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "Skip the confirmation.")
 	if status == v1alpha1.AlertSilenced {
-		flags.StringVar(&o.message, "comment", "", "The same as --message; the comment of the silence in Alertmanager.")
+		flags.StringVar(&o.Message, "comment", "", "The same as --message; the comment of the silence in Alertmanager.")
 		command.MarkFlagsMutuallyExclusive("message", "comment")
 	}
 	if verb == verbSilence {
-		durationVar(flags, &o.length, "for", "How long to silence, such as 90m, 12h or 7d; at most 30d. 0 ends the silence.")
+		durationVar(flags, &o.Length, "for", "How long to silence, such as 90m, 12h or 7d; at most 30d. 0 ends the silence.")
 		_ = command.MarkFlagRequired("for")
 	}
 	if status == v1alpha1.AlertNoted {
@@ -96,12 +92,12 @@ func (p *plugin) addAction(command *cobra.Command, status v1alpha1.AlertStatus, 
 }
 
 func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error {
-	if utf8.RuneCountInString(o.message) > v1alpha1.MaxCommentChars {
+	if utf8.RuneCountInString(o.Message) > v1alpha1.MaxCommentChars {
 		return fmt.Errorf("the message has more than %d characters", v1alpha1.MaxCommentChars)
 	}
 	filtered := o.all || o.filter.isSet()
 	switch {
-	case o.length > v1alpha1.MaxSilence:
+	case o.Length > v1alpha1.MaxSilence:
 		return fmt.Errorf("a silence has at most %s", model.Duration(v1alpha1.MaxSilence))
 	case len(names) > 0 && (filtered || o.filter.allNamespaces):
 		return errors.New("specify either incident names or a filter, not both")
@@ -124,21 +120,18 @@ func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error 
 	if err != nil {
 		return err
 	}
-	if err := o.checkForwarding(ctx, c, incidents); err != nil {
-		return err
-	}
 	return o.apply(ctx, c, incidents, user)
 }
 
 // confirmed returns the open Incidents that match the filter, after the user has confirmed.
 func (o *actOptions) confirmed(ctx context.Context, c *cluster) ([]*v1alpha1.Incident, error) {
 	o.filter.states = []string{string(v1alpha1.IncidentOpen)}
-	o.filter.Unacknowledged = o.filter.Unacknowledged || o.status == v1alpha1.AlertAcknowledged
+	o.filter.Unacknowledged = o.filter.Unacknowledged || o.Status == v1alpha1.AlertAcknowledged
 	incidents, err := o.incidents(ctx, c, &o.filter, o.newProgress())
 	if err != nil {
 		return nil, err
 	}
-	incidents = slices.DeleteFunc(incidents, func(i *v1alpha1.Incident) bool { return o.unneeded(i) != "" })
+	incidents = slices.DeleteFunc(incidents, func(i *v1alpha1.Incident) bool { return o.Unneeded(i) != "" })
 	if len(incidents) == 0 {
 		o.notef("No open incident matches.")
 		return nil, nil
@@ -159,34 +152,31 @@ func (o *actOptions) confirmed(ctx context.Context, c *cluster) ([]*v1alpha1.Inc
 	case err != nil:
 		return nil, err
 	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return incidents, nil
+	if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
+		return nil, errors.New("not confirmed, nothing was changed; use --yes to skip the confirmation")
 	}
-	return nil, errors.New("not confirmed, nothing was changed; use --yes to skip the confirmation")
+	return incidents, nil
 }
 
 // readLine reads a line, or what there is before the end of the input. It returns when ctx ends although a read cannot be
 // cancelled; its goroutine then stays until the input has a line or the process ends.
 func readLine(ctx context.Context, in io.Reader) (string, error) {
-	type result struct {
-		line string
-		err  error
-	}
-	read := make(chan result, 1)
+	var line string
+	var err error
+	read := make(chan struct{})
 	go func() {
-		line, err := bufio.NewReader(in).ReadString('\n')
-		if errors.Is(err, io.EOF) {
-			err = nil
-		}
-		read <- result{line, err}
+		line, err = bufio.NewReader(in).ReadString('\n')
+		close(read)
 	}()
 	select {
 	case <-ctx.Done():
 		return "", ctx.Err()
-	case r := <-read:
-		return r.line, r.err
+	case <-read:
 	}
+	if errors.Is(err, io.EOF) {
+		return line, nil
+	}
+	return line, err
 }
 
 // named returns the Incidents with these names. It finds all before the command changes any, so that a mistyped name
@@ -199,53 +189,39 @@ func (o *actOptions) named(ctx context.Context, c *cluster, names []string) ([]*
 			return nil, err
 		}
 		// A silence also applies to the next episode.
-		needsOpen := o.status == v1alpha1.AlertAcknowledged || o.status == v1alpha1.AlertUnacknowledged
+		needsOpen := o.Status == v1alpha1.AlertAcknowledged || o.Status == v1alpha1.AlertUnacknowledged
 		if needsOpen && incident.Status.State == v1alpha1.IncidentResolved {
-			return nil, fmt.Errorf("%s is resolved and cannot be %s", incident.Name, o.status)
+			return nil, fmt.Errorf("%s is resolved and cannot be %s", incident.Name, o.Status)
 		}
 		incidents = append(incidents, incident)
 	}
 	return incidents, nil
 }
 
-// checkForwarding returns an error if Incidents that are to be silenced are not forwarded, before the command requests anything.
-func (o *actOptions) checkForwarding(ctx context.Context, c *cluster, incidents []*v1alpha1.Incident) error {
-	if o.length == 0 {
-		return nil
-	}
-	forwarding := action.NewForwarding(c)
-	for _, incident := range incidents {
-		if err := forwarding.Check(ctx, incident); err != nil {
-			return err
+// apply creates an AlertEvent for each Incident, and then waits for all of them. It creates none if an Incident that is to be
+// silenced is not forwarded. If it ends early, it prints which AlertEvents it has created, since these take effect nevertheless.
+func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha1.Incident, user string) (err error) {
+	if o.Length > 0 {
+		forwarding := action.NewForwarding(c)
+		for _, incident := range incidents {
+			if err := forwarding.Check(ctx, incident); err != nil {
+				return err
+			}
 		}
 	}
-	return nil
-}
-
-// unneeded describes why an Incident needs no action; empty if it needs one.
-func (o *actOptions) unneeded(incident *v1alpha1.Incident) string {
-	if o.status == v1alpha1.AlertSilenced && o.length == 0 && incident.Status.Silence == nil {
-		return notRequested(incident)
-	}
-	return o.action().Unneeded(incident)
-}
-
-func (o *actOptions) action() action.Action {
-	return action.Action{Status: o.status, Message: o.message, Length: o.length}
-}
-
-// apply creates an AlertEvent for each Incident, and then waits for all of them. If it ends early, it prints which AlertEvents
-// it has created, since these take effect nevertheless.
-func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha1.Incident, user string) error {
 	events := make([]*v1alpha1.AlertEvent, len(incidents))
-	var submitted []string
+	var submitted []string // whose effect was not awaited
+	defer func() {
+		if err != nil && len(submitted) > 0 {
+			o.notef("Submitted, but not awaited: %s will be %s.", strings.Join(submitted, ", "), o.result())
+		}
+	}()
 	for i, incident := range incidents {
-		if o.unneeded(incident) != "" {
+		if o.Unneeded(incident) != "" {
 			continue
 		}
-		event := o.action().Event(incident, user)
+		event := o.Event(incident, user)
 		if err := c.Create(ctx, event, fieldManager); err != nil {
-			o.noteSubmitted(submitted)
 			return err
 		}
 		events[i], submitted = event, append(submitted, incident.Name)
@@ -254,13 +230,11 @@ func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha
 		result := o.result()
 		switch {
 		case events[i] == nil:
-			result = o.unneeded(incident)
+			result = o.Unneeded(incident)
 		case !o.wait:
 			result = "will be " + result
 		default:
-			var err error
 			if result, err = o.outcome(ctx, c, events[i], incident); err != nil {
-				o.noteSubmitted(submitted)
 				return err
 			}
 			submitted = submitted[1:]
@@ -270,31 +244,24 @@ func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha
 	return nil
 }
 
-// noteSubmitted prints for which Incidents AlertEvents were created whose effect was not awaited.
-func (o *actOptions) noteSubmitted(names []string) {
-	if len(names) > 0 {
-		o.notef("Submitted, but not awaited: %s will be %s.", strings.Join(names, ", "), o.result())
-	}
-}
-
 // outcome waits for the effect of an AlertEvent, and describes it.
 func (o *actOptions) outcome(
-	ctx context.Context, c *cluster, event *v1alpha1.AlertEvent, incident *v1alpha1.Incident,
+	ctx context.Context, c *cluster, event *v1alpha1.AlertEvent, before *v1alpha1.Incident,
 ) (string, error) {
-	deadline, cancel := context.WithTimeout(ctx, o.timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	if err := o.await(deadline, c, event); err != nil {
-		return "", err
+	err := wait.PollUntilContextCancel(ctx, foldPoll, true, func(ctx context.Context) (bool, error) {
+		err := c.Get(ctx, client.ObjectKeyFromObject(event), &v1alpha1.AlertEvent{})
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err) // it is deleted once it has been folded
+	})
+	switch {
+	case isTimeout(ctx, err):
+		return "", fmt.Errorf("timed out after %s; AlertEvent %s is stored and takes effect when Tocsin processes it",
+			o.timeout, event.Name)
+	case err != nil || o.Status != v1alpha1.AlertSilenced:
+		return o.result(), err
 	}
-	if o.status == v1alpha1.AlertSilenced {
-		return o.awaitSilence(deadline, c, incident)
-	}
-	return o.result(), nil
-}
-
-// awaitSilence waits until Alertmanager has the silence that was requested, or not any more the one that was ended.
-func (o *actOptions) awaitSilence(ctx context.Context, c *cluster, before *v1alpha1.Incident) (string, error) {
-	condition, err := o.action().AwaitSilence(ctx, before, func(ctx context.Context) (*v1alpha1.Incident, error) {
+	condition, err := o.AwaitSilence(ctx, before, func(ctx context.Context) (*v1alpha1.Incident, error) {
 		now := &v1alpha1.Incident{}
 		return now, c.Get(ctx, client.ObjectKeyFromObject(before), now)
 	})
@@ -303,32 +270,10 @@ func (o *actOptions) awaitSilence(ctx context.Context, c *cluster, before *v1alp
 		return "", fmt.Errorf("%s: timed out after %s; %w", before.Name, o.timeout, err)
 	case err != nil:
 		return "", fmt.Errorf("%s: %w", before.Name, err)
-	case o.length == 0 && condition != nil && condition.Status == metav1.ConditionTrue:
+	case o.Length == 0 && condition != nil && condition.Status == metav1.ConditionTrue:
 		return o.result() + ", but another silence covers it: " + safe(condition.Message), nil
 	}
 	return o.result(), nil
-}
-
-// notRequested describes an Incident without a requested silence: nothing to end, but others may silence it.
-func notRequested(incident *v1alpha1.Incident) string {
-	if live.IsSilenced(incident) {
-		condition := meta.FindStatusCondition(incident.Status.Conditions, v1alpha1.ConditionSilenced)
-		return "has no requested silence, but is silenced: " + safe(condition.Message)
-	}
-	return "not silenced"
-}
-
-// await waits until an AlertEvent has been folded and therefore deleted.
-func (o *actOptions) await(ctx context.Context, c *cluster, event *v1alpha1.AlertEvent) error {
-	err := wait.PollUntilContextCancel(ctx, foldPoll, true, func(ctx context.Context) (bool, error) {
-		err := c.Get(ctx, client.ObjectKeyFromObject(event), &v1alpha1.AlertEvent{})
-		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
-	})
-	if isTimeout(ctx, err) {
-		return fmt.Errorf("timed out after %s; AlertEvent %s is stored and takes effect when Tocsin processes it",
-			o.timeout, event.Name)
-	}
-	return err
 }
 
 // isTimeout reports whether a call failed because the deadline of its context passed.
@@ -339,11 +284,11 @@ func isTimeout(ctx context.Context, err error) bool {
 // result describes what the command has done to an Incident.
 func (o *actOptions) result() string {
 	switch {
-	case o.status != v1alpha1.AlertSilenced:
-		return string(o.status)
-	case o.length == 0:
+	case o.Status != v1alpha1.AlertSilenced:
+		return string(o.Status)
+	case o.Length == 0:
 		return "unsilenced"
 	default:
-		return "silenced for " + model.Duration(o.length).String()
+		return "silenced for " + model.Duration(o.Length).String()
 	}
 }

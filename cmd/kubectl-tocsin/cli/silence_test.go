@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/action"
 )
 
 // silencing is the condition Silenced and the silence that it describes.
@@ -137,7 +138,8 @@ func TestSilenceCommandsReportWhatIsSo(t *testing.T) {
 			var out bytes.Buffer
 			p := newPlugin(genericiooptions.NewTestIOStreamsDiscard())
 			p.screen = &screen{out: &out}
-			o := &actOptions{plugin: p, status: v1alpha1.AlertSilenced, length: test.length, wait: true, timeout: time.Minute}
+			o := &actOptions{plugin: p, wait: true, timeout: time.Minute,
+				Action: action.Action{Status: v1alpha1.AlertSilenced, Length: test.length}}
 			if strings.Contains(test.problem, "timed out") {
 				o.timeout = 200 * time.Millisecond
 			}
@@ -148,10 +150,7 @@ func TestSilenceCommandsReportWhatIsSo(t *testing.T) {
 			if len(test.server.silenced) > 0 {
 				incident.Status.Conditions = []metav1.Condition{test.server.silenced[0].condition}
 			}
-			err := o.checkForwarding(t.Context(), c, []*v1alpha1.Incident{incident})
-			if err == nil {
-				err = o.apply(t.Context(), c, []*v1alpha1.Incident{incident}, "maria")
-			}
+			err := o.apply(t.Context(), c, []*v1alpha1.Incident{incident}, "maria")
 			g.Expect(out.String()).To(Equal(test.says))
 			g.Expect(test.server.created).To(Equal(test.created))
 			if test.problem == "" {
@@ -168,7 +167,7 @@ func TestInterruptedCommandsTellWhatTheySubmitted(t *testing.T) {
 	var problems bytes.Buffer
 	p := newPlugin(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: io.Discard, ErrOut: &problems})
 	p.screen = &screen{out: io.Discard}
-	o := &actOptions{plugin: p, status: v1alpha1.AlertResolved, wait: true, timeout: time.Minute}
+	o := &actOptions{plugin: p, Action: action.Action{Status: v1alpha1.AlertResolved}, wait: true, timeout: time.Minute}
 	ctx, interrupt := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, interrupt)
 	server := &actServer{neverFolds: true}
@@ -187,7 +186,7 @@ func TestATimeoutTellsAllThatWasSubmitted(t *testing.T) {
 	var problems bytes.Buffer
 	p := newPlugin(genericiooptions.IOStreams{In: &bytes.Buffer{}, Out: io.Discard, ErrOut: &problems})
 	p.screen = &screen{out: io.Discard}
-	o := &actOptions{plugin: p, status: v1alpha1.AlertResolved, wait: true, timeout: 50 * time.Millisecond}
+	o := &actOptions{plugin: p, Action: action.Action{Status: v1alpha1.AlertResolved}, wait: true, timeout: 50 * time.Millisecond}
 	var incidents []*v1alpha1.Incident
 	for _, name := range []string{"disk", "queue"} {
 		incidents = append(incidents, &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Name: name}})
