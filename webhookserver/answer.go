@@ -21,6 +21,8 @@ type acceptance struct {
 	Preset   string            `json:"preset,omitempty"` // that the body was read with
 	Alerts   []acceptedAlert   `json:"alerts"`
 	Warnings []payload.Warning `json:"warnings"`
+
+	failures []mapping.Failure // for Explain
 }
 
 type acceptedAlert struct {
@@ -41,7 +43,7 @@ type acceptedAlert struct {
 func newAcceptance(x *exchange, decoded *decodedAlerts, receipt commit.Receipt) *acceptance {
 	a := &acceptance{
 		Status: "accepted", Event: receipt.EventName, Preset: decoded.Preset, Warnings: decoded.Warnings,
-		Alerts: make([]acceptedAlert, 0, len(decoded.Alerts)),
+		Alerts: make([]acceptedAlert, 0, len(decoded.Alerts)), failures: decoded.Failures,
 	}
 	if x.dryRun {
 		a.Status = "dryRun"

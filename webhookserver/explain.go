@@ -9,16 +9,18 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
 // Explain answers a request as the endpoint answers a dry run of it: by the same handler, but without a server,
-// a cluster or a token. It returns the status code and the JSON of the answer: 200 with the alerts, or a problem.
+// a cluster or a token. It returns the status code and the JSON of the answer: 200 with the alerts, or a problem; and the expressions
+// that failed.
 func Explain(
 	ctx context.Context, integration *v1alpha1.WebhookIntegration, header http.Header, body []byte,
-) (code int, answer []byte) {
+) (code int, answer []byte, failures []mapping.Failure) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, eventsPath+"?dryRun=true", bytes.NewReader(body))
 	if err != nil {
-		return http.StatusInternalServerError, nil // neither the method nor the path can be wrong
+		return http.StatusInternalServerError, nil, nil // neither the method nor the path can be wrong
 	}
 	if header != nil {
 		request.Header = header.Clone()
@@ -32,7 +34,9 @@ func Explain(
 	reply, p := h.serve(x)
 	if p != nil {
 		reply = p.reply(nil)
+	} else {
+		failures = x.accepted.failures
 	}
 	_, answer = encode(reply.Body)
-	return reply.Status, answer
+	return reply.Status, answer, failures
 }

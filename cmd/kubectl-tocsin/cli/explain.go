@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -20,8 +19,9 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -29,7 +29,6 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
-	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
 type explainOptions struct {
@@ -77,53 +76,32 @@ func (o *explainOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	program, err := mapping.Compile(mapping.PresetOf(&integration.Spec), integration.Spec.Mapping)
-	if err != nil {
+	if _, err := mapping.Compile(mapping.PresetOf(&integration.Spec), integration.Spec.Mapping); err != nil {
 		return fmt.Errorf("the mapping does not compile: %w", err)
 	}
 	body, err := o.readInput(o.file)
 	if err != nil {
 		return err
 	}
-	code, text := webhookserver.Explain(ctx, integration, header, body)
+	code, text, failures := webhookserver.Explain(ctx, integration, header, body)
 	r, err := parseResponse(code, text)
 	if err != nil {
 		return fmt.Errorf("the payload would be %w", err)
 	}
 	r.Incidents = fold.Preview(r.event(integration), integration, mapping.LateFiringWindow, o.now())
-	if o.output != "" {
-		object, err := withIncidents(text, r.Incidents)
-		if err == nil {
-			err = writeObject(o.Out, o.output, object)
-		}
-		return errors.Join(err, o.verdict(ctx, program, header, body, r))
-	}
-	(&explanation{screen: o.screen, response: r}).printAll()
-	return o.verdict(ctx, program, header, body, r)
-}
-
-// verdict returns an error for expressions that fail on the payload and, with --strict, for other warnings.
-func (o *explainOptions) verdict(
-	ctx context.Context, program *mapping.Program, header http.Header, body []byte, r *response,
-) error {
-	if json, ok := payload.FromForm(body); ok {
-		body = json
-	}
-	value, _, err := payload.ParseAny(body)
-	if err != nil {
+	if o.output == "" {
+		o.print(r)
+	} else if err := o.printObject(text, r.Incidents); err != nil {
 		return err
 	}
-	result, err := program.Alerts(ctx, value, header, o.now())
-	switch {
-	case err != nil:
-		return err
-	case len(result.Failures) > 0:
+	if len(failures) > 0 {
 		var names []string
-		for _, failure := range result.Failures {
+		for _, failure := range failures {
 			names = append(names, failure.Field)
 		}
 		return fmt.Errorf("%s of the mapping failed: %s", plural(len(names), "expression"), strings.Join(names, ", "))
-	case o.strict && len(r.Warnings) > 0:
+	}
+	if o.strict && len(r.Warnings) > 0 {
 		return errors.New("there are warnings")
 	}
 	return nil
@@ -172,45 +150,44 @@ func (r *response) event(integration *v1alpha1.WebhookIntegration) *v1alpha1.Ale
 	}}
 	event.Namespace = integration.Namespace
 	for _, alert := range r.Alerts {
-		if alert.Alert != nil && !alert.Dropped {
+		if !alert.Dropped {
 			event.Spec.Alerts = append(event.Spec.Alerts, *alert.Alert)
 		}
 	}
 	return event
 }
 
-// withIncidents adds the Incidents that the alerts would open to a response.
-func withIncidents(text []byte, incidents []v1alpha1.Incident) (object map[string]json.RawMessage, err error) {
-	if err := json.Unmarshal(text, &object); err != nil {
-		return nil, err
+// printObject prints a response, to which it adds the Incidents that the alerts would open.
+func (o *explainOptions) printObject(response []byte, incidents []v1alpha1.Incident) error {
+	var object map[string]json.RawMessage
+	err := json.Unmarshal(response, &object)
+	if err != nil {
+		return err
 	}
-	object["incidents"], err = json.Marshal(incidents)
-	return object, err
+	if object["incidents"], err = json.Marshal(incidents); err != nil {
+		return err
+	}
+	return writeObject(o.Out, o.output, object)
 }
 
-type explanation struct {
-	*screen
-	response *response
+func (o *explainOptions) print(r *response) {
+	o.screen.printf("The payload would be accepted: %s.\n", plural(len(r.Alerts), "alert"))
+	if r.Preset != "" {
+		o.screen.printf("Read with the preset %s.\n", safe(r.Preset))
+	}
+	for i := range r.Alerts {
+		if alert := &r.Alerts[i]; alert.Dropped {
+			o.screen.printf("\n%s\n", o.screen.styled(bold, fmt.Sprintf("Alert %d would be dropped: %s", i+1, alert.dropReason())))
+		} else {
+			alert.print(o.screen, r.Incidents)
+		}
+	}
+	r.printWarnings(o.screen)
 }
 
-func (e *explanation) printAll() {
-	e.printf("The payload would be accepted: %s.\n", plural(len(e.response.Alerts), "alert"))
-	if e.response.Preset != "" {
-		e.printf("Read with the preset %s.\n", safe(e.response.Preset))
-	}
-	for i := range e.response.Alerts {
-		e.alert(i)
-	}
-	e.response.printWarnings(e.screen)
-}
-
-func (e *explanation) alert(i int) {
-	alert := &e.response.Alerts[i]
-	if alert.Dropped {
-		e.printf("\n%s\n", e.styled(bold, fmt.Sprintf("Alert %d would be dropped: %s", i+1, alert.dropReason())))
-		return
-	}
-	e.printf("\n%s\n", e.styled(bold, e.wrap(effect(alert), 0)))
+// print prints the effect of an alert, and the origin of each of its fields.
+func (a *alertResponse) print(s *screen, incidents []v1alpha1.Incident) {
+	s.printf("\n%s\n", s.styled(bold, s.wrap(a.effect(), 0)))
 	const maxValueCells = 60
 	rows := [][3]string{}
 	widths := [2]int{}
@@ -220,48 +197,42 @@ func (e *explanation) alert(i int) {
 		widths[0] = max(widths[0], len(field))
 		widths[1] = max(widths[1], runewidth.StringWidth(value))
 	}
-	fields := alertFields(alert.Alert)
-	for _, source := range alert.Sources {
+	fields := alertFields(a.Alert)
+	for _, source := range a.Sources {
 		add(source.Field, valueText(fields[source.Field]), origin(source))
 	}
-	for _, field := range e.defaults(alert) {
+	for _, field := range a.defaults(incidents) {
 		add(field[0], field[1], "default")
 	}
 	for _, row := range rows {
 		field := "  " + runewidth.FillRight(row[0], widths[0]) + "  "
 		value := runewidth.FillRight(row[1], widths[1]) + "  "
-		if indent := len(field); e.isTerminal() && runewidth.StringWidth(field+value+row[2]) > e.width {
-			value = cut(row[1], max(1, e.width-indent)) + "\n" + strings.Repeat(" ", indent+2)
-			row[2] = cut(row[2], max(1, e.width-indent-2))
+		if indent := len(field); s.isTerminal() && runewidth.StringWidth(field+value+row[2]) > s.width {
+			value = cut(row[1], max(1, s.width-indent)) + "\n" + strings.Repeat(" ", indent+2)
+			row[2] = cut(row[2], max(1, s.width-indent-2))
 		}
-		e.printf("%s%s%s\n", field, value, e.styled(dim, row[2]))
+		s.printf("%s%s%s\n", field, value, s.styled(dim, row[2]))
 	}
 }
 
-func effect(alert *alertResponse) string {
-	if alert.Alert == nil {
-		return safe(alert.Incident)
-	}
-	switch alert.Alert.Status {
+func (a *alertResponse) effect() string {
+	switch a.Alert.Status {
 	case v1alpha1.AlertResolved:
-		return "Would resolve " + alert.Incident + " if it is open."
+		return "Would resolve " + a.Incident + " if it is open."
 	case v1alpha1.AlertAcknowledged:
-		return "Would acknowledge " + alert.Incident + " if it is open."
+		return "Would acknowledge " + a.Incident + " if it is open."
 	default:
-		return "Would open " + alert.Incident + ", or update it if it is open."
+		return "Would open " + a.Incident + ", or update it if it is open."
 	}
 }
 
 // defaults returns the fields that the alert lacks and the integration's defaults set.
-func (e *explanation) defaults(alert *alertResponse) [][2]string {
-	at := slices.IndexFunc(e.response.Incidents, func(i v1alpha1.Incident) bool {
-		return i.Namespace+"/"+i.Name == alert.Incident
-	})
-	if at < 0 || alert.Alert == nil {
+func (a *alertResponse) defaults(incidents []v1alpha1.Incident) (filled [][2]string) {
+	at := slices.IndexFunc(incidents, func(i v1alpha1.Incident) bool { return i.Namespace+"/"+i.Name == a.Incident })
+	if at < 0 {
 		return nil
 	}
-	var filled [][2]string
-	given, result := &alert.Alert.AlertContent, &e.response.Incidents[at].Status.Alert
+	given, result := &a.Alert.AlertContent, &incidents[at].Status.Alert
 	for _, field := range [][3]string{
 		{"title", given.Title, result.Title},
 		{"severity", string(given.Severity), string(result.Severity)},
@@ -294,18 +265,12 @@ func origin(source mapping.Source) string {
 func alertFields(alert *v1alpha1.Alert) map[string]json.RawMessage {
 	fields := map[string]json.RawMessage{}
 	encoded, err := json.Marshal(alert)
-	if err != nil || alert == nil || json.Unmarshal(encoded, &fields) != nil {
+	if err != nil || json.Unmarshal(encoded, &fields) != nil {
 		return nil
 	}
 	fields["dedup_key"], fields["starts_at"], fields["ends_at"] = fields["dedupKey"], fields["startTime"], fields["endTime"]
 	return fields
 }
-
-// Limits of the API server for the CEL rules of a schema, from k8s.io/apiserver/pkg/apis/cel.
-const (
-	celCallLimit = 1_000_000
-	celBudget    = 10_000_000
-)
 
 // readManifest reads a WebhookIntegration from a file. It returns an error where the API server would reject the object or,
 // with kubectl's strict field validation, would drop a field of it.
@@ -314,20 +279,16 @@ func readManifest(ctx context.Context, name string) (*v1alpha1.WebhookIntegratio
 	if err != nil {
 		return nil, err
 	}
-	text, err = yaml.YAMLToJSONStrict(text)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", name, err)
-	}
-	object := map[string]any{}
-	if err := utiljson.Unmarshal(text, &object); err != nil {
+	manifest := &unstructured.Unstructured{}
+	if err := yaml.UnmarshalStrict(text, manifest); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", name, err)
 	}
 	const kind = "WebhookIntegration"
-	if object["kind"] != kind || object["apiVersion"] != v1alpha1.GroupVersion.String() {
-		return nil, fmt.Errorf("%s contains %v %v, not a %s of %s", name, object["apiVersion"], object["kind"], kind,
+	if manifest.GroupVersionKind() != v1alpha1.GroupVersion.WithKind(kind) {
+		return nil, fmt.Errorf("%s contains %s %s, not a %s of %s", name, manifest.GetAPIVersion(), manifest.GetKind(), kind,
 			v1alpha1.GroupVersion)
 	}
-	mistakes, err := validateIntegration(ctx, object)
+	mistakes, err := validateIntegration(ctx, manifest.Object)
 	if err != nil {
 		return nil, fmt.Errorf("reading the CustomResourceDefinition: %w", err)
 	}
@@ -335,7 +296,7 @@ func readManifest(ctx context.Context, name string) (*v1alpha1.WebhookIntegratio
 		return nil, fmt.Errorf("%s is not a valid %s: %s", name, kind, strings.Join(mistakes, "; "))
 	}
 	integration := &v1alpha1.WebhookIntegration{}
-	return integration, runtime.DefaultUnstructuredConverter.FromUnstructured(object, integration)
+	return integration, runtime.DefaultUnstructuredConverter.FromUnstructured(manifest.Object, integration)
 }
 
 // validateIntegration validates a WebhookIntegration by the schema of its CustomResourceDefinition, including CEL rules and
@@ -366,7 +327,7 @@ func validateIntegration(ctx context.Context, object map[string]any) (mistakes [
 	wrong := validation.ValidateCustomResource(nil, object, validator)
 	wrong = append(wrong, listtype.ValidateListSetsAndMaps(nil, structural, object)...)
 	if len(wrong) == 0 { // as in the API server, rules see only objects with valid types
-		wrong, _ = cel.NewValidator(structural, true, celCallLimit).Validate(ctx, nil, structural, object, nil, celBudget)
+		wrong, _ = cel.NewValidator(structural, true, celconfig.PerCallLimit).Validate(ctx, nil, structural, object, nil, celconfig.RuntimeCELCostBudget)
 	}
 	for _, mistake := range wrong {
 		mistakes = append(mistakes, mistake.Error())
