@@ -91,8 +91,8 @@ func newMapper() meta.RESTMapper {
 	return mapper
 }
 
-// incident returns the Incident with a name or an unambiguous prefix of it. The name may be preceded by the kind
-// ("incident/NAME") or the namespace ("NAMESPACE/NAME").
+// incident returns the Incident with a name, an unambiguous prefix of it, or an abbreviation of a table. The name may be preceded
+// by the kind ("incident/NAME") or the namespace ("NAMESPACE/NAME").
 func (c *cluster) incident(ctx context.Context, name string) (*v1alpha1.Incident, error) {
 	namespace := c.namespace
 	if before, rest, found := strings.Cut(name, "/"); found {
@@ -109,11 +109,6 @@ func (c *cluster) incident(ctx context.Context, name string) (*v1alpha1.Incident
 	if name == "" || namespace == "" || strings.Contains(name, "/") {
 		return nil, errors.New("specify an incident as NAME or NAMESPACE/NAME")
 	}
-	return c.incidentIn(ctx, namespace, name)
-}
-
-// incidentIn returns the Incident of a namespace with a name, an unambiguous prefix of it, or an abbreviation of a table.
-func (c *cluster) incidentIn(ctx context.Context, namespace, name string) (*v1alpha1.Incident, error) {
 	incident := &v1alpha1.Incident{}
 	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, incident)
 	if err == nil || !apierrors.IsNotFound(err) && !strings.Contains(name, ellipsis) {
@@ -191,9 +186,7 @@ func (p *plugin) verify(ctx context.Context, c *cluster, f *filter, found []*v1a
 		return err
 	}
 	if !f.allNamespaces && len(found) == 0 {
-		namespace := metav1.PartialObjectMetadata{}
-		namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-		err := c.Get(ctx, client.ObjectKey{Name: c.namespace}, &namespace)
+		err := c.Get(ctx, client.ObjectKey{Name: c.namespace}, &corev1.Namespace{})
 		if err := verified("namespace "+c.namespace, err); err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -47,7 +46,7 @@ func (p *plugin) fromCluster(read func(context.Context, *cluster, []string) ([]s
 		if err != nil {
 			return nil, directive
 		}
-		ctx, cancel := context.WithTimeout(cmp.Or(command.Context(), context.Background()), completeTimeout)
+		ctx, cancel := context.WithTimeout(command.Context(), completeTimeout)
 		defer cancel()
 		words, _ := read(ctx, c, given)
 		return words, directive

@@ -88,10 +88,10 @@ func (o *explainOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the payload would be %w", err)
 	}
-	r.Incidents = fold.Preview(r.event(integration), integration, mapping.LateFiringWindow, o.now())
+	incidents := fold.Preview(r.event(integration), integration, mapping.LateFiringWindow, o.now())
 	if o.output == "" {
-		o.print(r)
-	} else if err := o.printObject(text, r.Incidents); err != nil {
+		o.print(r, incidents)
+	} else if err := o.printObject(text, incidents); err != nil {
 		return err
 	}
 	if len(failures) > 0 {
@@ -170,7 +170,7 @@ func (o *explainOptions) printObject(response []byte, incidents []v1alpha1.Incid
 	return writeObject(o.Out, o.output, object)
 }
 
-func (o *explainOptions) print(r *response) {
+func (o *explainOptions) print(r *response, incidents []v1alpha1.Incident) {
 	o.screen.printf("The payload would be accepted: %s.\n", plural(len(r.Alerts), "alert"))
 	if r.Preset != "" {
 		o.screen.printf("Read with the preset %s.\n", safe(r.Preset))
@@ -179,7 +179,7 @@ func (o *explainOptions) print(r *response) {
 		if alert := &r.Alerts[i]; alert.Dropped {
 			o.screen.printf("\n%s\n", o.screen.styled(bold, fmt.Sprintf("Alert %d would be dropped: %s", i+1, alert.dropReason())))
 		} else {
-			alert.print(o.screen, r.Incidents)
+			alert.print(o.screen, incidents)
 		}
 	}
 	r.printWarnings(o.screen)
@@ -327,7 +327,8 @@ func validateIntegration(ctx context.Context, object map[string]any) (mistakes [
 	wrong := validation.ValidateCustomResource(nil, object, validator)
 	wrong = append(wrong, listtype.ValidateListSetsAndMaps(nil, structural, object)...)
 	if len(wrong) == 0 { // as in the API server, rules see only objects with valid types
-		wrong, _ = cel.NewValidator(structural, true, celconfig.PerCallLimit).Validate(ctx, nil, structural, object, nil, celconfig.RuntimeCELCostBudget)
+		rules := cel.NewValidator(structural, true, celconfig.PerCallLimit)
+		wrong, _ = rules.Validate(ctx, nil, structural, object, nil, celconfig.RuntimeCELCostBudget)
 	}
 	for _, mistake := range wrong {
 		mistakes = append(mistakes, mistake.Error())

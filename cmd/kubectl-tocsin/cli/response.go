@@ -27,9 +27,6 @@ type response struct {
 
 	Title  string `json:"title"`
 	Detail string `json:"detail"`
-
-	// Incidents are the Incidents that the alerts would open. "explain" adds them.
-	Incidents []v1alpha1.Incident `json:"incidents"`
 }
 
 type alertResponse struct {

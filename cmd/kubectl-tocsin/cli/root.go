@@ -1,9 +1,9 @@
 // Package cli implements the commands of the kubectl plugin.
 //
-// Each command is a file with a struct of options, a constructor that binds them to flags, and a run method; its help is in
-// help.tmpl. Commands talk to the API server as the kubeconfig's user and do nothing that the user could not do with kubectl
-// alone. They print for people unless -o selects another format, on a screen that remembers the first error of a write; all
-// text that a sender may have written is sanitized for the terminal first (print.go).
+// Each command, or group of subcommands, is a file with a struct of options, a constructor that binds them to flags, and the
+// methods that run it; its help is in help.tmpl. Commands talk to the API server as the kubeconfig's user and do nothing that the
+// user could not do with kubectl alone. They print for people unless -o selects another format, on a screen that remembers the
+// first error of a write; all text that a sender may have written is sanitized for the terminal first (print.go).
 package cli
 
 import (

@@ -53,7 +53,9 @@ func (p *plugin) newClient(target *url.URL, allowPlain bool) (*http.Client, erro
 	switch {
 	case isService:
 		transport.Proxy = nil
-		transport.DialContext = p.serviceDialer(service, direct)
+		transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+			return p.dialService(ctx, service, direct, network, address)
+		}
 	case !direct && !isLocal:
 		return nil, errClearText
 	}
@@ -64,32 +66,27 @@ func (p *plugin) newClient(target *url.URL, allowPlain bool) (*http.Client, erro
 	}, nil
 }
 
-// serviceDialer returns a function that connects to a Service: if direct is set and its name can be resolved here, as to any
-// other host, and otherwise through the API server.
-func (p *plugin) serviceDialer(service client.ObjectKey, direct bool) func(context.Context, string, string) (net.Conn, error) {
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		if direct {
-			connection, err := (&net.Dialer{Timeout: lookupTimeout}).DialContext(ctx, network, address)
-			if _, unknown := errors.AsType[*net.DNSError](err); !unknown {
-				return connection, err
-			}
+// dialService connects to a Service: if direct is set and its name can be resolved here, as to any other host, and otherwise to
+// one of its pods as "kubectl port-forward" does.
+func (p *plugin) dialService(
+	ctx context.Context, service client.ObjectKey, direct bool, network, address string,
+) (net.Conn, error) {
+	if direct {
+		connection, err := (&net.Dialer{Timeout: lookupTimeout}).DialContext(ctx, network, address)
+		if _, unknown := errors.AsType[*net.DNSError](err); !unknown {
+			return connection, err
 		}
-		_, port, err := net.SplitHostPort(address)
-		if err != nil {
-			return nil, fmt.Errorf("parsing the address: %w", err)
-		}
-		return p.dialService(ctx, service, port)
 	}
-}
-
-// dialService connects to a pod of a Service as "kubectl port-forward" does.
-func (p *plugin) dialService(ctx context.Context, service client.ObjectKey, servicePort string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
+	_, servicePort, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
 	c, err := p.cluster()
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
 	pod, port, err := c.backend(ctx, service, servicePort)
 	if err != nil {
 		return nil, err
