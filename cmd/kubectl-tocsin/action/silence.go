@@ -20,8 +20,8 @@ import (
 // writes in the next round.
 const SilenceTimeout = 30 * time.Second
 
-// poll is how often the effect of an action is looked for.
-const poll = 100 * time.Millisecond
+// Poll is how often the effect of an action is looked for.
+const Poll = 100 * time.Millisecond
 
 // notForwarding are the reasons of the condition Forwarded for which no Incident of the integration reaches an Alertmanager, so
 // that a silence there has nothing to silence.
@@ -30,28 +30,20 @@ var notForwarding = map[string]bool{
 	v1alpha1.ReasonForwardingDisabled: true,
 }
 
-// Forwarding knows which integrations are forwarded. It reads each of them once.
-type Forwarding struct {
-	reader  client.Reader
-	reasons map[client.ObjectKey]string // why not; empty if they are
-}
-
-// NewForwarding returns a Forwarding that reads integrations from a cluster.
-func NewForwarding(reader client.Reader) *Forwarding {
-	return &Forwarding{reader, map[client.ObjectKey]string{}}
-}
+// Forwarding has why the Incidents of an integration are not forwarded; empty if they are. It reads each integration once.
+type Forwarding map[client.ObjectKey]string
 
 // Check returns an error if an Incident cannot be silenced, because those of its integration are not forwarded. If the
 // integration cannot be read, the condition of the Incident tells it afterwards.
-func (f *Forwarding) Check(ctx context.Context, incident *v1alpha1.Incident) error {
+func (f Forwarding) Check(ctx context.Context, c client.Reader, incident *v1alpha1.Incident) error {
 	key := client.ObjectKey{Namespace: incident.Namespace, Name: incident.Spec.IntegrationName}
-	reason, known := f.reasons[key]
+	reason, known := f[key]
 	if !known {
 		integration := &v1alpha1.WebhookIntegration{}
-		if f.reader.Get(ctx, key, integration) == nil {
+		if c.Get(ctx, key, integration) == nil {
 			reason = notForwarded(key.Name, integration.Status.Conditions)
 		}
-		f.reasons[key] = reason
+		f[key] = reason
 	}
 	if reason != "" {
 		return fmt.Errorf("%s cannot be silenced: %s", incident.Name, reason)
@@ -79,7 +71,7 @@ func (a Action) AwaitSilence(
 	ctx context.Context, before *v1alpha1.Incident, get func(context.Context) (*v1alpha1.Incident, error),
 ) (*metav1.Condition, error) {
 	var condition *metav1.Condition
-	err := wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, Poll, true, func(ctx context.Context) (bool, error) {
 		now, err := get(ctx)
 		if err != nil {
 			return false, err

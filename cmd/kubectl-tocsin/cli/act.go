@@ -22,10 +22,7 @@ import (
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/action"
 )
 
-const (
-	foldPoll    = 100 * time.Millisecond
-	verbSilence = "Silence"
-)
+const verbSilence = "Silence"
 
 type actOptions struct {
 	*plugin
@@ -202,9 +199,9 @@ func (o *actOptions) named(ctx context.Context, c *cluster, names []string) ([]*
 // silenced is not forwarded. If it ends early, it prints which AlertEvents it has created, since these take effect nevertheless.
 func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha1.Incident, user string) (err error) {
 	if o.Length > 0 {
-		forwarding := action.NewForwarding(c)
+		forwarding := action.Forwarding{}
 		for _, incident := range incidents {
-			if err := forwarding.Check(ctx, incident); err != nil {
+			if err := forwarding.Check(ctx, c, incident); err != nil {
 				return err
 			}
 		}
@@ -221,7 +218,7 @@ func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha
 			continue
 		}
 		event := o.Event(incident, user)
-		if err := c.Create(ctx, event, fieldManager); err != nil {
+		if err := c.Create(ctx, event, action.FieldManager); err != nil {
 			return err
 		}
 		events[i], submitted = event, append(submitted, incident.Name)
@@ -250,7 +247,7 @@ func (o *actOptions) outcome(
 ) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	err := wait.PollUntilContextCancel(ctx, foldPoll, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, action.Poll, true, func(ctx context.Context) (bool, error) {
 		err := c.Get(ctx, client.ObjectKeyFromObject(event), &v1alpha1.AlertEvent{})
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err) // it is deleted once it has been folded
 	})

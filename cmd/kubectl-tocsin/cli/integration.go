@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/action"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
@@ -116,7 +117,7 @@ func (o *integrationOptions) create(ctx context.Context, c *cluster, names []str
 			return err
 		}
 	}
-	options := []client.CreateOption{fieldManager}
+	options := []client.CreateOption{action.FieldManager}
 	if o.dryRun == dryRunServer {
 		options = append(options, client.DryRunAll)
 	}
@@ -170,7 +171,7 @@ func labelValues(labels map[string]string) map[string]v1alpha1.LabelValue {
 
 // editIntegration changes an integration, except with a client dry run. It retries conflicts with other writers.
 func (c *cluster) editIntegration(ctx context.Context, name, dryRun string, edit func(*v1alpha1.WebhookIntegration) error) error {
-	options := []client.PatchOption{fieldManager}
+	options := []client.PatchOption{action.FieldManager}
 	if dryRun == dryRunServer {
 		options = append(options, client.DryRunAll)
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -127,13 +128,10 @@ func (o *sendOptions) run(ctx context.Context) error {
 
 // send posts to the URL, or to the integration with a temporary token. It returns the status code and the body.
 func (o *sendOptions) send(ctx context.Context, header http.Header, body []byte) (int, []byte, error) {
-	target := o.url
-	switch {
-	case target == "" && o.integration != "":
+	if o.integration != "" {
 		return o.postWithTemporaryToken(ctx, header, body)
-	case target == "":
-		target = os.Getenv(urlVariable)
 	}
+	target := cmp.Or(o.url, os.Getenv(urlVariable))
 	if target == "" {
 		return 0, nil, fmt.Errorf("no destination: set --url (or $%s) or --integration", urlVariable)
 	}

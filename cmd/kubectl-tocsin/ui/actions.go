@@ -136,7 +136,7 @@ func request(
 	if err != nil {
 		return nil, err
 	}
-	forwarding := action.NewForwarding(c)
+	forwarding := action.Forwarding{}
 	for _, address := range addresses {
 		incident, result, err := actOn(ctx, c, a, address, user, forwarding)
 		if result == resultRequested && err == nil {
@@ -151,7 +151,7 @@ func request(
 
 // actOn does an action to one Incident, and returns it as it was before, and what was done.
 func actOn(
-	ctx context.Context, c client.Client, a action.Action, address incidentAddress, user string, forwarding *action.Forwarding,
+	ctx context.Context, c client.Client, a action.Action, address incidentAddress, user string, forwarding action.Forwarding,
 ) (*v1alpha1.Incident, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -163,7 +163,7 @@ func actOn(
 		return incident, unneeded, nil
 	}
 	if a.Length > 0 {
-		if err := forwarding.Check(ctx, incident); err != nil {
+		if err := forwarding.Check(ctx, c, incident); err != nil {
 			return incident, "", err
 		}
 	}
