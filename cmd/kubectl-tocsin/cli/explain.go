@@ -197,12 +197,15 @@ func (a *alertResponse) print(s *screen, incidents []v1alpha1.Incident) {
 		widths[0] = max(widths[0], len(field))
 		widths[1] = max(widths[1], runewidth.StringWidth(value))
 	}
-	fields := alertFields(a.Alert)
+	fields := jsonFields(a.Alert)
 	for _, source := range a.Sources {
 		add(source.Field, valueText(fields[source.Field]), origin(source))
 	}
-	for _, field := range a.defaults(incidents) {
-		add(field[0], field[1], "default")
+	at := slices.IndexFunc(incidents, func(i v1alpha1.Incident) bool { return i.Namespace+"/"+i.Name == a.Incident })
+	for _, name := range []string{"title", "severity", "type"} {
+		if at >= 0 && fields[name] == nil {
+			add(name, valueText(jsonFields(incidents[at].Status.Alert)[name]), "default")
+		}
 	}
 	for _, row := range rows {
 		field := "  " + runewidth.FillRight(row[0], widths[0]) + "  "
@@ -226,25 +229,6 @@ func (a *alertResponse) effect() string {
 	}
 }
 
-// defaults returns the fields that the alert lacks and the integration's defaults set.
-func (a *alertResponse) defaults(incidents []v1alpha1.Incident) (filled [][2]string) {
-	at := slices.IndexFunc(incidents, func(i v1alpha1.Incident) bool { return i.Namespace+"/"+i.Name == a.Incident })
-	if at < 0 {
-		return nil
-	}
-	given, result := &a.Alert.AlertContent, &incidents[at].Status.Alert
-	for _, field := range [][3]string{
-		{"title", given.Title, result.Title},
-		{"severity", string(given.Severity), string(result.Severity)},
-		{"type", given.Type, result.Type},
-	} {
-		if field[1] == "" {
-			filled = append(filled, [2]string{field[0], field[2]})
-		}
-	}
-	return filled
-}
-
 func origin(source mapping.Source) string {
 	switch {
 	case source.Expression != "" && source.Preset != "":
@@ -261,8 +245,8 @@ func origin(source mapping.Source) string {
 	return "default"
 }
 
-// alertFields returns the fields of an alert as JSON, by their names in a payload.
-func alertFields(alert *v1alpha1.Alert) map[string]json.RawMessage {
+// jsonFields returns the fields of an alert as JSON, by their names in a payload.
+func jsonFields(alert any) map[string]json.RawMessage {
 	fields := map[string]json.RawMessage{}
 	encoded, err := json.Marshal(alert)
 	if err != nil || json.Unmarshal(encoded, &fields) != nil {
