@@ -70,22 +70,22 @@ func (o *maintenanceOptions) start(ctx context.Context, c *cluster, names []stri
 	}
 	window := o.window()
 	err := c.editIntegration(ctx, names[0], o.dryRun, func(integration *v1alpha1.WebhookIntegration) error {
-		windows := integration.Spec.Maintenance
-		if len(windows) >= maxWindows {
-			windows = slices.DeleteFunc(windows, func(w v1alpha1.MaintenanceWindow) bool { // those that are over
+		spec := &integration.Spec
+		if len(spec.Maintenance) >= maxWindows {
+			spec.Maintenance = slices.DeleteFunc(spec.Maintenance, func(w v1alpha1.MaintenanceWindow) bool { // those that are over
 				return w.Schedule == "" && w.EndTime != nil && !o.now().Before(w.EndTime.Time)
 			})
 		}
-		if len(windows) >= maxWindows {
-			return fmt.Errorf("integration %q has %d maintenance windows, which is the limit: remove one", names[0], len(windows))
+		if windows := len(spec.Maintenance); windows >= maxWindows {
+			return fmt.Errorf("integration %q has %d maintenance windows, which is the limit: remove one", names[0], windows)
 		}
 		window.Name = freeName(o.name, o.now(), func(name string) bool {
-			return slices.ContainsFunc(windows, func(w v1alpha1.MaintenanceWindow) bool { return w.Name == name })
+			return slices.ContainsFunc(spec.Maintenance, func(w v1alpha1.MaintenanceWindow) bool { return w.Name == name })
 		})
 		if window.Name == "" {
 			return fmt.Errorf("integration %q has a maintenance window %q: choose another name", names[0], o.name)
 		}
-		integration.Spec.Maintenance = append(windows, window)
+		spec.Maintenance = append(spec.Maintenance, window)
 		return nil
 	})
 	if err != nil {

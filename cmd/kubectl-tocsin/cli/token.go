@@ -60,7 +60,7 @@ func (o *tokenOptions) addFlags(command *cobra.Command) {
 func (o *tokenOptions) createAndPrint(ctx context.Context, c *cluster, names []string) error {
 	token, err := o.create(ctx, c, names[0])
 	if err == nil {
-		o.print(token)
+		o.printURL(token)
 	}
 	return err
 }
@@ -84,7 +84,7 @@ func (o *tokenOptions) rotate(ctx context.Context, c *cluster, args []string) er
 	if err != nil {
 		return err
 	}
-	o.print(token)
+	o.printURL(token)
 	if o.quiet {
 		return nil
 	}
@@ -136,8 +136,8 @@ func (o *tokenOptions) addTo(integration *v1alpha1.WebhookIntegration) (newToken
 	return token, nil
 }
 
-// print prints the URL on stdout, and an explanation on stderr.
-func (o *tokenOptions) print(token newToken) {
+// printURL prints the URL on stdout, and an explanation on stderr.
+func (o *tokenOptions) printURL(token newToken) {
 	if !o.quiet {
 		expiry := "does not expire"
 		if token.ExpirationTime != nil {
