@@ -133,9 +133,9 @@ func abbreviates(short, name string) bool {
 	return strings.HasPrefix(name, begin) && (!found || strings.Contains(name[len(begin):], end))
 }
 
-// inNamespace adds to the error about an object that does not exist where it was looked for.
+// inNamespace adds to the error about an object that does not exist where it was looked for; empty if in all namespaces.
 func inNamespace(err error, namespace string) error {
-	if apierrors.IsNotFound(err) {
+	if apierrors.IsNotFound(err) && namespace != "" {
 		return fmt.Errorf("%w in namespace %s", err, namespace)
 	}
 	return err
@@ -195,10 +195,8 @@ func (p *plugin) verify(ctx context.Context, c *cluster, f *filter, found []*v1a
 		names, err := c.names(ctx, v1alpha1.GroupVersion.WithKind("WebhookIntegrationList"),
 			client.InNamespace(f.namespace(c)), client.MatchingFields{metav1.ObjectNameField: name})
 		if err == nil && len(names) == 0 {
-			err = apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("webhookintegrations").GroupResource(), name)
-			if !f.allNamespaces {
-				err = inNamespace(err, c.namespace)
-			}
+			resource := v1alpha1.GroupVersion.WithResource("webhookintegrations").GroupResource()
+			err = inNamespace(apierrors.NewNotFound(resource, name), f.namespace(c))
 		}
 		if err := verified("integration "+name, err); err != nil {
 			return err

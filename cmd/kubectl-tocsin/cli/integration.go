@@ -135,7 +135,7 @@ func (o *integrationOptions) create(ctx context.Context, c *cluster, names []str
 		o.notef("webhookintegration.tocsin.dev/%s created%s", integration.Name, dryRunNotes[o.dryRun])
 	}
 	if !o.noToken && o.dryRun == dryRunNone {
-		o.token.printURL(token)
+		o.token.printURL(integration.Name, token)
 	}
 	return nil
 }

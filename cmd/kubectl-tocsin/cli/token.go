@@ -60,7 +60,7 @@ func (o *tokenOptions) addFlags(command *cobra.Command) {
 func (o *tokenOptions) createAndPrint(ctx context.Context, c *cluster, names []string) error {
 	token, err := o.create(ctx, c, names[0])
 	if err == nil {
-		o.printURL(token)
+		o.printURL(names[0], token)
 	}
 	return err
 }
@@ -80,13 +80,8 @@ func (o *tokenOptions) rotate(ctx context.Context, c *cluster, args []string) er
 	case len(names) > 1:
 		return fmt.Errorf("integration %q has several tokens: specify one of %s", integration.Name, strings.Join(names, ", "))
 	}
-	token, err := o.create(ctx, c, integration.Name)
-	if err != nil {
+	if err := o.createAndPrint(ctx, c, args[:1]); err != nil || o.quiet {
 		return err
-	}
-	o.printURL(token)
-	if o.quiet {
-		return nil
 	}
 	o.notef("Give the sender this URL. When \"kubectl tocsin token list %[1]s -n %[3]s\" shows that %[2]q is no longer used, "+
 		"revoke it:\nkubectl tocsin token revoke %[1]s %[2]s -n %[3]s", integration.Name, names[0], c.namespace)
@@ -103,8 +98,7 @@ func tokenNames(spec *v1alpha1.WebhookIntegrationSpec) (names []string) {
 // newToken is a token that has just been created, with the URL that contains it.
 type newToken struct {
 	v1alpha1.Token
-	url         string
-	integration string
+	url string
 }
 
 func (o *tokenOptions) create(ctx context.Context, c *cluster, integration string) (token newToken, err error) {
@@ -122,7 +116,7 @@ func (o *tokenOptions) addTo(integration *v1alpha1.WebhookIntegration) (newToken
 		return newToken{}, err
 	}
 	secret := tokens.New(integration.Namespace, integration.Name)
-	token := newToken{url: endpoint + webhookPath + "/" + secret, integration: integration.Name}
+	token := newToken{url: endpoint + webhookPath + "/" + secret}
 	token.SHA256 = tokens.Hash(secret)
 	if o.expiresIn > 0 {
 		token.ExpirationTime = new(v1alpha1.NewTimestamp(o.now().Add(o.expiresIn)))
@@ -137,14 +131,14 @@ func (o *tokenOptions) addTo(integration *v1alpha1.WebhookIntegration) (newToken
 }
 
 // printURL prints the URL on stdout, and an explanation on stderr.
-func (o *tokenOptions) printURL(token newToken) {
+func (o *tokenOptions) printURL(integration string, token newToken) {
 	if !o.quiet {
 		expiry := "does not expire"
 		if token.ExpirationTime != nil {
 			expiry = "expires at " + token.ExpirationTime.Local().Format(localTime)
 		}
 		o.notef("Created token %q of integration %q, which %s. The webhook URL is shown only once:",
-			token.Name, token.integration, expiry)
+			token.Name, integration, expiry)
 	}
 	o.screen.printf("%s\n", token.url)
 }
