@@ -1,10 +1,13 @@
 package heartbeat
 
 import (
-	"sync"
+	"cmp"
+	"context"
+	"slices"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -15,79 +18,69 @@ const maxSeries = 10_000
 var labels = []string{"namespace", "integration", "heartbeat"}
 
 var (
-	lastSignal = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "tocsin_heartbeat_last_signal_timestamp_seconds",
-		Help: "When the last signal of a heartbeat came, in seconds since 1970, as status.heartbeats of its integration has it. The " +
-			"leading replica reports it, for up to 10,000 heartbeats.",
-	}, labels)
-
-	missedGauge = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "tocsin_heartbeat_missed",
-		Help: "1 while a heartbeat is missed, else 0. The leading replica reports it, for up to 10,000 heartbeats.",
-	}, labels)
+	lastSignalDesc = prometheus.NewDesc("tocsin_heartbeat_last_signal_timestamp_seconds",
+		"When the last signal of a heartbeat came, in seconds since 1970, as status.heartbeats of its integration has it. The "+
+			"leading replica reports it, for up to 10,000 heartbeats.", labels, nil)
+	missedDesc = prometheus.NewDesc("tocsin_heartbeat_missed",
+		"1 while a heartbeat is missed, else 0. The leading replica reports it, for up to 10,000 heartbeats.", labels, nil)
 )
 
 // RegisterMetrics registers the metrics of heartbeats.
-func RegisterMetrics(registry prometheus.Registerer) {
-	registry.MustRegister(lastSignal, missedGauge)
+func RegisterMetrics(registry prometheus.Registerer) { registry.MustRegister(leading) }
+
+// leading reports the heartbeats while this process leads.
+var leading = &collector{}
+
+// collector reads the heartbeats from the cache for each scrape.
+type collector struct {
+	cache atomic.Pointer[client.Reader] // of the leader's term; nil on other replicas
 }
 
-// series are the heartbeats that have metrics, by integration.
-type series struct {
-	mu    sync.Mutex
-	ended bool
-	names map[types.NamespacedName][]string
-	count int
+// report has the heartbeats in a cache reported until ctx ends.
+func (c *collector) report(ctx context.Context, cache client.Reader) {
+	c.cache.Store(&cache)
+	context.AfterFunc(ctx, func() { c.cache.CompareAndSwap(&cache, nil) })
 }
 
-func newSeries() *series { return &series{names: map[types.NamespacedName][]string{}} }
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(descs chan<- *prometheus.Desc) {
+	descs <- lastSignalDesc
+	descs <- missedDesc
+}
 
-// set replaces the metrics of an integration.
-func (s *series) set(integration types.NamespacedName, heartbeats []v1alpha1.HeartbeatStatus) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended {
+// Collect implements prometheus.Collector.
+func (c *collector) Collect(metrics chan<- prometheus.Metric) {
+	cache := c.cache.Load()
+	if cache == nil {
 		return
 	}
-	for _, name := range s.names[integration] {
-		if v1alpha1.FindHeartbeat(heartbeats, name) == nil {
-			remove(integration, name)
+	var list v1alpha1.WebhookIntegrationList
+	if (*cache).List(context.Background(), &list, client.UnsafeDisableDeepCopy) != nil {
+		return // or there would be no metrics at all
+	}
+	slices.SortFunc(list.Items, func(a, b v1alpha1.WebhookIntegration) int { // so that the limit always leaves out the same ones
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	left := maxSeries
+	for i := range list.Items {
+		integration := &list.Items[i]
+		heartbeats := integration.Status.Heartbeats
+		heartbeats = heartbeats[:min(len(heartbeats), left)]
+		left -= len(heartbeats)
+		for j := range heartbeats {
+			h := &heartbeats[j]
+			gauge := func(desc *prometheus.Desc, value float64) {
+				metrics <- prometheus.MustNewConstMetric(
+					desc, prometheus.GaugeValue, value, integration.Namespace, integration.Name, h.Name)
+			}
+			missed := 0.0
+			if h.MissedTime != nil {
+				missed = 1
+			}
+			gauge(missedDesc, missed)
+			if h.LastSignalTime != nil {
+				gauge(lastSignalDesc, float64(h.LastSignalTime.UnixMicro())/1e6)
+			}
 		}
 	}
-	s.count -= len(s.names[integration])
-	delete(s.names, integration)
-	for i := range heartbeats {
-		h := &heartbeats[i]
-		if s.count >= maxSeries {
-			remove(integration, h.Name)
-			continue
-		}
-		s.names[integration] = append(s.names[integration], h.Name)
-		s.count++
-		missed := 0.0
-		if h.MissedTime != nil {
-			missed = 1
-		}
-		missedGauge.WithLabelValues(integration.Namespace, integration.Name, h.Name).Set(missed)
-		if h.LastSignalTime != nil {
-			lastSignal.WithLabelValues(integration.Namespace, integration.Name, h.Name).Set(float64(h.LastSignalTime.UnixMicro()) / 1e6)
-		}
-	}
-}
-
-// clear removes all metrics at the end of a term: another leader reports them.
-func (s *series) clear() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ended = true
-	for integration, names := range s.names {
-		for _, name := range names {
-			remove(integration, name)
-		}
-	}
-}
-
-func remove(integration types.NamespacedName, name string) {
-	lastSignal.DeleteLabelValues(integration.Namespace, integration.Name, name)
-	missedGauge.DeleteLabelValues(integration.Namespace, integration.Name, name)
 }

@@ -55,7 +55,6 @@ type reconciler struct {
 	health   Health
 	clock    replica.Clock
 	recorder events.EventRecorder
-	series   *series
 	specs    sync.Map // specs of integrations, by types.NamespacedName
 }
 
@@ -69,14 +68,13 @@ type specs struct {
 func Add(mgr ctrl.Manager, live client.Client, health Health, clock replica.Clock) error {
 	r := &reconciler{
 		cache: mgr.GetCache(), live: live, health: health, clock: clock, recorder: mgr.GetEventRecorder("tocsin"),
-		series: newSeries(),
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("heartbeat").
 		Watches(&v1alpha1.WebhookIntegration{}, &handler.EnqueueRequestForObject{}).
 		Watches(&v1alpha1.Incident{}, watchIncidents()).
 		WatchesRawSource(requests.Source("metrics of heartbeats", func(ctx context.Context, _ requests.Queue) error {
-			context.AfterFunc(ctx, r.series.clear)
+			leading.report(ctx, r.cache)
 			return nil
 		})).
 		WithOptions(requests.Options(mgr, "heartbeat", "integration", concurrency, requests.NameOf)).
@@ -106,11 +104,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	case client.IgnoreNotFound(err) != nil:
 		return ctrl.Result{}, fmt.Errorf("reading the WebhookIntegration: %w", err)
 	case apierrors.IsNotFound(err), !integration.DeletionTimestamp.IsZero():
-		r.series.set(request.NamespacedName, nil)
 		r.specs.Delete(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	r.series.set(request.NamespacedName, integration.Status.Heartbeats)
 	posted := sets.New[string]()
 	decided, now := r.decide(ctx, integration, posted)
 	if !decided.isIdle() {
@@ -191,7 +187,6 @@ func (r *reconciler) act(
 		if err := r.live.Status().Patch(ctx, updated, patch); err != nil {
 			return err
 		}
-		r.series.set(client.ObjectKeyFromObject(read), decided.heartbeats)
 	}
 	if len(decided.missed) > 0 {
 		r.recorder.Eventf(read, nil, corev1.EventTypeWarning, "HeartbeatMissed", "Listen", "Not heard in time: %s",

@@ -3,10 +3,13 @@ package heartbeat
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -59,7 +62,7 @@ func newSite(t *testing.T) *site {
 // lead begins the term of a leader with this client, who knows the heartbeats already.
 func (s *site) lead(live client.Client) {
 	s.reconciler = &reconciler{
-		cache: s.Live, live: live, health: s.health, clock: s.Clock, recorder: s.events, series: newSeries(),
+		cache: s.Live, live: live, health: s.health, clock: s.Clock, recorder: s.events,
 	}
 	integration := &v1alpha1.WebhookIntegration{}
 	if err := s.Live.Get(s.Ctx, s.IntegrationKey(), integration); err == nil {
@@ -108,6 +111,24 @@ func TestTheLeaderStoresWhatItFinds(t *testing.T) {
 	s.hear()
 	s.Expect(s.look(0)).To(Equal(2))
 	s.Expect(s.heartbeat().MissedTime).To(BeNil())
+}
+
+func TestTheLeaderReportsHeartbeats(t *testing.T) {
+	s := newSite(t)
+	s.look(0)
+	s.look(6 * time.Minute)
+	s.hear()
+	shown, expected := &collector{}, strings.NewReader("# HELP tocsin_heartbeat_missed "+
+		"1 while a heartbeat is missed, else 0. The leading replica reports it, for up to 10,000 heartbeats.\n"+
+		"# TYPE tocsin_heartbeat_missed gauge\n"+
+		fmt.Sprintf("tocsin_heartbeat_missed{heartbeat=%q,integration=%q,namespace=%q} 0\n", "beat", testsite.Integration, s.Namespace))
+	s.Expect(testutil.CollectAndCount(shown)).To(BeZero(), "before its term")
+	ctx, end := context.WithCancel(s.Ctx)
+	shown.report(ctx, client.NewNamespacedClient(s.Live, s.Namespace))
+	s.Expect(testutil.CollectAndCompare(shown, expected, "tocsin_heartbeat_missed")).To(Succeed())
+	s.Expect(testutil.CollectAndCount(shown, "tocsin_heartbeat_last_signal_timestamp_seconds")).To(Equal(1))
+	end()
+	s.Eventually(func() int { return testutil.CollectAndCount(shown) }).Should(BeZero(), "after its term")
 }
 
 func TestAnotherReplicaRefusedASignal(t *testing.T) {
