@@ -63,9 +63,6 @@ func (f *Forwarder) Start(ctx context.Context) error {
 	return nil
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (f *Forwarder) NeedLeaderElection() bool { return false }
-
 // load reads the file. An invalid file does not end the process: it would neither store nor fold alerts any more.
 func (f *Forwarder) load() {
 	last := f.file.Load()

@@ -190,9 +190,6 @@ func NewCounts(mgr ctrl.Manager, memory *Memory, limit fair.Limit, registry prom
 	return c, mgr.Add(c)
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable.
-func (*Counts) NeedLeaderElection() bool { return false }
-
 // Start implements manager.Runnable: the metrics are registered until ctx ends.
 func (c *Counts) Start(ctx context.Context) error {
 	if err := c.registry.Register(c); err != nil {

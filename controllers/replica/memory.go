@@ -296,11 +296,8 @@ func (m *Memory) Follow(mgr ctrl.Manager) (err error) {
 	return nil
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable. Second copies are deleted on every replica: the one that stored
-// the copy was usually there when the first one was deleted, whoever leads now.
-func (*Memory) NeedLeaderElection() bool { return false }
-
-// Start implements manager.Runnable: it deletes second copies.
+// Start implements manager.Runnable: it deletes second copies on every replica. The one that stored the copy was usually there
+// when the first one was deleted, whoever leads now.
 func (m *Memory) Start(ctx context.Context) error {
 	defer context.AfterFunc(ctx, m.copies.ShutDown)()
 	for m.DeleteCopy(ctx, m.live) {

@@ -96,9 +96,6 @@ func (h *IngestHealth) Start(ctx context.Context) error {
 	}
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable: every replica probes.
-func (h *IngestHealth) NeedLeaderElection() bool { return false }
-
 // probe asks once, and notes an answer. Without an answer there is nothing to note: the gap tells.
 func (h *IngestHealth) probe(ctx context.Context) {
 	logger := log.FromContext(ctx).WithName("probe")
