@@ -25,7 +25,7 @@ func Deadline(incident *v1alpha1.Incident, p Policy) (at time.Time, ok bool) {
 		}
 		at = since.Add(max(0, retention))
 		if p.Absent && isSet(status.OrphanedTime) {
-			at = latest(at, status.OrphanedTime.Add(DefaultRetention))
+			at = Latest(at, status.OrphanedTime.Add(DefaultRetention))
 		}
 		return at, !since.IsZero()
 	case v1alpha1.IncidentOpen:
@@ -48,12 +48,12 @@ func openDeadline(incident *v1alpha1.Incident, p Policy) (at time.Time, expires 
 		return time.Time{}, false
 	}
 	if p.AutoResolveAfter > 0 {
-		at = latest(since.Time, p.QuietFrom, p.HeardSince).Add(p.AutoResolveAfter)
+		at = Latest(since.Time, p.QuietFrom, p.HeardSince).Add(p.AutoResolveAfter)
 	}
 	if status.Lease == nil || p.Absent { // the sender cannot renew the lease if there is no integration
 		return at, false
 	}
-	end := latest(since.Time, p.QuietFrom, p.HeardSince, p.AcceptingFrom).Add(boundLease(status.Lease.Duration))
+	end := Latest(since.Time, p.QuietFrom, p.HeardSince, p.AcceptingFrom).Add(boundLease(status.Lease.Duration))
 	if at.IsZero() || end.Before(at) {
 		return end, true
 	}
@@ -99,10 +99,14 @@ func heardTime(event *v1alpha1.AlertEvent) time.Time {
 	if created.IsZero() {
 		return received
 	}
-	return latest(received, created.Add(-MaxClockDifference))
+	return Latest(received, created.Add(-MaxClockDifference))
 }
 
-func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
+// Latest returns the latest of some times.
+func Latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
+
+// Earliest returns the earliest of some times.
+func Earliest(times ...time.Time) time.Time { return slices.MinFunc(times, time.Time.Compare) }
 
 // valueOf returns the first of the times that is set; the zero time if none is.
 func valueOf(times ...*v1alpha1.Timestamp) v1alpha1.Timestamp {

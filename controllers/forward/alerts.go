@@ -289,8 +289,8 @@ func alertsOf(
 	for _, set := range sets {
 		starts, ends := set.from, now.Add(max(0, ahead)).Add(config.Lease.Duration)
 		if !set.fires() {
-			ends = earlier(set.to, now.Add(min(0, ahead)).Add(-clockMargin))
-			starts = earlier(starts, ends.Add(-time.Millisecond))
+			ends = fold.Earliest(set.to, now.Add(min(0, ahead)).Add(-clockMargin))
+			starts = fold.Earliest(starts, ends.Add(-time.Millisecond))
 		}
 		labels := map[string]string{}
 		_ = json.Unmarshal([]byte(set.labels), &labels) // labelsOf encoded them
@@ -302,13 +302,6 @@ func alertsOf(
 		})
 	}
 	return alerts
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // annotationsOf returns the annotations of an Incident's alerts.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
@@ -169,7 +170,7 @@ func (s *sender) run(ctx context.Context) {
 		}
 		quiet, greeted = !greeted, true
 		if isWrong(s.clockAhead() - ahead) {
-			due = earlier(due, time.Now().Add(minBackoff)) // what was posted may have ended at once
+			due = fold.Earliest(due, time.Now().Add(minBackoff)) // what was posted may have ended at once
 		}
 		if failing {
 			s.log.Info("Alerts are forwarded again")

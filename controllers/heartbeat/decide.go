@@ -104,7 +104,7 @@ func (p *plan) judge(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatu
 	case isLate && !f.judging:
 		p.at(f.now.Add(recheck))
 	case isLate:
-		if at := later(deadline(due, h.Period(), f.quietFrom), f.specified.Add(relearn)); f.now.Before(at) {
+		if at := fold.Latest(deadline(due, h.Period(), f.quietFrom), f.specified.Add(relearn)); f.now.Before(at) {
 			p.at(at)
 		} else {
 			p.miss(f, h, s)
@@ -159,18 +159,9 @@ func dueTime(h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus) (due time.Time,
 func deadline(due time.Time, period time.Duration, quietFrom time.Time) time.Time {
 	postponed := quietFrom.Add(period)
 	if period > maxPostponement {
-		if most := later(due.Add(period), quietFrom.Add(maxPostponement)); most.Before(postponed) {
-			postponed = most
-		}
+		postponed = fold.Earliest(postponed, fold.Latest(due.Add(period), quietFrom.Add(maxPostponement)))
 	}
-	return later(due, postponed)
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
+	return fold.Latest(due, postponed)
 }
 
 func (p *plan) at(t time.Time) {

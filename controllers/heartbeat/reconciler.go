@@ -136,7 +136,7 @@ func (r *reconciler) decide(
 	from, ok := r.health.QuietFromByAPITime(client.ObjectKeyFromObject(integration), policy.Unavailable, own)
 	quietFrom := now.Add(from.Sub(own))
 	if ready := policy.ReadySince; !ready.IsZero() {
-		quietFrom = later(quietFrom, now.Add(min(0, ready.Sub(now))).Add(replica.Grace))
+		quietFrom = fold.Latest(quietFrom, now.Add(min(0, ready.Sub(now))).Add(replica.Grace))
 	}
 	return decide(&facts{
 		integration: integration, now: now, quietFrom: quietFrom, specified: r.specified(integration, now),

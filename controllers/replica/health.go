@@ -119,15 +119,11 @@ func (h *IngestHealth) quietFrom(integration types.NamespacedName, unavailable, 
 		return time.Time{}, false
 	}
 	from = presently(h.since, now)
-	if reported := unavailable.Add(h.aheadAt(now)); !unavailable.IsZero() && reported.After(from) {
-		from = earliest(reported, now)
+	if !unavailable.IsZero() {
+		from = fold.Latest(from, fold.Earliest(unavailable.Add(h.aheadAt(now)), now))
 	}
 	if own := h.missed[integration.Namespace]; own != nil {
-		for _, missed := range []time.Time{own.all, own.integrations[integration.Name]} {
-			if missed = presently(missed, now); missed.After(from) {
-				from = missed
-			}
-		}
+		from = fold.Latest(from, presently(own.all, now), presently(own.integrations[integration.Name], now))
 	}
 	return from.Add(Grace), true
 }
@@ -198,13 +194,6 @@ func presently(then, now time.Time) time.Time {
 		return then
 	}
 	return now.Round(0).Add(then.Sub(now))
-}
-
-func earliest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
 
 // passed returns how much time has passed by the clock that shows more. The monotonic clock stands still while a virtual machine

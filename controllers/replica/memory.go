@@ -3,7 +3,6 @@ package replica
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -204,7 +203,7 @@ func (m *Memory) forget(event *v1alpha1.AlertEvent) {
 	now := m.clock.Now()
 	if full := len(m.deleted) >= maxDeletedNames; full || now.Sub(m.began) > replayWindow {
 		if full {
-			m.since = slices.MaxFunc([]time.Time{m.since, m.began}, time.Time.Compare) // the names before are dropped
+			m.since = fold.Latest(m.since, m.began) // the names before are dropped
 		}
 		m.older, m.deleted, m.began = m.deleted, map[types.NamespacedName]deletedEvent{}, now
 	}
