@@ -28,8 +28,8 @@ type Options struct {
 	// Unavailable returns the reason of the condition Ready for which posts to a namespace get 503, empty when they do not.
 	Unavailable func(namespace string) string
 
-	// Forwarding is the forwarding of Incidents to Alertmanager. Default: Incidents are not forwarded.
-	Forwarding integration.ConditionSource
+	// Forwarded is the source of the condition Forwarded. Default: Incidents are not forwarded.
+	Forwarded integration.ConditionSource
 
 	// Follower is told of Resolved Incidents. Default: nobody is.
 	Follower sweep.Follower
@@ -91,11 +91,11 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 		return err
 	}
 	status := integration.Options{
-		CheckMapping: r.options.CheckMapping, Unavailable: r.options.Unavailable, Folded: blocked,
-		Forwarded: r.options.Forwarding, Now: r.options.Clock.Now, APITime: r.options.Health.APITime,
+		CheckMapping: r.options.CheckMapping, Unavailable: r.options.Unavailable, Folded: blocked.Condition,
+		Forwarded: r.options.Forwarded, Now: r.options.Clock.Now, APITime: r.options.Health.APITime,
 	}
 	if r.options.ArchiveRequired {
-		status.Archived = sweeper
+		status.Archived = sweeper.Condition
 	}
 	if err := heartbeat.Add(mgr, live, r.options.Health, r.options.Clock); err != nil {
 		return err

@@ -42,17 +42,11 @@ const AlertType = "heartbeat"
 // concurrency is how many integrations the leader looks at at a time: many may fall silent together.
 const concurrency = 10
 
-// Health tells since when alerts could be stored, as replica.IngestHealth does.
-type Health interface {
-	QuietFromByAPITime(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool)
-	APITime() time.Time
-}
-
 // reconciler finds heartbeats that are missed or heard again.
 type reconciler struct {
 	cache    client.Reader
 	live     client.Client
-	health   Health
+	health   replica.Health
 	clock    replica.Clock
 	recorder events.EventRecorder
 	specs    sync.Map // specs of integrations, by types.NamespacedName
@@ -65,7 +59,7 @@ type specs struct {
 }
 
 // Add adds the controller to the manager of a leader's term.
-func Add(mgr ctrl.Manager, live client.Client, health Health, clock replica.Clock) error {
+func Add(mgr ctrl.Manager, live client.Client, health replica.Health, clock replica.Clock) error {
 	r := &reconciler{
 		cache: mgr.GetCache(), live: live, health: health, clock: clock, recorder: mgr.GetEventRecorder("tocsin"),
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 )
 
@@ -25,6 +26,8 @@ func TestMain(m *testing.M) { testsite.Main(m) }
 
 // fixedHealth is one that a test sets.
 type fixedHealth struct {
+	replica.Health
+
 	now, from time.Time
 	broken    bool
 }

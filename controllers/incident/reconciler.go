@@ -74,19 +74,6 @@ type reconciler struct {
 	foldAlerts func(fold.Input) fold.Plan // fold.Decide outside of tests
 }
 
-// Health knows since when alerts could be stored.
-type Health interface {
-	// QuietFrom returns when the quiet of the integration's Incidents begins at the earliest. It is not ok while nothing may end
-	// for its age.
-	QuietFrom(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool)
-
-	// QuietFromByAPITime is the same for heartbeats, which are judged by the API server's clock.
-	QuietFromByAPITime(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool)
-
-	// APITime returns the time by the API server's clock, or by the own one until that is known.
-	APITime() time.Time
-}
-
 // openCounts counts the Incidents that are not Resolved.
 type openCounts interface {
 	// Allows reports whether the namespace may have another one, and Fits whether a status may be written over one.

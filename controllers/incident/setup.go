@@ -29,7 +29,7 @@ type Options struct {
 	Memory *replica.Memory
 
 	// Health is the process's *replica.IngestHealth. Its maker adds it to the manager.
-	Health Health
+	Health replica.Health
 
 	// IngestBacklog returns how many requests wait in this process to be stored; the more, the fewer folds write at a time.
 	IngestBacklog func() int

@@ -93,7 +93,7 @@ func (s *site) newFolder() *folder {
 func noPresetWindow(string) (window time.Duration, ok bool) { return 0, false }
 
 // always could alerts be stored.
-type always struct{ Health }
+type always struct{ replica.Health }
 
 func (always) QuietFrom(types.NamespacedName, time.Time, time.Time) (time.Time, bool) {
 	return time.Time{}, true

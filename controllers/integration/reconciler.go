@@ -52,12 +52,9 @@ type Options struct {
 	APITime func() time.Time
 }
 
-// ConditionSource decides a condition of integrations.
-type ConditionSource interface {
-	// Condition returns the condition without a transition time. It is not ok while the condition cannot be decided and
-	// stays as it is.
-	Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool)
-}
+// ConditionSource returns a condition of an integration, without a transition time. It is not ok while the condition cannot be
+// decided and stays as it is.
+type ConditionSource func(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool)
 
 // reconciler writes the status of WebhookIntegrations, all but lastRejection and lastMappingFailure, which every replica writes
 // for itself.
@@ -68,14 +65,12 @@ type reconciler struct {
 	received *receivedTimes
 	recorder events.EventRecorder
 	stuck    *stuckEvents
-	windows  *windows
+	plans    *maintenance.Cache
 }
 
 func newReconciler(cache client.Reader, live client.StatusClient, recorder events.EventRecorder, options Options) *reconciler {
 	stuck := &stuckEvents{folded: options.Folded, events: map[types.NamespacedName]stuckEvent{}}
-	return &reconciler{
-		options, cache, live, newReceivedTimes(), recorder, stuck, &windows{maintenance.NewCache(), options.APITime},
-	}
+	return &reconciler{options, cache, live, newReceivedTimes(), recorder, stuck, maintenance.NewCache()}
 }
 
 // Add adds the controller to the manager of a leader's term.
@@ -161,24 +156,23 @@ func (r *reconciler) setKeyless(integration *v1alpha1.WebhookIntegration) {
 
 // setOutside sets those conditions of an integration that others decide, and reports whether one was outdated.
 func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, conditions *[]metav1.Condition) (outdated bool) {
-	var windows ConditionSource
+	var windows, heartbeats ConditionSource
 	if len(integration.Spec.Maintenance) > 0 {
-		windows = r.windows
+		windows = r.maintenanceValid
 	}
-	var heartbeats ConditionSource
 	if len(integration.Spec.Heartbeats) > 0 {
-		heartbeats = heartbeatsHeard{}
+		heartbeats = heartbeatsHeard
 	}
 	for _, outside := range []struct {
 		kind   string
 		source ConditionSource // nil: there is none
 	}{
-		{v1alpha1.ConditionAlertsFolded, r.stuck}, {v1alpha1.ConditionForwarded, r.Forwarded}, {v1alpha1.ConditionArchived, r.Archived},
+		{v1alpha1.ConditionAlertsFolded, r.stuck.condition}, {v1alpha1.ConditionForwarded, r.Forwarded}, {v1alpha1.ConditionArchived, r.Archived},
 		{v1alpha1.ConditionMaintenanceValid, windows}, {v1alpha1.ConditionHeartbeatsHeard, heartbeats},
 	} {
 		if outside.source == nil {
 			outdated = meta.RemoveStatusCondition(conditions, outside.kind) || outdated
-		} else if condition, ok := outside.source.Condition(integration); ok {
+		} else if condition, ok := outside.source(integration); ok {
 			condition.LastTransitionTime = r.transitionTime()
 			outdated = meta.SetStatusCondition(conditions, condition) || outdated
 		}

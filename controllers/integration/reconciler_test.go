@@ -122,7 +122,7 @@ func (s *site) restart() {
 	s.reconciler = newReconciler(s.Live, s.Live, s.events, Options{
 		CheckMapping: func(*v1alpha1.WebhookIntegration) error { return s.mappingError },
 		Unavailable:  func(string) string { return "" },
-		Folded:       &fixedCondition{v1alpha1.ConditionAlertsFolded, metav1.ConditionTrue, v1alpha1.ReasonFolding, true},
+		Folded:       (&fixedCondition{v1alpha1.ConditionAlertsFolded, metav1.ConditionTrue, v1alpha1.ReasonFolding, true}).condition,
 		Now:          s.Clock.Now,
 		APITime:      s.Clock.Now,
 	})
@@ -136,7 +136,7 @@ type fixedCondition struct {
 	known  bool
 }
 
-func (s *fixedCondition) Condition(integration *v1alpha1.WebhookIntegration) (metav1.Condition, bool) {
+func (s *fixedCondition) condition(integration *v1alpha1.WebhookIntegration) (metav1.Condition, bool) {
 	return metav1.Condition{
 		Type: s.kind, Status: s.status, Reason: s.reason, Message: s.reason, ObservedGeneration: integration.Generation,
 	}, s.known
@@ -408,7 +408,7 @@ func TestTheConditionsOfOthersShow(t *testing.T) {
 		spec.Tokens = []v1alpha1.Token{tokenOf("main", s.Namespace)}
 	})
 	archived := &fixedCondition{v1alpha1.ConditionArchived, metav1.ConditionTrue, v1alpha1.ReasonArchiving, false}
-	s.Archived = archived
+	s.Archived = archived.condition
 	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(BeEmpty(), "nothing is known yet")
 	archived.known = true
 	integration.Status = s.IntegrationStatus()
@@ -422,10 +422,10 @@ func TestTheConditionsOfOthersShow(t *testing.T) {
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("True Folding"))
 	s.stuck.events[s.IntegrationKey()] = stuckEvent{testsite.Integration, clustercache.StuckTerminating}
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False " + clustercache.StuckTerminating))
-	s.stuck.folded = &fixedCondition{v1alpha1.ConditionAlertsFolded, metav1.ConditionFalse, v1alpha1.ReasonQuotaExceeded, true}
+	s.stuck.folded = (&fixedCondition{v1alpha1.ConditionAlertsFolded, metav1.ConditionFalse, v1alpha1.ReasonQuotaExceeded, true}).condition
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False QuotaExceeded"))
 	s.Expect(s.shown(v1alpha1.ConditionReady)).To(Equal("False QuotaExceeded"))
-	s.stuck.folded = &fixedCondition{known: false}
+	s.stuck.folded = (&fixedCondition{known: false}).condition
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False QuotaExceeded"), "it stays as it is")
 }
 

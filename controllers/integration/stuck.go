@@ -72,10 +72,10 @@ func (s *stuckEvents) reasons(integration types.NamespacedName) map[string]bool 
 	return reasons
 }
 
-// Condition returns the condition AlertsFolded of an integration: why stored alerts do not become part of Incidents, or that
+// condition returns the condition AlertsFolded of an integration: why stored alerts do not become part of Incidents, or that
 // they do.
-func (s *stuckEvents) Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
-	condition, ok = s.folded.Condition(integration)
+func (s *stuckEvents) condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
+	condition, ok = s.folded(integration)
 	if !ok || condition.Status == metav1.ConditionFalse {
 		return condition, ok
 	}

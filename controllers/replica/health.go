@@ -37,6 +37,13 @@ type Clock interface {
 	Now() time.Time
 }
 
+// Health is an *IngestHealth outside of tests.
+type Health interface {
+	QuietFrom(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool)
+	QuietFromByAPITime(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool)
+	APITime() time.Time
+}
+
 // IngestHealth knows since when this process has been able to store alerts without a break, and how far its clock differs
 // from the API server's. An Incident is quiet only as long as its alerts could be stored: those that senders could not deliver
 // tell of no quiet.
