@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"strings"
 	"syscall"
@@ -43,11 +42,12 @@ func oneLine(err error) string {
 	return plaintext.OneLine(strings.ReplaceAll(err.Error(), "\n", "; "), maxChars, maxBytes)
 }
 
-// yamlNames are the names of Go's kinds for people who write YAML.
-var yamlNames = map[reflect.Kind]string{
-	reflect.Slice: "a list", reflect.Map: "a mapping", reflect.Struct: "a mapping", reflect.String: "a string",
-	reflect.Bool: "true or false",
+// yamlNames are the names of kinds of Go, and of types of JSON, for people who write YAML. Others are the same.
+var yamlNames = map[string]string{
+	"slice": "a list", "array": "a list", "map": "a mapping", "struct": "a mapping", "object": "a mapping", "bool": "true or false",
 }
+
+func yamlName(kind string) string { return cmp.Or(yamlNames[kind], "a "+kind) }
 
 // fieldLease is the only duration of the file.
 const fieldLease = "lease"
@@ -55,11 +55,12 @@ const fieldLease = "lease"
 // explain returns an error of the decoder in the words of the file.
 func explain(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		needed := yamlNames[wrong.Type.Kind()]
+		needed := yamlName(wrong.Type.Kind().String())
 		if wrong.Field == fieldLease { // which decodes itself
 			needed = "a duration such as 15m"
 		}
-		return fmt.Errorf("%s: need %s, got %s", cmp.Or(wrong.Field, "the file"), needed, yamlOf(wrong.Value))
+		given, _, _ := strings.Cut(wrong.Value, " ") // without the value
+		return fmt.Errorf("%s: need %s, got %s", cmp.Or(wrong.Field, "the file"), needed, yamlName(given))
 	}
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
 		err = inner
@@ -69,13 +70,6 @@ func explain(err error) error {
 		return fmt.Errorf("%s: %s", fieldLease, wrongDuration)
 	}
 	return fmt.Errorf("the file: %s", strings.TrimPrefix(text, "json: "))
-}
-
-// yamlOf returns the name of a JSON value's type, without the value.
-func yamlOf(value string) string {
-	kind, _, _ := strings.Cut(value, " ")
-	names := map[string]string{"array": "a list", "object": "a mapping", "bool": "true or false"}
-	return cmp.Or(names[kind], "a "+kind)
 }
 
 // httpConfigErrors rewrite what the library for http_config says: without Go's types, and without values, which may be secrets.

@@ -3,7 +3,6 @@ package forward
 import (
 	"context"
 	"encoding/json"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -192,19 +192,10 @@ func (s *sender) startRound(t *target, now time.Time) bool {
 	if len(s.round) > 0 {
 		return false
 	}
-	keys := map[incidentKey]bool{}
-	for _, key := range s.term.index.active(now.Add(-t.config.endedWindow())) {
-		keys[key] = true
-	}
-	for key := range s.memory {
-		keys[key] = true
-	}
+	keys := sets.New(s.term.index.active(now.Add(-t.config.endedWindow()))...)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key := range s.leftOut {
-		keys[key] = true
-	}
-	s.round = slices.Collect(maps.Keys(keys))
+	s.round = keys.Union(sets.KeySet(s.memory)).Union(sets.KeySet(s.leftOut)).UnsortedList()
 	return true
 }
 

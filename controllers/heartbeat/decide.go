@@ -43,17 +43,11 @@ type facts struct {
 
 // plan is what is to be done, in this order: store the alerts, and write the status if it has changed.
 type plan struct {
-	alerts     []notice
+	alerts     []v1alpha1.Alert // the ID is also the name of the AlertEvent: the same for every leader that decides the same
 	heartbeats []v1alpha1.HeartbeatStatus
 	changed    bool
 	missed     []string  // heartbeats that one of the alerts says are missed
 	next       time.Time // when to look again, zero for never
-}
-
-// notice is an alert of the leader. Its AlertEvent has a name that is the same for every leader that decides the same.
-type notice struct {
-	name  string
-	alert v1alpha1.Alert
 }
 
 func (p *plan) isIdle() bool { return len(p.alerts) == 0 && !p.changed }
@@ -210,9 +204,9 @@ func (p *plan) resolve(f *facts, s *v1alpha1.HeartbeatStatus, how, why string) {
 // post adds an alert. Its AlertEvent is named after what is said and about what: no header has a NUL, so no sender has the name.
 func (p *plan) post(f *facts, alert v1alpha1.Alert, about ...string) {
 	key := "heartbeat\x00" + string(f.integration.UID) + "\x00" + strings.Join(about, "\x00")
-	name := v1alpha1.KeyedEventName(f.integration.Name, key)
-	alert.ID, alert.IncidentName = name, v1alpha1.IncidentName(f.integration.Name, alert.DedupKey)
-	p.alerts = append(p.alerts, notice{name, alert})
+	alert.ID = v1alpha1.KeyedEventName(f.integration.Name, key)
+	alert.IncidentName = v1alpha1.IncidentName(f.integration.Name, alert.DedupKey)
+	p.alerts = append(p.alerts, alert)
 }
 
 func rfc3339(t *v1alpha1.Timestamp) string {

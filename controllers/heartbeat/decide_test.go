@@ -48,10 +48,10 @@ func (s *stage) at(after time.Duration) (posted []v1alpha1.AlertStatus) {
 	s.now = epoch.Add(after)
 	p := decide(&s.facts)
 	s.integration.Status.Heartbeats = p.heartbeats
-	for _, notice := range p.alerts {
-		posted = append(posted, notice.alert.Status)
-		s.store(notice.alert)
-		switch notice.alert.Status {
+	for _, alert := range p.alerts {
+		posted = append(posted, alert.Status)
+		s.store(alert)
+		switch alert.Status {
 		case v1alpha1.AlertFiring:
 			s.incident = &v1alpha1.Incident{Status: v1alpha1.IncidentStatus{LastAlertTime: new(v1alpha1.NewTimestamp(s.now))}}
 		default:
@@ -135,7 +135,7 @@ func TestAHeartbeatIsMissedAndHeardAgain(t *testing.T) {
 	g.Expect(s.at(time.Hour + 6*time.Minute - 1)).To(BeEmpty())
 
 	s.now = epoch.Add(time.Hour + 6*time.Minute)
-	alert := decide(&s.facts).alerts[0].alert
+	alert := decide(&s.facts).alerts[0]
 	g.Expect(alert.DedupKey).To(Equal("heartbeat/beat"))
 	g.Expect(alert.Title).To(Equal("The heartbeat beat is missed"))
 	g.Expect(alert.Description).To(Equal(
@@ -186,10 +186,10 @@ func TestAnotherLeaderDecidesTheSame(t *testing.T) {
 	s.now = epoch.Add(10 * time.Minute)
 	first := decide(&s.facts).alerts[0]
 	s.now = epoch.Add(11 * time.Minute)
-	g.Expect(decide(&s.facts).alerts[0].name).To(Equal(first.name), "the API server stores it once")
-	g.Expect(v1alpha1.IsKeyedEventName(first.name)).To(BeTrue())
+	g.Expect(decide(&s.facts).alerts[0].ID).To(Equal(first.ID), "the API server stores it once")
+	g.Expect(v1alpha1.IsKeyedEventName(first.ID)).To(BeTrue())
 	s.hear(time.Minute)
-	g.Expect(decide(&s.facts).alerts[0].name).NotTo(Equal(first.name), "it is another silence")
+	g.Expect(decide(&s.facts).alerts[0].ID).NotTo(Equal(first.ID), "it is another silence")
 }
 
 func TestASilencePagesOnce(t *testing.T) {

@@ -169,7 +169,7 @@ func (r *reconciler) act(
 	ctx context.Context, read *v1alpha1.WebhookIntegration, decided *plan, now time.Time, posted sets.Set[string],
 ) error {
 	for i := range decided.alerts {
-		if err := r.store(ctx, read, &decided.alerts[i], now); err != nil {
+		if err := r.store(ctx, read, decided.alerts[i], now); err != nil {
 			return err
 		}
 	}
@@ -190,14 +190,16 @@ func (r *reconciler) act(
 }
 
 // store stores an alert as ingest does. One that exists was stored by an earlier attempt, or by another leader.
-func (r *reconciler) store(ctx context.Context, integration *v1alpha1.WebhookIntegration, n *notice, now time.Time) error {
+func (r *reconciler) store(
+	ctx context.Context, integration *v1alpha1.WebhookIntegration, alert v1alpha1.Alert, now time.Time,
+) error {
 	event := &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: integration.Namespace, Name: n.name, Labels: map[string]string{v1alpha1.ExcludeFromBackupLabel: "true"},
+			Namespace: integration.Namespace, Name: alert.ID, Labels: map[string]string{v1alpha1.ExcludeFromBackupLabel: "true"},
 		},
 		Spec: v1alpha1.AlertEventSpec{
 			IntegrationName: integration.Name, ReceivedTime: v1alpha1.NewTimestamp(now), Defaults: integration.Spec.Defaults,
-			Alerts: []v1alpha1.Alert{n.alert},
+			Alerts: []v1alpha1.Alert{alert},
 		},
 	}
 	err := r.live.Create(ctx, event, client.FieldOwner(v1alpha1.FieldManager))

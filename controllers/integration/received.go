@@ -121,14 +121,6 @@ func (m *receivedTimes) forget(key types.NamespacedName) {
 	delete(m.entries, key)
 }
 
-// receivedBy is when the event's alerts were accepted, but not in the future of the own clock.
-func receivedBy(event *v1alpha1.AlertEvent, now time.Time) time.Time {
-	if received := fold.ReceivedTime(event); received.Before(now) {
-		return received
-	}
-	return now
-}
-
 // hasKeyless reports whether one of an event's firing alerts came without a dedup key.
 func hasKeyless(event *v1alpha1.AlertEvent) bool {
 	return slices.ContainsFunc(event.Spec.Alerts, func(alert v1alpha1.Alert) bool {
@@ -143,7 +135,8 @@ func (r *reconciler) watchReceived() handler.EventHandler {
 			return
 		}
 		key := types.NamespacedName{Namespace: after.Namespace, Name: after.Spec.IntegrationName}
-		if r.received.note(key, receivedBy(after, r.Now()), hasKeyless(after)) {
+		received := fold.Earliest(fold.ReceivedTime(after), r.Now()) // not in the future of the own clock
+		if r.received.note(key, received, hasKeyless(after)) {
 			queue.Add(reconcile.Request{NamespacedName: key})
 		}
 	})

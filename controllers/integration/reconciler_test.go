@@ -11,10 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
@@ -314,10 +317,14 @@ func TestAnIntegrationThatIsGoneIsForgotten(t *testing.T) {
 }
 
 func TestNobodyReceivesInTheFuture(t *testing.T) {
-	g := NewWithT(t)
-	event := &v1alpha1.AlertEvent{}
-	event.Spec.ReceivedTime = v1alpha1.NewTimestamp(testEpoch.AddDate(100, 0, 0))
-	g.Expect(receivedBy(event, testEpoch)).To(Equal(testEpoch))
+	s := newSite(t)
+	stored := &v1alpha1.AlertEvent{}
+	stored.Namespace, stored.Spec.IntegrationName = s.Namespace, testsite.Integration
+	stored.Spec.ReceivedTime = v1alpha1.NewTimestamp(testEpoch.AddDate(100, 0, 0))
+	queue := workqueue.NewTypedRateLimitingQueue(requests.Backoff[ctrl.Request]())
+	s.watchReceived().Create(s.Ctx, event.CreateEvent{Object: stored}, queue)
+	s.Expect(queue.Len()).To(Equal(1))
+	s.Expect(s.received.entries[s.IntegrationKey()].newest).To(Equal(s.Clock.Now()))
 }
 
 func TestAMappingThatDoesNotCompileShows(t *testing.T) {
