@@ -2,14 +2,13 @@ package incident
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -68,18 +67,16 @@ func (r *reconciler) patchLabels(
 		}
 		has = stored.Labels
 	}
-	changes := labelChanges(has, labels)
-	if len(changes) == 0 {
+	wanted := withLabels(has, labels)
+	if maps.Equal(has, wanted) {
 		return read, nil
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": read.UID, "resourceVersion": read.ResourceVersion, "labels": changes},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("encoding labels: %w", err)
-	}
-	answer := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: read.Namespace, Name: read.Name}}
-	if err := r.live.Patch(ctx, answer, client.RawPatch(types.MergePatchType, patch)); err != nil {
+	before := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{
+		Namespace: read.Namespace, Name: read.Name, ResourceVersion: read.ResourceVersion, Labels: has,
+	}}
+	answer := before.DeepCopy()
+	answer.UID, answer.Labels = read.UID, wanted // with the UID, the patch fails on another object of the name
+	if err := r.live.Patch(ctx, answer, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
 		return nil, fmt.Errorf("patching labels: %w", err)
 	}
 	labelled := *read
@@ -87,19 +84,13 @@ func (r *reconciler) patchLabels(
 	return &labelled, nil
 }
 
-// labelChanges returns the merge patch from the labels that an Incident has to those that it is to have; nil removes one. Those
-// without AlertLabelPrefix are other people's.
-func labelChanges(has, wanted map[string]string) map[string]any {
-	changes := map[string]any{}
-	for key := range has {
-		if _, ok := wanted[key]; !ok && strings.HasPrefix(key, v1alpha1.AlertLabelPrefix) {
-			changes[key] = nil
+// withLabels returns the labels that an Incident has, with other AlertLabelPrefix ones: the rest are other people's.
+func withLabels(has, wanted map[string]string) map[string]string {
+	labels := maps.Clone(wanted)
+	for key, value := range has {
+		if !strings.HasPrefix(key, v1alpha1.AlertLabelPrefix) {
+			labels[key] = value
 		}
 	}
-	for key, value := range wanted {
-		if has[key] != value {
-			changes[key] = value
-		}
-	}
-	return changes
+	return labels
 }
