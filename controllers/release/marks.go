@@ -2,7 +2,6 @@ package release
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -108,14 +107,10 @@ func (r *Releaser) writeMark(ctx context.Context, ref replica.EventRef, wanted *
 	mark = mark.With(wanted.Incidents)
 	mark.All = mark.All || wanted.All
 	if value := mark.String(); !marked || stored.Annotations[v1alpha1.SettledAnnotation] != value {
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"uid": stored.UID, "resourceVersion": stored.ResourceVersion,
-			"annotations": map[string]string{v1alpha1.SettledAnnotation: value},
-		}})
-		if err != nil {
-			return ctrl.Result{}, fmt.Errorf("encoding the mark: %w", err)
-		}
-		err = r.live.Patch(ctx, &stored, client.RawPatch(types.MergePatchType, patch), markOwner)
+		before := stored.DeepCopy()
+		before.UID = "" // then the patch has the UID, and fails on another object of the name
+		metav1.SetMetaDataAnnotation(&stored.ObjectMeta, v1alpha1.SettledAnnotation, value)
+		err = r.live.Patch(ctx, &stored, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), markOwner)
 		switch {
 		case apierrors.IsConflict(err):
 			return ctrl.Result{RequeueAfter: conflictRetry}, nil
