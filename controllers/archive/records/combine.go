@@ -116,14 +116,15 @@ func writeCombined(ctx context.Context, bucket *blob.Bucket, key string, objects
 		return 0, fmt.Errorf("writing %s: %w", key, err)
 	}
 	lines := newEncoder(object)
-	pass := pass{reader: &reader{ctx: ctx, bucket: bucket}, yield: func(record Record, failure error) bool {
+	reader := reader{ctx: ctx, bucket: bucket}
+	sources, newest := reader.findNewest(objects)
+	reader.yieldNewest(sources, newest, func(record Record, failure error) bool {
 		if err = failure; err == nil {
 			count++
 			err = lines.Encode(&record)
 		}
 		return err == nil
-	}}
-	pass.read(objects)
+	})
 	if err = cmp.Or(err, lines.Close()); err != nil {
 		abort() // or Close would store what was written so far
 		_ = object.Close()

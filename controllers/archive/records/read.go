@@ -3,6 +3,7 @@ package records
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -43,11 +44,11 @@ type Progress struct {
 	Bytes, BytesTotal     int64 // compressed
 }
 
-// expect adds objects to the total n times.
-func (p *Progress) expect(objects []*blob.ListObject, n int) {
+// expect adds objects to the total.
+func (p *Progress) expect(objects []*blob.ListObject) {
+	p.ObjectsTotal += len(objects)
 	for _, object := range objects {
-		p.ObjectsTotal += n
-		p.BytesTotal += int64(n) * object.Size
+		p.BytesTotal += object.Size
 	}
 }
 
@@ -65,7 +66,7 @@ func All(ctx context.Context, bucket *blob.Bucket, query Query) iter.Seq2[Record
 		for _, object := range objects {
 			if day := dayOf(object.Key); query.needs(day) {
 				days[day] = append(days[day], object)
-				reader.progress.expect([]*blob.ListObject{object}, 1)
+				reader.progress.expect([]*blob.ListObject{object})
 			}
 		}
 		names := slices.Sorted(maps.Keys(days))
@@ -73,7 +74,7 @@ func All(ctx context.Context, bucket *blob.Bucket, query Query) iter.Seq2[Record
 			slices.Reverse(names)
 		}
 		for _, day := range names {
-			if !reader.readListed(day, days[day], yield) {
+			if !reader.readDay(day, days[day], yield) {
 				return
 			}
 		}
@@ -117,89 +118,59 @@ type reader struct {
 // maxRelists bounds how often a day is listed again.
 const maxRelists = 3
 
-// readListed yields the records of a day's objects. The archiver may combine some of them after they were listed: then it lists
-// the day again. It returns false when the consumer wants no more.
-func (r *reader) readListed(day string, objects []*blob.ListObject, yield func(Record, error) bool) bool {
-	for retries := maxRelists; ; retries-- {
-		before, pass := r.progress, pass{reader: r, yield: yield, retry: retries > 0}
-		pass.read(objects)
-		if !pass.vanished {
-			return !pass.ended
-		}
-		r.progress = before
-		r.progress.expect(objects, -1)
-		var err error
-		if objects, err = list(r.ctx, r.bucket, day); err != nil {
-			return yield(Record{}, err)
-		}
-		r.progress.expect(objects, 1)
-	}
-}
-
-// pass yields the newest versions of the records of a day's objects.
-type pass struct {
-	*reader
-	yield    func(Record, error) bool
-	retry    bool     // an object that has vanished before anything was yielded ends the pass, and is not reported
-	vanished bool     // that happened
-	ended    bool     // that happened, or the consumer wants no more
-	newest   versions // nil: a single object has no repeats
-}
-
-// source is an object that is read twice.
+// source is an object that is read twice, if its day has several.
 type source struct {
 	*blob.ListObject
-	held   []byte // the content; nil: it is read again
-	failed bool   // the first time
+	held []byte // the content; nil: it is read again
+	err  error  // of the first time
 }
 
-func (p *pass) read(objects []*blob.ListObject) {
-	sources := p.findNewest(objects)
-	for i := range sources {
-		if p.ended {
-			return
+func (s source) hasVanished() bool { return gcerrors.Code(s.err) == gcerrors.NotFound }
+
+// readDay yields the newest versions of the records of a day's objects. The archiver may combine some of them after they were
+// listed: then it lists the day again. It returns false when the consumer wants no more.
+func (r *reader) readDay(day string, objects []*blob.ListObject, yield func(Record, error) bool) bool {
+	sources, newest := r.findNewest(objects)
+	for relists := 0; relists < maxRelists && slices.ContainsFunc(sources, source.hasVanished); relists++ {
+		objects, err := list(r.ctx, r.bucket, day)
+		if err != nil {
+			return yield(Record{}, err)
 		}
-		p.yieldNewest(&sources[i])
-		sources[i].held = nil
-		if p.newest == nil {
-			p.advance(sources[i].ListObject)
-		}
+		r.progress.expect(objects)
+		sources, newest = r.findNewest(objects)
 	}
+	return r.yieldNewest(sources, newest, yield)
 }
 
-// findNewest reads which versions of the records are the newest, if a day has several objects. It holds their content, as
-// far as there is space.
-func (p *pass) findNewest(objects []*blob.ListObject) []source {
-	sources, size := make([]source, len(objects)), int64(0)
+// findNewest reads which versions of a day's records are the newest, nil for a single object, which has no repeats. It holds the
+// content of the objects, as far as there is space, except of a single large one, which is not combined and so does not vanish.
+func (r *reader) findNewest(objects []*blob.ListObject) (sources []source, newest versions) {
+	sources = make([]source, len(objects))
+	if len(objects) > 1 {
+		newest = versions{}
+	}
+	space := int64(maxHeldBytes)
 	for i, object := range objects {
-		sources[i].ListObject = object
-	}
-	if len(objects) < 2 {
-		return sources
-	}
-	p.newest = versions{}
-	for i := range sources {
 		s := &sources[i]
-		if err := p.note(s, size+s.Size <= maxHeldBytes); err != nil {
-			s.failed = true
-			p.report(s, err)
+		s.ListObject = object
+		if newest == nil && object.Size >= smallBytes {
+			continue
 		}
-		size += int64(len(s.held))
-		if p.advance(s.ListObject); p.ended {
-			break
+		if object.Size <= space {
+			s.held, s.err = r.bucket.ReadAll(r.ctx, s.Key)
+			space -= int64(len(s.held))
 		}
+		if s.err == nil && newest != nil {
+			s.err = r.note(s, newest)
+		}
+		r.advance(object)
 	}
-	return sources
+	return sources, newest
 }
 
 // note notes which versions of records an object has.
-func (p *pass) note(s *source, hold bool) (err error) {
-	if hold {
-		if s.held, err = p.bucket.ReadAll(p.ctx, s.Key); err != nil {
-			return err
-		}
-	}
-	for line, err := range p.lines(s) {
+func (r *reader) note(s *source, newest versions) error {
+	for line, err := range r.lines(s) {
 		var record header
 		if err == nil {
 			err = json.Unmarshal(line, &record)
@@ -207,39 +178,38 @@ func (p *pass) note(s *source, hold bool) (err error) {
 		if err != nil {
 			return err
 		}
-		p.newest.note(record)
+		newest.note(record)
 	}
 	return nil
 }
 
-// yieldNewest yields those records of an object that are the newest versions.
-func (p *pass) yieldNewest(s *source) {
-	for line, err := range p.lines(s) {
-		var record Record
-		if err == nil {
-			record, err = p.decode(line)
-		}
-		switch {
-		case err != nil:
-			if !s.failed {
-				p.report(s, err)
+// yieldNewest yields the records that are the newest versions, and an error for each object that cannot be read.
+func (r *reader) yieldNewest(sources []source, newest versions, yield func(Record, error) bool) bool {
+	for i := range sources {
+		s := &sources[i]
+		for line, err := range r.lines(s) {
+			var record Record
+			if err == nil {
+				record, err = r.decode(line)
 			}
-			return
-		case p.newest != nil && !p.newest.take(record.header()) || !p.query.selects(record.ResolvedTime.Time):
-			continue
+			if err != nil {
+				s.err = cmp.Or(s.err, err)
+				break
+			}
+			isNewest := newest == nil || newest.take(record.header())
+			if isNewest && r.query.selects(record.ResolvedTime.Time) && !yield(record, nil) {
+				return false
+			}
 		}
-		if p.retry = false; !p.yield(record, nil) {
-			p.ended = true
-			return
+		if s.err != nil && !yield(Record{}, fmt.Errorf("reading %s: %w", s.Key, s.err)) {
+			return false
 		}
+		if newest == nil && s.Size >= smallBytes {
+			r.advance(s.ListObject)
+		}
+		s.held = nil
 	}
-}
-
-// report yields the error of an object.
-func (p *pass) report(s *source, err error) {
-	p.vanished = p.retry && gcerrors.Code(err) == gcerrors.NotFound
-	p.ended = p.vanished || !p.yield(Record{}, fmt.Errorf("reading %s: %w", s.Key, err))
-	p.retry = false
+	return true
 }
 
 func (r *reader) advance(object *blob.ListObject) {
@@ -303,13 +273,12 @@ func (r *reader) decode(line []byte) (record Record, err error) {
 
 // header is the part of a record that decides between versions.
 type header struct {
-	UID             string `json:"uid"`
-	Number          int64  `json:"episode"`
+	Key
 	ResourceVersion string `json:"resourceVersion"`
 	AlertCount      int64  `json:"alertCount"`
 }
 
-func (r *Record) header() header { return header{r.UID, r.Number, r.ResourceVersion, r.AlertCount} }
+func (r *Record) header() header { return header{r.Key(), r.ResourceVersion, r.AlertCount} }
 
 func (h header) isNewerThan(other header) bool {
 	return fold.NewerVersion(h.ResourceVersion, other.ResourceVersion) ||
@@ -321,19 +290,16 @@ type versions map[Key]header
 
 // note enters a version of a record.
 func (v versions) note(h header) {
-	key := Key{h.UID, h.Number}
-	if known, ok := v[key]; !ok || h.isNewerThan(known) {
-		v[key] = h
+	if known, ok := v[h.Key]; !ok || h.isNewerThan(known) {
+		v[h.Key] = h
 	}
 }
 
 // take reports whether a record is the newest version, the first time.
 func (v versions) take(h header) bool {
-	key := Key{h.UID, h.Number}
-	known, ok := v[key]
-	if !ok || known != h {
+	if known, ok := v[h.Key]; !ok || known != h {
 		return false
 	}
-	delete(v, key)
+	delete(v, h.Key)
 	return true
 }

@@ -43,8 +43,8 @@ type Record struct {
 
 // Key identifies an episode.
 type Key struct {
-	UID     string // of the Incident
-	Episode int64
+	UID     string `json:"uid"` // of the Incident
+	Episode int64  `json:"episode"`
 }
 
 // Key returns the key of the record's episode.
