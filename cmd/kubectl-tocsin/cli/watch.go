@@ -40,15 +40,12 @@ func (o *getOptions) follow(ctx context.Context, c *cluster) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	changes := make(chan live.Change)
-	feed, err := live.Follow(c, o.filter.namespace(c), pruneForTable, func(change live.Change) {
+	feed := live.Follow(c, o.filter.namespace(c), pruneForTable, func(change live.Change) {
 		select {
 		case changes <- change:
 		case <-ctx.Done():
 		}
 	})
-	if err != nil {
-		return err
-	}
 	tasks.Go(func() { feed.Run(ctx) })
 	if o.screen.isTerminal() {
 		return o.drawTable(ctx, feed, changes)

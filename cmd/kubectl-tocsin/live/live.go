@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"net"
 	"net/url"
@@ -20,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -55,29 +55,20 @@ type Change struct {
 type Feed struct {
 	client    client.WithWatch
 	namespace string
-	informer  cache.SharedIndexInformer
 	onChange  func(Change)
 	prune     func(*v1alpha1.Incident)
+	informer  cache.SharedIndexInformer
 
-	mu        sync.Mutex
-	problems  [requests]error
-	confirmed time.Time
+	mu          sync.Mutex
+	unreachable error // of the last probe
+	interrupted error // of the last list or watch: a user may be allowed to list but not to watch
+	confirmed   time.Time
 }
-
-// request is a kind of request, which may fail independently of the others: a user may be allowed to list but not to watch.
-type request int
-
-const (
-	probe request = iota
-	list
-	watching
-	requests
-)
 
 // Follow returns a Feed for a namespace; empty for all. It calls onChange for every existing Incident, open ones first, and
 // for every change, one call at a time; onChange must not block for long. Before the Feed stores an Incident, it calls Prune
 // and, if not nil, prune.
-func Follow(c client.WithWatch, namespace string, prune func(*v1alpha1.Incident), onChange func(Change)) (*Feed, error) {
+func Follow(c client.WithWatch, namespace string, prune func(*v1alpha1.Incident), onChange func(Change)) *Feed {
 	f := &Feed{client: c, namespace: namespace, onChange: onChange, confirmed: time.Now()}
 	f.prune = func(incident *v1alpha1.Incident) {
 		Prune(incident)
@@ -90,7 +81,7 @@ func Follow(c client.WithWatch, namespace string, prune func(*v1alpha1.Incident)
 	_, err := f.informer.AddEventHandler(informers.Handler(
 		func(incident *v1alpha1.Incident, _ bool) { onChange(Change{Incident: incident}) },
 		func(incident *v1alpha1.Incident) { onChange(Change{Incident: incident, Deleted: true}) }))
-	err = errors.Join(err,
+	utilruntime.Must(errors.Join(err, // these fail only after the informer was started
 		f.informer.SetTransform(func(object any) (any, error) {
 			if incident, ok := object.(*v1alpha1.Incident); ok {
 				f.prune(incident)
@@ -98,11 +89,8 @@ func Follow(c client.WithWatch, namespace string, prune func(*v1alpha1.Incident)
 			return object, nil
 		}),
 		// Problem returns errors; the default handler would also log them.
-		f.informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {}))
-	if err != nil {
-		return nil, fmt.Errorf("setting up the watch: %w", err)
-	}
-	return f, nil
+		f.informer.SetWatchErrorHandlerWithContext(func(context.Context, *cache.Reflector, error) {})))
+	return f
 }
 
 // Prune removes the fields of an Incident that no list, filter or chart of Incidents needs.
@@ -120,31 +108,31 @@ func (f *Feed) source() *cache.ListWatch {
 			f.awaitReachable(ctx)
 			incidents := &v1alpha1.IncidentList{}
 			err := f.client.List(ctx, incidents, &client.ListOptions{Namespace: f.namespace, Raw: &options})
-			f.note(ctx, list, err)
+			if err != nil { // else the watch tells, which follows
+				f.note(ctx, &f.interrupted, err)
+			}
 			return incidents, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			f.awaitReachable(ctx)
 			events, err := f.client.Watch(ctx, &v1alpha1.IncidentList{}, &client.ListOptions{Namespace: f.namespace, Raw: &options})
 			if options.SendInitialEvents == nil || !apierrors.IsInvalid(err) {
-				f.note(ctx, watching, err)
+				f.note(ctx, &f.interrupted, err)
 			} // else the API server does not support initial events, and the informer falls back to a list
 			return events, err
 		},
 	}
 }
 
-func (f *Feed) note(ctx context.Context, kind request, err error) {
+// note notes the result of a request in one of the Feed's errors.
+func (f *Feed) note(ctx context.Context, problem *error, err error) {
 	if ctx.Err() != nil {
 		return // shutting down
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.problems[kind] = err
-	if kind == watching && err == nil {
-		f.problems[list] = nil // the watch includes the initial list
-	}
-	if cmp.Or(f.problems[:]...) == nil && f.informer.HasSynced() {
+	*problem = err
+	if cmp.Or(f.unreachable, f.interrupted) == nil && f.informer.HasSynced() {
 		f.confirmed = time.Now()
 	}
 }
@@ -155,8 +143,7 @@ func (f *Feed) awaitReachable(ctx context.Context) {
 	_ = wait.PollUntilContextCancel(ctx, reachablePoll, true, func(context.Context) (bool, error) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		err := f.problems[probe]
-		return err == nil || apierrors.ReasonForError(err) != metav1.StatusReasonUnknown, nil
+		return f.unreachable == nil || apierrors.ReasonForError(f.unreachable) != metav1.StatusReasonUnknown, nil
 	})
 }
 
@@ -209,7 +196,7 @@ func (f *Feed) probe(ctx context.Context) {
 	ticker := time.NewTicker(probeInterval)
 	defer ticker.Stop()
 	for {
-		f.note(ctx, probe, Check(ctx, f.client, f.namespace))
+		f.note(ctx, &f.unreachable, Check(ctx, f.client, f.namespace))
 		select {
 		case <-ctx.Done():
 			return
@@ -253,7 +240,7 @@ func (f *Feed) Incident(key client.ObjectKey) *v1alpha1.Incident {
 func (f *Feed) Problem() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return cmp.Or(f.problems[:]...)
+	return cmp.Or(f.unreachable, f.interrupted)
 }
 
 // Age returns the time since the API server last confirmed that the Incidents are up to date.

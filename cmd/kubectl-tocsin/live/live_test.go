@@ -93,8 +93,7 @@ func follow(t *testing.T, s *server, test func(g *WithT, f *Feed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		f, err := Follow(s, "", nil, func(Change) {})
-		g.Expect(err).NotTo(HaveOccurred())
+		f := Follow(s, "", nil, func(Change) {})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -180,12 +179,11 @@ func TestOpenIncidentsComeBeforeAllAreListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		shown := map[string]bool{}
-		f, err := Follow(s, "", nil, func(change Change) {
+		f := Follow(s, "", nil, func(change Change) {
 			if shown[change.Incident.Name] = true; change.Deleted {
 				delete(shown, change.Incident.Name)
 			}
 		})
-		g.Expect(err).NotTo(HaveOccurred())
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -221,8 +219,7 @@ func TestAPageOfAListHasFewObjects(t *testing.T) {
 	})
 	_, err := Heartbeats(t.Context(), c, "")
 	g.Expect(err).NotTo(HaveOccurred())
-	f, err := Follow(c, "", nil, func(Change) {})
-	g.Expect(err).NotTo(HaveOccurred())
+	f := Follow(c, "", nil, func(Change) {})
 	f.listOpen(t.Context())
 	g.Expect(limits).To(Equal(map[string]int64{"*v1alpha1.WebhookIntegrationList": 50, "*v1alpha1.IncidentList": 50}))
 }

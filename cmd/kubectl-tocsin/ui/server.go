@@ -100,10 +100,8 @@ func Listen(ctx context.Context, c client.WithWatch, o Options) (*Server, error)
 	}
 	if o.Connect != nil {
 		s.users = &users{busy: map[tokenHash]int{}, watches: map[watchKey]*watch{}}
-		return s, nil
-	}
-	if s.watch, err = newWatch(c, s.Namespace, nil); err != nil {
-		return nil, errors.Join(err, listener.Close())
+	} else {
+		s.watch = newWatch(c, s.Namespace, nil)
 	}
 	return s, nil
 }

@@ -82,10 +82,10 @@ type watch struct {
 	ended   error
 }
 
-func newWatch(c client.WithWatch, namespace string, u *users) (w *watch, err error) {
-	w = &watch{users: u, sizes: map[types.NamespacedName]int{}}
-	w.feed, err = live.Follow(c, namespace, nil, w.changed)
-	return w, err
+func newWatch(c client.WithWatch, namespace string, u *users) *watch {
+	w := &watch{users: u, sizes: map[types.NamespacedName]int{}}
+	w.feed = live.Follow(c, namespace, nil, w.changed)
+	return w
 }
 
 type tokenHash = [sha256.Size]byte
@@ -281,10 +281,7 @@ func (u *users) start(c *caller, user string) (*watch, error) {
 	if err := u.makeRoom(user); err != nil {
 		return nil, err
 	}
-	w, err := newWatch(c.client, c.namespace, u)
-	if err != nil {
-		return nil, err
-	}
+	w := newWatch(c.client, c.namespace, u)
 	ctx, cancel := context.WithCancel(u.ctx)
 	w.key, w.user, w.cancel, w.streams = c.key, user, cancel, 1
 	w.idle = time.AfterFunc(linger, w.expire)
