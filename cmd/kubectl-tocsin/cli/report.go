@@ -58,11 +58,7 @@ func (o *reportOptions) run(ctx context.Context) error {
 	if o.output == outputHTML || o.output == outputJSON {
 		bars = pageBars
 	}
-	var open *int // unknown if the cluster was not read
-	earlier := int64(0)
-	query := history.Query{From: from, To: to, WithoutContent: true, Reduce: history.Brief,
-		Open:    func(incidents int) { open = &incidents },
-		Earlier: func(episodes int64) { earlier += episodes }}
+	query := history.Query{From: from, To: to, WithoutContent: true, Reduce: history.Brief}
 	builder := report.NewBuilder(from, to, time.Local)
 	err = o.read(ctx, query, o.newProgress(), func(record *records.Record) error {
 		builder.Add(record)
@@ -74,9 +70,9 @@ func (o *reportOptions) run(ctx context.Context) error {
 	builder.Warn(o.missing)
 	result := builder.Report(o.top, bars)
 	result.Scope = o.scope()
-	result.Open = open
+	result.Open = o.source.Open
 	if o.source.Bucket == nil {
-		result.Earlier = earlier
+		result.Earlier = o.source.Earlier
 	}
 	if err := o.write(result); err != nil {
 		return err

@@ -33,6 +33,11 @@ type Source struct {
 	ClusterErr error
 	// Bucket is that of the archive; nil to read the cluster only.
 	Bucket *blob.Bucket
+
+	// Episodes counts here the open Incidents of the cluster that the filter selects, nil unless all could be read, and of those
+	// selected the ended episodes, of whatever time, that the cluster does not describe.
+	Open    *int
+	Earlier int64
 }
 
 // Query selects episodes.
@@ -48,11 +53,6 @@ type Query struct {
 	WithoutContent bool
 	// Progress is called after each object of the archive; may be nil.
 	Progress func(records.Progress)
-	// Open is called with the number of open Incidents in the cluster that the filter selects, if all could be read; may be nil.
-	Open func(incidents int)
-	// Earlier is called for each Incident in the cluster that the filter selects, with the number of its ended episodes that the
-	// cluster does not describe, of whatever time; may be nil.
-	Earlier func(episodes int64)
 }
 
 // NoticeError is an error that does not make the result incomplete.
@@ -69,7 +69,7 @@ func (s *Source) Episodes(ctx context.Context, q Query) iter.Seq2[*records.Recor
 		if s.ClusterErr != nil && !yield(nil, fmt.Errorf("reading the cluster: %w", s.ClusterErr)) {
 			return
 		}
-		m, found := merger{Query: &q, known: map[records.Key]bool{}}, 0
+		m, found := merger{Source: s, Query: &q, known: map[records.Key]bool{}}, 0
 		m.yield = func(record *records.Record, err error) bool {
 			if ctx.Err() != nil {
 				yield(nil, ctx.Err())
@@ -80,7 +80,7 @@ func (s *Source) Episodes(ctx context.Context, q Query) iter.Seq2[*records.Recor
 			}
 			return yield(record, err) && (q.Most == 0 || found < q.Most)
 		}
-		if s.Cluster != nil && !m.readCluster(ctx, s.Cluster) || s.Bucket != nil && !m.readArchive(ctx, s.Bucket) {
+		if s.Cluster != nil && !m.readCluster(ctx) || s.Bucket != nil && !m.readArchive(ctx) {
 			return
 		}
 		m.flush("")
@@ -89,6 +89,7 @@ func (s *Source) Episodes(ctx context.Context, q Query) iter.Seq2[*records.Recor
 
 // merger joins the episodes of the cluster with those of the archive, which come by day, the newest first.
 type merger struct {
+	*Source
 	*Query
 	yield func(*records.Record, error) bool
 	// known are all episodes of the cluster, selected or not.
@@ -102,9 +103,9 @@ type merger struct {
 	open     int  // Incidents of the cluster that the filter selects
 }
 
-func (m *merger) readCluster(ctx context.Context, c client.Reader) bool {
+func (m *merger) readCluster(ctx context.Context) bool {
 	defer func() { slices.SortStableFunc(m.cluster, newestFirst) }()
-	pages := live.Pages(ctx, c, &v1alpha1.IncidentList{}, client.InNamespace(m.Filter.Namespace), client.Limit(live.PageSize))
+	pages := live.Pages(ctx, m.Cluster, &v1alpha1.IncidentList{}, client.InNamespace(m.Filter.Namespace), client.Limit(live.PageSize))
 	for page, err := range pages {
 		if err != nil {
 			return m.yield(nil, fmt.Errorf("listing the incidents of the cluster: %w", err))
@@ -115,25 +116,22 @@ func (m *merger) readCluster(ctx context.Context, c client.Reader) bool {
 			}
 		}
 	}
-	if m.Open != nil {
-		m.Open(m.open)
-	}
+	m.Open = &m.open
 	return true
 }
 
 func (m *merger) readIncident(incident *v1alpha1.Incident) bool {
-	matches := m.Filter.MatchesIncident(incident)
-	if matches && incident.Status.State == v1alpha1.IncidentOpen {
-		m.open++
-	}
 	episodes, errs := records.Of(incident)
 	for _, err := range errs {
 		if !m.yield(nil, fmt.Errorf("incident %s/%s: %w", incident.Namespace, incident.Name, err)) {
 			return false
 		}
 	}
-	if matches && m.Earlier != nil {
-		m.Earlier(undescribed(incident, episodes))
+	if m.Filter.MatchesIncident(incident) {
+		m.Earlier += undescribed(incident, episodes)
+		if incident.Status.State == v1alpha1.IncidentOpen {
+			m.open++
+		}
 	}
 	for _, one := range episodes { // a copy: else one that is kept keeps the others of its Incident in memory
 		m.known[one.Key()] = true
@@ -187,14 +185,14 @@ func Brief(r *records.Record) {
 }
 
 // readArchive reads the archive, and yields the episodes of a day when the next one begins.
-func (m *merger) readArchive(ctx context.Context, bucket *blob.Bucket) bool {
+func (m *merger) readArchive(ctx context.Context) bool {
 	// These look at fields that a record without content does not have.
 	needsContent := len(m.Filter.Hosts)+len(m.Filter.Labels)+len(m.Filter.Words) > 0
 	query := records.Query{
-		From: m.From, To: m.To, NewestFirst: true, WithoutContent: m.WithoutContent && !needsContent, Progress: m.Progress,
+		From: m.From, To: m.To, WithoutContent: m.WithoutContent && !needsContent, Progress: m.Progress,
 	}
 	day := ""
-	for record, err := range records.All(ctx, bucket, query) {
+	for record, err := range records.All(ctx, m.Bucket, query) {
 		switch {
 		case err != nil:
 			if !m.yield(nil, err) {

@@ -223,22 +223,23 @@ func TestOpenIncidentsAreCountedAndNotListed(t *testing.T) {
 	g := NewWithT(t)
 	open := resolved("shop", "open", begin.Add(time.Hour))
 	open.Status.State, open.Status.ResolvedTime = v1alpha1.IncidentOpen, nil
-	counted := -1
-	query := Query{From: begin, To: begin.AddDate(0, 0, 1), Open: func(incidents int) { counted = incidents }, Filter: Filter{Severities: []string{"error"}}}
-	found, errs := read(t.Context(), &Source{Cluster: incidents{*open}}, query)
+	query := Query{From: begin, To: begin.AddDate(0, 0, 1), Filter: Filter{Severities: []string{"error"}}}
+	source := &Source{Cluster: incidents{*open}}
+	found, errs := read(t.Context(), source, query)
 	g.Expect(found).To(BeEmpty())
 	g.Expect(errs).To(BeEmpty())
-	g.Expect(counted).To(Equal(1))
+	g.Expect(source.Open).To(HaveValue(Equal(1)))
 	query.Filter.Severities = []string{"info"}
-	_, _ = read(t.Context(), &Source{Cluster: incidents{*open}}, query)
-	g.Expect(counted).To(Equal(0))
+	_, _ = read(t.Context(), source, query)
+	g.Expect(source.Open).To(HaveValue(Equal(0)))
 }
 
 // Who may not list has no number of open Incidents, rather than none.
 func TestOpenIncidentsOfAClusterThatCannotBeReadAreNotCounted(t *testing.T) {
 	g := NewWithT(t)
-	query := Query{From: begin, To: begin.AddDate(0, 0, 1), Open: func(int) { t.Error("the number is not known") }}
-	_, errs := read(t.Context(), &Source{Cluster: denying{}}, query)
+	source := &Source{Cluster: denying{}}
+	_, errs := read(t.Context(), source, Query{From: begin, To: begin.AddDate(0, 0, 1)})
+	g.Expect(source.Open).To(BeNil())
 	g.Expect(errs).To(ConsistOf(MatchError(ContainSubstring("denied"))))
 }
 
@@ -329,7 +330,7 @@ func TestManyLargeIncidentsTakeBoundedMemory(t *testing.T) {
 	g := NewWithT(t)
 	const count, most, kibibyte = 4000, 100, 1 << 10
 	query := Query{From: begin, To: begin.AddDate(0, 0, 30), Most: most, Reduce: Brief}
-	m := &merger{Query: &query, known: map[records.Key]bool{}}
+	m := &merger{Source: &Source{}, Query: &query, known: map[records.Key]bool{}}
 	m.yield = func(_ *records.Record, err error) bool { return err == nil }
 	highest := 0
 	kept := func() {
@@ -342,7 +343,8 @@ func TestManyLargeIncidentsTakeBoundedMemory(t *testing.T) {
 		highest = max(highest, bytes)
 	}
 	c := &generated{count: count, chunk: 90, annotation: strings.Repeat("x", 100*kibibyte), listed: kept}
-	g.Expect(m.readCluster(t.Context(), c)).To(BeTrue())
+	m.Cluster = c
+	g.Expect(m.readCluster(t.Context())).To(BeTrue())
 	kept()
 	g.Expect(highest).To(And(BeNumerically(">", most*kibibyte), BeNumerically("<", 2*(most+1)*2*kibibyte)))
 

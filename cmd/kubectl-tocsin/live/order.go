@@ -2,6 +2,7 @@ package live
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -12,20 +13,23 @@ import (
 // ByUrgency orders Incidents: open ones first, of these the severe, unacknowledged and new ones first, and of resolved ones
 // those that were resolved last. The page orders its rows in the same way, in filters.js.
 func ByUrgency(a, b *v1alpha1.Incident) int {
-	resolved := a.Status.State == v1alpha1.IncidentResolved
-	order := cmp.Compare(number(resolved), number(b.Status.State == v1alpha1.IncidentResolved))
-	switch {
-	case order != 0:
-	case resolved:
-		order = newestFirst(a.Status.ResolvedTime, b.Status.ResolvedTime)
-	default:
-		order = cmp.Or(
-			cmp.Compare(SeverityRank(a.Status.Alert.Severity), SeverityRank(b.Status.Alert.Severity)),
-			cmp.Compare(number(IsAcknowledged(a)), number(IsAcknowledged(b))),
-			newestFirst(a.Status.LastAlertTime, b.Status.LastAlertTime),
-		)
+	rankA, timeA := urgency(a)
+	rankB, timeB := urgency(b)
+	return cmp.Or(cmp.Compare(rankA, rankB), timeB.Compare(timeA.Time),
+		cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// urgency returns the rank of an Incident, 0 for the most urgent, and the time by which those of a rank are ordered.
+func urgency(incident *v1alpha1.Incident) (rank int, at *v1alpha1.Timestamp) {
+	status := &incident.Status
+	if status.State == v1alpha1.IncidentResolved {
+		return math.MaxInt, cmp.Or(status.ResolvedTime, &v1alpha1.Timestamp{})
 	}
-	return cmp.Or(order, cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	rank = 2 * SeverityRank(status.Alert.Severity)
+	if IsAcknowledged(incident) {
+		rank++
+	}
+	return rank, cmp.Or(status.LastAlertTime, &v1alpha1.Timestamp{})
 }
 
 var severities = v1alpha1.Severities()
@@ -51,17 +55,4 @@ func IsSilenced(incident *v1alpha1.Incident) bool {
 // IsMuted reports whether a maintenance window keeps the Incident from being forwarded.
 func IsMuted(incident *v1alpha1.Incident) bool {
 	return incident.Status.Mute != nil && incident.Status.State == v1alpha1.IncidentOpen
-}
-
-var never = &v1alpha1.Timestamp{}
-
-func newestFirst(a, b *v1alpha1.Timestamp) int {
-	return cmp.Or(b, never).Compare(cmp.Or(a, never).Time)
-}
-
-func number(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }

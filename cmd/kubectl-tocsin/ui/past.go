@@ -155,14 +155,12 @@ func reduceEpisode(r *records.Record) {
 // report sends the statistics of the finished episodes.
 func (p *pastStream) report(ctx context.Context, q history.Query) *pastMessage {
 	q.WithoutContent, q.Reduce = true, history.Brief
-	var open *int // unknown if the cluster cannot be read
-	q.Open = func(incidents int) { open = &incidents }
 	builder := report.NewBuilder(q.From, q.To, time.Local)
 	for record := range p.episodes(ctx, q) {
 		builder.Add(record)
 	}
 	builder.Warn(p.missing)
 	result := builder.Report(reportTop, reportBars)
-	result.Open = open
+	result.Open = p.source.Open
 	return &pastMessage{Report: result.Page()}
 }

@@ -106,7 +106,7 @@ func TestReadersDoNotNoticeThatADayIsCombined(t *testing.T) {
 		g, bucket := NewWithT(t), openMemory(t)
 		newest := fill(t, bucket)
 		for i := range small {
-			write(t, bucket, record(fmt.Sprint("earlier-", i), 1, 1, "1", noon.AddDate(0, 0, -1)))
+			write(t, bucket, record(fmt.Sprint("later-", i), 1, 1, "1", noon.AddDate(0, 0, 1)))
 		}
 		var last records.Progress
 		found, combined := 0, false

@@ -33,7 +33,6 @@ const (
 // Query selects records.
 type Query struct {
 	From, To       time.Time      // resolvedTime in [From, To); zero: no bound
-	NewestFirst    bool           // the order of the days; records of a day have no order
 	WithoutContent bool           // leave Timeline and all of Alert but Title empty, which is faster
 	Progress       func(Progress) // called after each object; may be nil
 }
@@ -52,9 +51,9 @@ func (p *Progress) expect(objects []*blob.ListObject) {
 	}
 }
 
-// All returns the newest version of every record that the query selects. An error about one object, which is corrupt or was
-// removed while it was read, does not end the sequence; a failed list does. Memory: 32 MiB of compressed objects, and about
-// 150 bytes for each record of a day that has several objects.
+// All returns the newest version of every record that the query selects, the newest day first; records of a day have no order.
+// An error about one object, which is corrupt or was removed while it was read, does not end the sequence; a failed list does.
+// Memory: 32 MiB of compressed objects, and about 150 bytes for each record of a day that has several objects.
 func All(ctx context.Context, bucket *blob.Bucket, query Query) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		objects, err := list(ctx, bucket, "")
@@ -69,11 +68,7 @@ func All(ctx context.Context, bucket *blob.Bucket, query Query) iter.Seq2[Record
 				reader.progress.expect([]*blob.ListObject{object})
 			}
 		}
-		names := slices.Sorted(maps.Keys(days))
-		if query.NewestFirst {
-			slices.Reverse(names)
-		}
-		for _, day := range names {
+		for _, day := range slices.Backward(slices.Sorted(maps.Keys(days))) {
 			if !reader.readDay(day, days[day], yield) {
 				return
 			}
@@ -163,7 +158,9 @@ func (r *reader) findNewest(objects []*blob.ListObject) (sources []source, newes
 		if s.err == nil && newest != nil {
 			s.err = r.note(s, newest)
 		}
-		r.advance(object)
+		if newest != nil || s.hasVanished() {
+			r.advance(object)
+		}
 	}
 	return sources, newest
 }
@@ -204,7 +201,7 @@ func (r *reader) yieldNewest(sources []source, newest versions, yield func(Recor
 		if s.err != nil && !yield(Record{}, fmt.Errorf("reading %s: %w", s.Key, s.err)) {
 			return false
 		}
-		if newest == nil && s.Size >= smallBytes {
+		if newest == nil && !s.hasVanished() {
 			r.advance(s.ListObject)
 		}
 		s.held = nil

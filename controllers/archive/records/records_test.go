@@ -90,7 +90,7 @@ func TestAllReadsOnlyTheDaysOfTheQuery(t *testing.T) {
 	}
 	var progress []records.Progress
 	query := records.Query{
-		From: noon.AddDate(0, 0, 1), To: noon.AddDate(0, 0, 3), NewestFirst: true, WithoutContent: true,
+		From: noon.AddDate(0, 0, 1), To: noon.AddDate(0, 0, 3), WithoutContent: true,
 		Progress: func(p records.Progress) { progress = append(progress, p) },
 	}
 	found := collect(t, records.All(t.Context(), bucket, query))
