@@ -142,30 +142,26 @@ func (o *getOptions) printAll(ctx context.Context, c *cluster) error {
 	defer shows.clear()
 	table := o.newTable()
 	l := &listing{cluster: c, filter: &o.filter, prune: true, progress: shows}
-	incidents, complete, err := l.first(ctx)
+	first, complete, err := l.first(ctx)
 	if err != nil {
 		return err
 	}
-	if err := o.verify(ctx, c, &o.filter, incidents); err != nil {
+	if err := o.verify(ctx, c, &o.filter, first); err != nil {
 		return err
 	}
-	slices.SortFunc(incidents, live.ByUrgency)
 	shows.clear()
-	if complete || len(incidents) > 0 {
-		if err := o.printTable(c, table, incidents); err != nil {
-			return err
-		}
-	}
 	if complete {
-		return nil
+		return o.printTable(c, table, first)
 	}
-	others, err := l.rest(ctx, incidents)
+	if len(first) > 0 && table.print(first) != nil {
+		return table.err
+	}
+	others, err := l.rest(ctx, first)
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(others, live.ByUrgency)
 	shows.clear()
-	if len(incidents) == 0 {
+	if len(first) == 0 {
 		return o.printTable(c, table, others)
 	}
 	table.printRows(others...)

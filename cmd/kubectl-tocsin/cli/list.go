@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -89,7 +90,6 @@ func (p *plugin) incidents(ctx context.Context, c *cluster, f *filter, shows *pr
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(all, live.ByUrgency)
 	return all, p.verify(ctx, c, f, all)
 }
 
@@ -107,7 +107,7 @@ type listing struct {
 	filter   *filter
 	prune    bool // keep only what a table shows
 	progress *progress
-	seen     map[types.UID]bool // already listed
+	seen     sets.Set[types.UID] // already listed
 }
 
 // selected returns the fields by which the API server selects: those for which the filter has one value.
@@ -125,11 +125,12 @@ func (l *listing) selected() fields.Set {
 	return selected
 }
 
-// list lists the Incidents that have the selected fields and match. If firstChunk is set and there are more than one request
-// lists, it stops there; complete is false then.
+// list lists the Incidents that have the selected fields and match, the most urgent first. If firstChunk is set and there are
+// more than one request lists, it stops there; complete is false then.
 func (l *listing) list(
 	ctx context.Context, selected fields.Set, firstChunk bool,
 ) (matching []*v1alpha1.Incident, complete bool, err error) {
+	defer func() { slices.SortFunc(matching, live.ByUrgency) }()
 	listed := 0
 	for page, err := range live.Pages(ctx, l.cluster, &v1alpha1.IncidentList{}, client.InNamespace(l.filter.namespace(l.cluster)),
 		client.Limit(listChunk), client.MatchingFields(selected)) {
@@ -140,7 +141,7 @@ func (l *listing) list(
 		l.progress.update("Listed %d incidents …", listed)
 		for i := range page.Items {
 			incident := &page.Items[i]
-			if l.seen[incident.UID] || !l.filter.matches(incident) {
+			if l.seen.Has(incident.UID) || !l.filter.matches(incident) {
 				continue
 			}
 			if l.prune {
@@ -173,9 +174,9 @@ func (l *listing) first(ctx context.Context) (incidents []*v1alpha1.Incident, co
 // rest returns the Incidents that match and are not among the first. It lists all, also the open ones: Incidents may have
 // changed their state since.
 func (l *listing) rest(ctx context.Context, first []*v1alpha1.Incident) ([]*v1alpha1.Incident, error) {
-	l.seen = map[types.UID]bool{}
+	l.seen = sets.New[types.UID]()
 	for _, incident := range first {
-		l.seen[incident.UID] = true
+		l.seen.Insert(incident.UID)
 	}
 	incidents, _, err := l.list(ctx, l.selected(), false)
 	return incidents, err
