@@ -99,7 +99,7 @@ func Listen(ctx context.Context, c client.WithWatch, o Options) (*Server, error)
 		s.port = address.Port
 	}
 	if o.Connect != nil {
-		s.users = &users{busy: map[tokenHash]int{}, watches: map[watchKey]*watch{}}
+		s.users = &users{watches: map[watchKey]*watch{}}
 	} else {
 		s.watch = newWatch(c, s.Namespace, nil)
 	}

@@ -26,6 +26,8 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/action"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // The limits of a page with many users. Together they bound its memory: maxWatches times maxWatchBytes are 512 MiB, of which the
@@ -45,8 +47,8 @@ const (
 	// linger is how long a watch is kept that no tab follows: a page is reloaded meanwhile, and asks for its chart every half
 	// minute, with another token than that of its stream once a proxy has refreshed it.
 	linger = 2 * time.Minute
-	// bytesPerObject is what an Incident takes beside its texts.
-	bytesPerObject = 1500
+	// bytesPerObject is what an Incident takes beside its content.
+	bytesPerObject = 1000
 )
 
 // pageHeader is a header that the page's script sets. A form or a link of another site cannot, and a script of one would
@@ -77,13 +79,12 @@ type watch struct {
 	cancel  context.CancelFunc
 	streams int
 	idle    *time.Timer
-	sizes   map[types.NamespacedName]int
-	bytes   int
+	bytes   fair.Budget[types.NamespacedName] // of each Incident
 	ended   error
 }
 
 func newWatch(c client.WithWatch, namespace string, u *users) *watch {
-	w := &watch{users: u, sizes: map[types.NamespacedName]int{}}
+	w := &watch{users: u}
 	w.feed = live.Follow(c, namespace, nil, w.changed)
 	return w
 }
@@ -108,10 +109,9 @@ type users struct {
 	ctx   context.Context // of the server; watches outlive the request that starts them
 	tasks sync.WaitGroup
 
-	mu       sync.Mutex
-	watches  map[watchKey]*watch
-	requests int               // to the API server
-	busy     map[tokenHash]int // the requests by their tokens
+	mu      sync.Mutex
+	watches map[watchKey]*watch
+	busy    fair.Budget[tokenHash] // the requests to the API server, by their tokens
 }
 
 // statusError is an error with the code of its response.
@@ -212,23 +212,19 @@ func (u *users) admit(token tokenHash) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
-	case u.busy[token] >= maxRequestsPerToken:
+	case u.busy.Used(token) >= maxRequestsPerToken:
 		return statusError{http.StatusTooManyRequests, fmt.Sprintf("you have %d requests at a time already", maxRequestsPerToken)}
-	case u.requests >= maxRequests:
+	case u.busy.Sum() >= maxRequests:
 		return statusError{http.StatusServiceUnavailable, "the page has too many requests"}
 	}
-	u.requests++
-	u.busy[token]++
+	u.busy.Add(token, 1)
 	return nil
 }
 
 func (u *users) release(token tokenHash) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.requests--
-	if u.busy[token]--; u.busy[token] == 0 {
-		delete(u.busy, token)
-	}
+	u.busy.Add(token, -1)
 }
 
 // join returns the watch of a caller, until its leave is called.
@@ -236,7 +232,7 @@ func (s *Server) join(ctx context.Context, c *caller) (*watch, error) {
 	if s.users == nil {
 		return s.watch, nil
 	}
-	if w, err := s.users.find(c.key); w != nil || err != nil {
+	if w, err := s.users.attach(c, nil); w != nil || err != nil {
 		return w, err
 	}
 	// Nobody starts a watch without a valid token that may list.
@@ -249,45 +245,38 @@ func (s *Server) join(ctx context.Context, c *caller) (*watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.users.start(c, user)
+	return s.users.attach(c, &user)
 }
 
-// find returns the watch of a key for one more tab; nil if there is none.
-func (u *users) find(key watchKey) (*watch, error) {
+// attach returns the watch of a caller for one more tab. If there is none, it starts one; without a user, it returns nil.
+func (u *users) attach(c *caller, user *string) (*watch, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.found(key)
-}
-
-func (u *users) found(key watchKey) (*watch, error) {
-	w := u.watches[key]
-	if w == nil {
+	w := u.watches[c.key]
+	switch {
+	case w == nil && user == nil:
 		return nil, nil
-	}
-	if w.streams >= maxStreams {
+	case w == nil:
+		if err := u.makeRoom(*user); err != nil {
+			return nil, err
+		}
+		w = u.start(c, *user)
+	case w.streams >= maxStreams:
 		return nil, statusError{http.StatusTooManyRequests, fmt.Sprintf("the page is open in %d tabs already", maxStreams)}
 	}
 	w.streams++
 	return w, nil
 }
 
-// start starts a watch, unless another request has just done so.
-func (u *users) start(c *caller, user string) (*watch, error) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if w, err := u.found(c.key); w != nil || err != nil {
-		return w, err
-	}
-	if err := u.makeRoom(user); err != nil {
-		return nil, err
-	}
+// start starts a watch. The caller holds users.mu.
+func (u *users) start(c *caller, user string) *watch {
 	w := newWatch(c.client, c.namespace, u)
 	ctx, cancel := context.WithCancel(u.ctx)
-	w.key, w.user, w.cancel, w.streams = c.key, user, cancel, 1
+	w.key, w.user, w.cancel = c.key, user, cancel
 	w.idle = time.AfterFunc(linger, w.expire)
 	u.watches[c.key] = w
 	u.tasks.Go(func() { w.feed.Run(ctx) })
-	return w, nil
+	return w
 }
 
 // makeRoom ends a watch that no tab follows if there are too many: of the user, or else of all.
@@ -371,25 +360,19 @@ func (w *watch) changed(change live.Change) {
 	}
 	w.users.mu.Lock()
 	defer w.users.mu.Unlock()
-	key := client.ObjectKeyFromObject(change.Incident)
-	w.bytes -= w.sizes[key]
-	delete(w.sizes, key)
+	size := 0
 	if !change.Deleted {
-		w.sizes[key] = sizeOf(change.Incident)
-		w.bytes += w.sizes[key]
+		size = sizeOf(change.Incident)
 	}
-	if w.bytes > maxWatchBytes {
+	w.bytes.Set(client.ObjectKeyFromObject(change.Incident), int64(size))
+	if w.bytes.Sum() > maxWatchBytes {
 		w.end(errTooMany)
 	}
 }
 
 // sizeOf estimates the memory of an Incident.
 func sizeOf(incident *v1alpha1.Incident) int {
-	alert := &incident.Status.Alert
-	size := bytesPerObject + len(alert.Title) + len(alert.Hostname) + len(alert.Link) + len(incident.Spec.DedupKey)
-	for name, value := range alert.Labels {
-		size += len(name) + len(value)
-	}
+	size := bytesPerObject + alertcontent.Size(&incident.Status.Alert) + len(incident.Spec.DedupKey)
 	for i := range incident.Status.Timeline {
 		entry := &incident.Status.Timeline[i]
 		size += 100 + len(entry.Message) + len(entry.By) + len(entry.Comment)

@@ -350,7 +350,7 @@ func TestWatchesAreBounded(t *testing.T) {
 	u := &users{ctx: t.Context(), watches: map[watchKey]*watch{}}
 	add := func(user, namespace string) (*watch, error) {
 		key := watchKey{namespace: user + "/" + namespace}
-		return u.start(&caller{client: newFake(), namespace: namespace, key: key}, user)
+		return u.attach(&caller{client: newFake(), namespace: namespace, key: key}, &user)
 	}
 	var last *watch
 	for i := range maxWatchesPerUser {
@@ -377,7 +377,7 @@ func TestWatchesAreBounded(t *testing.T) {
 	incident.Status.Alert.Title = strings.Repeat("x", maxWatchBytes)
 	g.Expect(many.Create(t.Context(), incident)).To(Succeed())
 	w.drop()
-	w, err = u.start(&caller{client: many, namespace: "more", key: w.key}, "maria")
+	w, err = u.attach(&caller{client: many, namespace: "more", key: w.key}, new("maria"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Eventually(w.problem, "10s", "10ms").Should(MatchError(errTooMany))
 	g.Expect(u.watches).NotTo(HaveKey(w.key))
@@ -406,8 +406,7 @@ func TestRequestsAreBounded(t *testing.T) {
 	g.Eventually(func() bool { // a response is there before its request has ended
 		s.users.mu.Lock()
 		defer s.users.mu.Unlock()
-		_, busy := s.users.busy[maria]
-		return busy
+		return s.users.busy.Used(maria) > 0
 	}).Should(BeFalse())
 }
 
