@@ -64,14 +64,18 @@ func (r *Report) Page() *Page {
 	const minute = "2006-01-02 15:04"
 	p := &Page{
 		Title: fmt.Sprintf("Incidents from %s to %s %s", r.From.Format(minute), r.To.Format(minute), r.Zone),
-		Lead:  []string{count(r.Episodes, "episode") + " ended in this period" + r.earlier() + "."},
 		Sections: []Section{
 			r.severitySection(), r.keySection(), r.flappingSection(), r.integrationSection(), r.durationSection(), r.daySection(),
 		},
 	}
 	if r.Scope != "" {
-		p.Lead = append([]string{safe(r.Scope)}, p.Lead...)
+		p.Lead = append(p.Lead, safe(r.Scope))
 	}
+	ended := count(r.Episodes, "episode") + " ended in this period"
+	if r.Earlier > 0 {
+		ended += fmt.Sprintf("; up to %d more would be known with an archive", r.Earlier)
+	}
+	p.Lead = append(p.Lead, ended+".")
 	if r.Open != nil {
 		p.Lead = append(p.Lead, count(int64(*r.Open), "incident")+" open now.")
 	}
@@ -104,14 +108,6 @@ func (q Quantiles) human(d time.Duration) string {
 		return "-"
 	}
 	return duration.HumanDuration(d)
-}
-
-// earlier tells how incomplete the number of episodes is.
-func (r *Report) earlier() string {
-	if r.Earlier == 0 {
-		return ""
-	}
-	return fmt.Sprintf("; up to %d more would be known with an archive", r.Earlier)
 }
 
 func (r *Report) daySection() Section {
