@@ -1,9 +1,7 @@
 package report
 
 import (
-	"bufio"
 	_ "embed"
-	"fmt"
 	htmltemplate "html/template"
 	"io"
 	"regexp"
@@ -23,28 +21,17 @@ const (
 
 // WriteText writes the page for a terminal with a number of columns. bold highlights the titles.
 func (p *Page) WriteText(out io.Writer, width int, bold func(string) string) error {
-	w := bufio.NewWriter(out)
-	lines := append([]string{bold(p.Title)}, p.Lead...)
-	for _, warning := range p.Warnings {
-		lines = append(lines, "Warning: "+warning)
-	}
-	for _, line := range lines {
-		_, _ = fmt.Fprintln(w, wrap(line, width))
-	}
-	for i := range p.Sections {
-		p.Sections[i].writeText(w, width, bold)
-	}
-	return w.Flush()
+	return template.Must(template.New("text").Funcs(template.FuncMap{
+		"bold":  bold,
+		"wrap":  func(line string) string { return wrap(line, width) },
+		"lines": func(s Section) []string { return s.lines(width) },
+	}).Parse(plainText)).Execute(out, p)
 }
 
-func (s *Section) writeText(w io.Writer, width int, bold func(string) string) {
-	_, _ = fmt.Fprintf(w, "\n%s\n", bold(s.Title))
-	if s.Note != "" {
-		_, _ = fmt.Fprintln(w, wrap(s.Note, width))
-	}
+// lines returns the lines of the table.
+func (s *Section) lines(width int) []string {
 	if len(s.Rows) == 0 {
-		_, _ = fmt.Fprintln(w, "None.")
-		return
+		return []string{"None."}
 	}
 	widths := s.widths(width)
 	header, used := []string{}, 0
@@ -52,14 +39,15 @@ func (s *Section) writeText(w io.Writer, width int, bold func(string) string) {
 		header = append(header, strings.ToUpper(column.Name))
 		used += widths[i] + textGap
 	}
-	_, _ = fmt.Fprintln(w, s.textLine(header, widths))
+	lines := []string{s.textLine(header, widths)}
 	for i, row := range s.Rows {
 		line := s.textLine(row, widths)
 		if s.Bars != nil {
 			line = runewidth.FillRight(line, used) + bar(s.Bars[i], width-used)
 		}
-		_, _ = fmt.Fprintln(w, strings.TrimRight(line, " "))
+		lines = append(lines, strings.TrimRight(line, " "))
 	}
+	return lines
 }
 
 // widths returns the widths of the columns. It cuts the widest columns of text until the line fits.
@@ -129,6 +117,8 @@ func bar(part float64, width int) string {
 }
 
 var (
+	//go:embed report.txt.tmpl
+	plainText string
 	//go:embed report.html
 	htmlText string
 	//go:embed report.md.tmpl
