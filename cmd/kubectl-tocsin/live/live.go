@@ -66,16 +66,10 @@ type Feed struct {
 }
 
 // Follow returns a Feed for a namespace; empty for all. It calls onChange for every existing Incident, open ones first, and
-// for every change, one call at a time; onChange must not block for long. Before the Feed stores an Incident, it calls Prune
-// and, if not nil, prune.
+// for every change, one call at a time; onChange must not block for long. Before the Feed stores an Incident, it calls prune: Prune,
+// or what removes more.
 func Follow(c client.WithWatch, namespace string, prune func(*v1alpha1.Incident), onChange func(Change)) *Feed {
-	f := &Feed{client: c, namespace: namespace, onChange: onChange, confirmed: time.Now()}
-	f.prune = func(incident *v1alpha1.Incident) {
-		Prune(incident)
-		if prune != nil {
-			prune(incident)
-		}
-	}
+	f := &Feed{client: c, namespace: namespace, prune: prune, onChange: onChange, confirmed: time.Now()}
 	source := cache.ToListWatcherWithWatchListSemantics(f.source(), c)
 	f.informer = cache.NewSharedIndexInformer(source, &v1alpha1.Incident{}, 0, cache.Indexers{})
 	_, err := f.informer.AddEventHandler(informers.Handler(

@@ -93,7 +93,7 @@ func follow(t *testing.T, s *server, test func(g *WithT, f *Feed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		f := Follow(s, "", nil, func(Change) {})
+		f := Follow(s, "", Prune, func(Change) {})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() {
@@ -179,7 +179,7 @@ func TestOpenIncidentsComeBeforeAllAreListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		shown := map[string]bool{}
-		f := Follow(s, "", nil, func(change Change) {
+		f := Follow(s, "", Prune, func(change Change) {
 			if shown[change.Incident.Name] = true; change.Deleted {
 				delete(shown, change.Incident.Name)
 			}
@@ -219,7 +219,7 @@ func TestAPageOfAListHasFewObjects(t *testing.T) {
 	})
 	_, err := Heartbeats(t.Context(), c, "")
 	g.Expect(err).NotTo(HaveOccurred())
-	f := Follow(c, "", nil, func(Change) {})
+	f := Follow(c, "", Prune, func(Change) {})
 	f.listOpen(t.Context())
 	g.Expect(limits).To(Equal(map[string]int64{"*v1alpha1.WebhookIntegrationList": 50, "*v1alpha1.IncidentList": 50}))
 }

@@ -97,6 +97,6 @@ func TestAnEarlierSilenceIsNotTheRequestedOne(t *testing.T) {
 	g.Expect(await(s.feed)).To(MatchError(ContainSubstring("not in effect yet")))
 
 	// Nor is an incident deleted that a watch has not listed yet.
-	young := live.Follow(newFake(), "", nil, func(live.Change) {})
+	young := live.Follow(newFake(), "", live.Prune, func(live.Change) {})
 	g.Expect(await(young)).To(MatchError(ContainSubstring("not in effect yet")))
 }

@@ -85,7 +85,7 @@ type watch struct {
 
 func newWatch(c client.WithWatch, namespace string, u *users) *watch {
 	w := &watch{users: u}
-	w.feed = live.Follow(c, namespace, nil, w.changed)
+	w.feed = live.Follow(c, namespace, live.Prune, w.changed)
 	return w
 }
 
