@@ -19,8 +19,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// Cached is what the cache of the archiver's manager has: the names of the Incidents that wait for the archive, and when they
-// were resolved.
+// Cached is what the cache of the archiver's manager has: which Incidents wait for the archive, and when they were resolved.
 func Cached() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{&v1alpha1.Incident{}: {
 		Field:     fields.OneTermEqualSelector(v1alpha1.ArchiveStateField, string(v1alpha1.ArchiveWaiting)),

@@ -158,8 +158,7 @@ func (l *listing) list(
 	return matching, true, nil
 }
 
-// first returns the Incidents to show first: all that match if one request lists them or the filter selects by state,
-// otherwise the open ones.
+// first returns all Incidents that match if one request lists them or the filter selects by state, otherwise the open ones.
 func (l *listing) first(ctx context.Context) (incidents []*v1alpha1.Incident, complete bool, err error) {
 	selected := l.selected()
 	incidents, complete, err = l.list(ctx, selected, selected[stateField] == "")
@@ -171,8 +170,7 @@ func (l *listing) first(ctx context.Context) (incidents []*v1alpha1.Incident, co
 	return incidents, false, err
 }
 
-// rest returns the Incidents that match and are not among the first. It lists all, also the open ones: Incidents may have
-// changed their state since.
+// rest returns the Incidents that match and are not among the first. It lists all: they may have changed their state since.
 func (l *listing) rest(ctx context.Context, first []*v1alpha1.Incident) ([]*v1alpha1.Incident, error) {
 	l.seen = sets.New[types.UID]()
 	for _, incident := range first {

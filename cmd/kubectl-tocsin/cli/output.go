@@ -104,8 +104,7 @@ func writeColumns(specification string, object runtime.Object, headers bool, out
 	return cmp.Or(err, printErr)
 }
 
-// sortBy sorts Incidents by a JSONPath expression such as .status.alertCount, as kubectl get --sort-by does. Incidents
-// without the field come first.
+// sortBy sorts Incidents by a JSONPath expression, as kubectl get --sort-by does. Those without the field come first.
 func sortBy(incidents []*v1alpha1.Incident, expression string) error {
 	path, err := parsePath(expression)
 	if err != nil {

@@ -23,8 +23,7 @@ const (
 	tick = time.Second
 	// settle is how long changes are gathered before the table is drawn.
 	settle = 100 * time.Millisecond
-	// denialTicks is the number of successive ticks with a permission error before the command fails. An API server that
-	// has just started denies everything.
+	// denialTicks is after how many ticks with a permission error the command fails: a starting API server denies everything.
 	denialTicks = 4
 	// quitKeys end a live table: q as in less, and Ctrl-C, which is an ordinary key in raw mode.
 	quitKeys = "qQ\x03"
@@ -81,8 +80,7 @@ func (t *outage) note(problem error, to io.Writer) error {
 	return nil
 }
 
-// printLines prints a line for each Incident and for each change. It prints an Incident that no longer matches the
-// filter once more.
+// printLines prints a line for each Incident and each change, also for the one after which it no longer matches the filter.
 func (o *getOptions) printLines(ctx context.Context, feed *live.Feed, changes <-chan live.Change) error {
 	table := o.newTable()
 	table.reserve()
@@ -199,8 +197,7 @@ func (o *getOptions) frame(feed *live.Feed) string {
 	return home + strings.Join(lines, lineEnd) + "\x1b[K" + screenEnd
 }
 
-// untilQuit returns a context that ends when the user presses a quit key, and a function that restores the
-// terminal.
+// untilQuit returns a context that ends when the user presses a quit key, and a function that restores the terminal.
 func (p *plugin) untilQuit(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	file, isFile := p.In.(*os.File)

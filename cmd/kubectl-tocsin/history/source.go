@@ -22,8 +22,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 )
 
-// maxRunBytes bounds the memory of the episodes of one day that are sorted together: about 40,000, but a record may have more
-// than 256 KiB.
+// maxRunBytes bounds the memory of the episodes of a day that are sorted together: 40,000, or few of more than 256 KiB each.
 const maxRunBytes = 64 << 20
 
 // Source joins an archive and a cluster.
@@ -105,8 +104,8 @@ type merger struct {
 
 func (m *merger) readCluster(ctx context.Context) bool {
 	defer func() { slices.SortStableFunc(m.cluster, newestFirst) }()
-	pages := live.Pages(ctx, m.Cluster, &v1alpha1.IncidentList{}, client.InNamespace(m.Filter.Namespace), client.Limit(live.PageSize))
-	for page, err := range pages {
+	for page, err := range live.Pages(ctx, m.Cluster, &v1alpha1.IncidentList{}, client.InNamespace(m.Filter.Namespace),
+		client.Limit(live.PageSize)) {
 		if err != nil {
 			return m.yield(nil, fmt.Errorf("listing the incidents of the cluster: %w", err))
 		}

@@ -66,8 +66,8 @@ type Feed struct {
 }
 
 // Follow returns a Feed for a namespace; empty for all. It calls onChange for every existing Incident, open ones first, and
-// for every change, one call at a time; onChange must not block for long. Before the Feed stores an Incident, it calls prune: Prune,
-// or what removes more.
+// for every change, one call at a time; onChange must not block for long. Before it stores an Incident, it calls prune, which is
+// Prune or removes more.
 func Follow(c client.WithWatch, namespace string, prune func(*v1alpha1.Incident), onChange func(Change)) *Feed {
 	f := &Feed{client: c, namespace: namespace, prune: prune, onChange: onChange, confirmed: time.Now()}
 	source := cache.ToListWatcherWithWatchListSemantics(f.source(), c)
@@ -131,8 +131,7 @@ func (f *Feed) note(ctx context.Context, problem *error, err error) {
 	}
 }
 
-// awaitReachable waits until the API server responds to probes. It prevents the informer's retries from backing off during an
-// outage.
+// awaitReachable waits until the API server responds to probes, so that the informer does not back off during an outage.
 func (f *Feed) awaitReachable(ctx context.Context) {
 	_ = wait.PollUntilContextCancel(ctx, reachablePoll, true, func(context.Context) (bool, error) {
 		f.mu.Lock()
@@ -199,8 +198,7 @@ func (f *Feed) probe(ctx context.Context) {
 	}
 }
 
-// Check returns an error unless the API server responds within a few seconds and the user may list the Incidents of a
-// namespace; empty for all.
+// Check returns an error unless the API server soon responds and the user may list the Incidents of a namespace; empty for all.
 func Check(ctx context.Context, c client.Client, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -212,8 +210,7 @@ func Check(ctx context.Context, c client.Client, namespace string) error {
 // Synced reports whether the initial list is complete.
 func (f *Feed) Synced() bool { return f.informer.HasSynced() }
 
-// Incidents returns all Incidents, or at least open ones until the initial list is complete, in no particular order. They must
-// not be modified.
+// Incidents returns all Incidents in no order, at least open ones until the initial list is complete. They must not be modified.
 func (f *Feed) Incidents() []*v1alpha1.Incident {
 	objects := f.informer.GetStore().List()
 	incidents := make([]*v1alpha1.Incident, len(objects))
@@ -244,8 +241,7 @@ func (f *Feed) Age() time.Duration {
 	return time.Since(f.confirmed)
 }
 
-// Sentence describes an error of a request to the API server without its URL. It begins with a lower-case letter and
-// ends without a full stop.
+// Sentence describes an error of a request to the API server without its URL, as error strings are written.
 func Sentence(err error) string {
 	var status apierrors.APIStatus
 	var request *url.Error

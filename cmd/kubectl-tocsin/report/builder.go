@@ -74,8 +74,7 @@ func (b *Builder) Warn(errors int) {
 	}
 }
 
-// between returns the duration from one time to another, in milliseconds. It reports false for times that cannot be: one is
-// unknown, or they are in the wrong order.
+// between returns the whole milliseconds from one time to another, unless one is unknown or they are in the wrong order.
 func between(from, to time.Time) (d time.Duration, ok bool) {
 	if from.IsZero() || to.IsZero() || to.Before(from) {
 		return 0, false

@@ -13,8 +13,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
-// Page is a report as all formats show it. Its texts are single lines without control characters, and otherwise as the
-// senders wrote them.
+// Page is a report as all formats show it. Its texts are single lines without control characters, otherwise as they were sent.
 type Page struct {
 	Title    string    `json:"title"`
 	Lead     []string  `json:"lead"`

@@ -26,8 +26,7 @@ type Report struct {
 	Implausible int64 `json:"implausible"`
 	// Omitted is the number of episodes that ended in quick succession and have no record, so the other figures lack them.
 	Omitted int64 `json:"omitted"`
-	// Earlier is the number of episodes that ended, in the period or before, and that only an archive could describe; 0 if
-	// an archive was read.
+	// Earlier is the number of ended episodes, of whatever time, that only an archive could describe; 0 if one was read.
 	Earlier int64 `json:"earlier"`
 	// Severities has a row for each severity that occurs, the most severe first, and one for all.
 	Severities []Row `json:"severities"`

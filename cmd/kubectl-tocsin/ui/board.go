@@ -120,8 +120,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, who *caller) err
 	}
 }
 
-// changedRows returns the rows of the Incidents that were changed or deleted after they were sent, and the resource versions
-// of all Incidents, which are sent then.
+// changedRows returns the rows of Incidents that changed or were deleted since they were sent, and the new versions of all.
 func changedRows(
 	incidents []*v1alpha1.Incident, sent map[types.NamespacedName]string,
 ) (rows []row, versions map[types.NamespacedName]string) {
@@ -184,8 +183,7 @@ type openIncident struct {
 	Path string `json:"path"`
 }
 
-// joinSynced returns the watch of a caller once it has all Incidents: a user's token changes, and the watch of a new one begins
-// without any.
+// joinSynced returns the watch of a caller once it has all Incidents: that of a new token begins without any.
 func (s *Server) joinSynced(ctx context.Context, who *caller) (*watch, error) {
 	w, err := s.join(ctx, who)
 	if err != nil {

@@ -68,8 +68,7 @@ func countOpen(incidents []*v1alpha1.Incident, now time.Time, span time.Duration
 	return result
 }
 
-// turnsOf returns the times at which Incidents were opened or resolved, in order. At the same time, resolves come
-// first.
+// turnsOf returns the times at which Incidents were opened or resolved, in order; at the same time, resolves come first.
 func turnsOf(incidents []*v1alpha1.Incident, now time.Time) []turn {
 	var turns []turn
 	for _, incident := range incidents {
@@ -82,8 +81,7 @@ func turnsOf(incidents []*v1alpha1.Incident, now time.Time) []turn {
 	return turns
 }
 
-// episodes calls add for each time span [from, to) in which an Incident was open according to its timeline, in order and without
-// overlap.
+// episodes calls add for each span [from, to) in which an Incident was open by its timeline, in order and without overlap.
 func episodes(incident *v1alpha1.Incident, now time.Time, add func(from, to time.Time)) {
 	var end time.Time // of the last span
 	span := func(from, to time.Time) {

@@ -25,8 +25,7 @@ const (
 	// maxLineBytes bounds a record; the largest content of an Incident with every character escaped is below it.
 	maxLineBytes = 4 << 20
 
-	// maxHeldBytes bounds the compressed objects of a day that are kept in memory between the two passes over them. The
-	// others are read twice.
+	// maxHeldBytes bounds the compressed objects of a day that are kept in memory. The others are read twice.
 	maxHeldBytes = 32 << 20
 )
 

@@ -109,8 +109,7 @@ func newEncoder(w io.Writer) encoder {
 	return e
 }
 
-// Write stores the records of one day as an object, and returns its key and size in bytes. The object is stored when Write
-// returns no error.
+// Write stores the records of one day as an object, and returns its key and size in bytes.
 func Write(ctx context.Context, bucket *blob.Bucket, day string, records []Record) (key string, size int, err error) {
 	var content bytes.Buffer
 	if err := Encode(&content, records); err != nil {
