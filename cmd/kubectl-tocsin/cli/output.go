@@ -49,25 +49,21 @@ func (o outputFlag) write(object runtime.Object, out io.Writer) error {
 	return printer.PrintObj(object, out)
 }
 
-// fieldPath is a JSONPath expression such as .status.alertCount or {.status.alertCount}.
-type fieldPath struct{ *jsonpath.JSONPath }
-
-func parsePath(expression string) (fieldPath, error) {
-	path := fieldPath{jsonpath.New("path").AllowMissingKeys(true)}
+// parsePath parses a JSONPath expression such as .status.alertCount or {.status.alertCount}.
+func parsePath(expression string) (*jsonpath.JSONPath, error) {
+	path := jsonpath.New("path").AllowMissingKeys(true)
 	return path, path.Parse("{" + strings.Trim(expression, "{}") + "}")
 }
 
-// values returns the values at the path of an object; none if a field is missing.
-func (p fieldPath) values(object runtime.Object) (values []any, err error) {
+// valuesAt returns the values at a path of an object; none if a field is missing.
+func valuesAt(path *jsonpath.JSONPath, object runtime.Object) (values []any, err error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return nil, err
 	}
-	results, err := p.FindResults(fields)
-	for _, found := range results {
-		for _, value := range found {
-			values = append(values, value.Interface())
-		}
+	results, err := path.FindResults(fields)
+	for _, value := range slices.Concat(results...) {
+		values = append(values, value.Interface())
 	}
 	return values, err
 }
@@ -83,7 +79,7 @@ func writeColumns(specification string, object runtime.Object, headers bool, out
 			return fmt.Errorf("custom column %q does not have the form TITLE:.path.to.field", column)
 		}
 		t.add(title, 0, func(item runtime.Object) string {
-			values, valueErr := path.values(item)
+			values, valueErr := valuesAt(path, item)
 			if valueErr != nil {
 				err = fmt.Errorf("custom column %s: %w", title, valueErr)
 			}
@@ -112,7 +108,7 @@ func sortBy(incidents []*v1alpha1.Incident, expression string) error {
 	}
 	keys := map[*v1alpha1.Incident][]any{} // at most one each
 	for _, incident := range incidents {
-		values, err := path.values(incident)
+		values, err := valuesAt(path, incident)
 		if err != nil {
 			return fmt.Errorf("--sort-by %q: %w", expression, err)
 		}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/report"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
@@ -114,20 +115,7 @@ func (s *screen) wrap(text string, indent int) string {
 	if !s.isTerminal() {
 		return text
 	}
-	var lines []string
-	line := ""
-	for i, word := range strings.Split(text, " ") {
-		switch {
-		case i == 0:
-			line = word
-		case indent+runewidth.StringWidth(line)+1+runewidth.StringWidth(word) > s.width:
-			lines = append(lines, line)
-			line = word
-		default:
-			line += " " + word
-		}
-	}
-	return strings.Join(append(lines, line), "\n"+strings.Repeat(" ", indent))
+	return strings.ReplaceAll(report.Wrap(text, s.width-indent), "\n", "\n"+strings.Repeat(" ", indent))
 }
 
 func plural(n int, noun string) string {
@@ -146,20 +134,21 @@ const (
 	eraseLine = "\r\x1b[K"
 )
 
-// progress shows on stderr how far a read has come, if stderr is a terminal and the read takes long. Nil shows nothing.
+// progress shows on stderr how far a read has come, if the read takes long. Nil shows nothing.
 type progress struct {
-	out   io.Writer // nil if stderr is not a terminal
+	out   io.Writer
 	now   func() time.Time
 	next  time.Time // of the next update
 	shown bool
 }
 
+// newProgress returns nil if stderr is no terminal.
 func (p *plugin) newProgress() *progress {
-	shows := &progress{now: time.Now, next: time.Now().Add(progressDelay)}
-	if file, isFile := p.ErrOut.(*os.File); isFile && term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb" {
-		shows.out = file
+	file, isFile := p.ErrOut.(*os.File)
+	if !isFile || !term.IsTerminal(int(file.Fd())) || os.Getenv("TERM") == "dumb" {
+		return nil
 	}
-	return shows
+	return &progress{out: file, now: time.Now, next: time.Now().Add(progressDelay)}
 }
 
 // read shows how much of an archive has been read.
@@ -172,7 +161,7 @@ func (p *progress) read(of records.Progress) {
 }
 
 func (p *progress) update(format string, args ...any) {
-	if p == nil || p.out == nil || p.now().Before(p.next) {
+	if p == nil || p.now().Before(p.next) {
 		return
 	}
 	p.next, p.shown = p.now().Add(progressInterval), true

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -92,10 +93,7 @@ func (o *reportOptions) write(result *report.Report) error {
 		return result.Page().WriteHTML(o.Out)
 	}
 	const defaultWidth = 80
-	width := defaultWidth
-	if o.screen.isTerminal() {
-		width = o.screen.width
-	}
+	width := cmp.Or(o.screen.width, defaultWidth) // of a terminal, if it is one
 	return result.Page().WriteText(o.Out, width, func(text string) string { return o.screen.styled(bold, text) })
 }
 

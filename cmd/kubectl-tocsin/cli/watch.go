@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -52,12 +53,10 @@ func (o *getOptions) follow(ctx context.Context, c *cluster) error {
 	return o.printLines(ctx, feed, changes)
 }
 
-const upToDate = "The watch is up to date again."
-
 // outage tracks the error of a feed from tick to tick.
 type outage struct {
 	denials  int
-	reported string // upToDate at first
+	reported string // empty while there is none
 }
 
 // note counts a feed's error, and prints it when it changes or ends. It returns an error if the command should fail.
@@ -69,13 +68,13 @@ func (t *outage) note(problem error, to io.Writer) error {
 		return nil
 	}
 	t.denials = 0
-	text := upToDate
+	text := ""
 	if problem != nil {
 		text = fmt.Sprintf("error: watching incidents: %s; retrying", live.Sentence(problem))
 	}
 	if text != t.reported {
 		t.reported = text
-		_, _ = fmt.Fprintln(to, text)
+		_, _ = fmt.Fprintln(to, cmp.Or(text, "The watch is up to date again."))
 	}
 	return nil
 }
@@ -88,7 +87,7 @@ func (o *getOptions) printLines(ctx context.Context, feed *live.Feed, changes <-
 	shown := map[types.UID]string{}
 	ticker := time.NewTicker(tick)
 	defer ticker.Stop()
-	failures := &outage{reported: upToDate}
+	var failures outage
 	for table.err == nil {
 		select {
 		case <-ctx.Done():
@@ -130,7 +129,7 @@ func (o *getOptions) drawTable(ctx context.Context, feed *live.Feed, changes <-c
 	defer ticker.Stop()
 	settled := time.NewTimer(settle)
 	defer settled.Stop()
-	failures := &outage{reported: upToDate}
+	var failures outage
 	for s.err == nil {
 		select {
 		case <-ctx.Done():

@@ -23,7 +23,7 @@ const (
 func (p *Page) WriteText(out io.Writer, width int, bold func(string) string) error {
 	return template.Must(template.New("text").Funcs(template.FuncMap{
 		"bold":  bold,
-		"wrap":  func(line string) string { return wrap(line, width) },
+		"wrap":  func(line string) string { return runewidth.Wrap(Wrap(line, width), width) }, // also words that are too long
 		"lines": func(s Section) []string { return s.lines(width) },
 	}).Parse(plainText)).Execute(out, p)
 }
@@ -88,18 +88,22 @@ func (s *Section) textLine(cells []string, widths []int) string {
 	return strings.TrimRight(strings.Join(filled, strings.Repeat(" ", textGap)), " ")
 }
 
-// wrap breaks a line at spaces, and a word that is too long anywhere.
-func wrap(line string, width int) string {
+// Wrap breaks a line at spaces so that no part is wider, except a longer word.
+func Wrap(line string, width int) string {
 	var lines []string
 	current := ""
-	for word := range strings.FieldsSeq(line) {
-		if current != "" && runewidth.StringWidth(current)+1+runewidth.StringWidth(word) > width {
+	for i, word := range strings.Split(line, " ") {
+		switch {
+		case i == 0:
+			current = word
+		case runewidth.StringWidth(current)+1+runewidth.StringWidth(word) > width:
 			lines = append(lines, current)
-			current = ""
+			current = word
+		default:
+			current += " " + word
 		}
-		current = strings.TrimPrefix(current+" "+word, " ")
 	}
-	return runewidth.Wrap(strings.Join(append(lines, current), "\n"), width)
+	return strings.Join(append(lines, current), "\n")
 }
 
 // bar returns a bar of block characters for a part of the width, which shows eighths of a cell.
