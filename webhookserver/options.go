@@ -75,7 +75,7 @@ func (o Options) withDefaults() Options {
 		o.Check = func() error { return nil }
 	}
 	if o.Mappings == nil {
-		o.Mappings = &mapping.Cache{}
+		o.Mappings = mapping.NewCache()
 	}
 	return o
 }

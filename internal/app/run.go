@@ -92,7 +92,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	}
 	o.webhook.Listen = environment.Listen
 	o.webhook.Now = environment.Clock.Now
-	o.webhook.Mappings, o.webhook.Cached = &mapping.Cache{}, memory.Cached
+	o.webhook.Mappings, o.webhook.Cached = mapping.NewCache(), memory.Cached
 	health, err := replica.AddIngestHealth(mgr, o.WatchNamespaces, environment.Clock)
 	if err != nil {
 		return err

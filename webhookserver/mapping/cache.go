@@ -1,12 +1,12 @@
 package mapping
 
 import (
-	lru "container/list"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
-	"maps"
 	"sync"
+
+	"k8s.io/utils/lru"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
@@ -16,11 +16,12 @@ import (
 // Cache remembers compiled mappings by their content: integrations that have the same preset, and in one namespace the same
 // mapping, share a program. When all programs together are larger than maxCacheBytes, it forgets the one that was used least
 // recently, of the namespace that has most; so what one namespace does costs no other its programs. Presets are compiled
-// once, outside of it. The zero value is ready for use, by many goroutines at a time.
+// once, outside of it. Many goroutines may use it at a time.
 type Cache struct {
+	correct *lru.Cache // the cacheKeys of mappings that compile, also of those whose programs were forgotten
+
 	mu         sync.Mutex
-	entries    map[cacheKey]*cached
-	namespaces map[string]*cacheShare
+	namespaces map[string]*namespaceCache
 	bytes      fair.Budget[string] // of all programs, by namespace
 }
 
@@ -32,17 +33,15 @@ type cacheKey struct {
 
 // cached is a compiled mapping, which nothing changes: others may be reading it.
 type cached struct {
-	key     cacheKey
-	program *Program // nil when it was forgotten; that it compiles is still known
+	program *Program
 	err     error
-	bytes   int
-	place   *lru.Element // among those of its namespace
+	bytes   int64
 }
 
-// cacheShare is what a namespace has in the cache.
-type cacheShare struct {
+// namespaceCache is what a namespace has in the cache.
+type namespaceCache struct {
 	compiling sync.Mutex // one mapping of a namespace is compiled at a time: others have the processors too
-	used      lru.List   // of *cached, the one used last in front
+	programs  *lru.Cache // *cached by cacheKey; the Cache bounds their size
 }
 
 var (
@@ -53,6 +52,15 @@ var (
 	// different presets, and no alert is refused because of it.
 	unknownPreset = &Program{broken: true, auto: true}
 )
+
+// NewCache makes an empty Cache.
+func NewCache() *Cache {
+	return &Cache{
+		correct:    lru.New(maxVerdicts),
+		namespaces: map[string]*namespaceCache{},
+		bytes:      fair.Budget[string]{Limit: fair.Limit{All: maxCacheBytes, Share: 1}},
+	}
+}
 
 // Program returns the compiled mapping of an integration. It is never nil: without a mapping, and with one that
 // does not compile, it reads payloads by the payload rules alone, in the latter case with a warning. The
@@ -67,37 +75,34 @@ func (c *Cache) Program(integration *v1alpha1.WebhookIntegration) (*Program, err
 		return program, err
 	}
 	key := keyOf(integration)
-	if entry := c.use(key); entry != nil {
+	namespace := c.namespace(key.namespace)
+	if entry := namespace.get(key); entry != nil {
 		return entry.program, entry.err
 	}
-	share := c.share(key.namespace)
-	share.compiling.Lock()
-	defer share.compiling.Unlock()
-	if entry := c.use(key); entry != nil { // compiled while this waited
+	namespace.compiling.Lock()
+	defer namespace.compiling.Unlock()
+	if entry := namespace.get(key); entry != nil { // compiled while this waited
 		return entry.program, entry.err
 	}
-	entry := &cached{key: key}
+	entry := &cached{}
 	if entry.program, entry.err = Compile(PresetOf(spec), spec.Mapping); entry.err != nil {
 		entry.program = unusable
-		entry.bytes = len(entry.err.Error())
+		entry.bytes = int64(len(entry.err.Error()))
+	} else {
+		c.correct.Add(key, nil)
 	}
-	entry.bytes += emptyProgramBytes + entry.program.size()
-	c.add(share, entry)
+	entry.bytes += int64(emptyProgramBytes + entry.program.size())
+	c.add(key, entry)
 	return entry.program, entry.err
 }
 
-// Check returns what is wrong with an integration's mapping, each mistake in a line. It does not compile again what was
+// Check returns what is wrong with an integration's mapping, each mistake in a line. It does not compile again what has
 // compiled once, even if the program was forgotten meanwhile.
-func (c *Cache) Check(integration *v1alpha1.WebhookIntegration) (err error) {
-	c.mu.Lock()
-	known := c.entries[keyOf(integration)]
-	c.mu.Unlock()
-	if known != nil {
-		err = known.err
-	} else {
-		_, err = c.Program(integration)
+func (c *Cache) Check(integration *v1alpha1.WebhookIntegration) error {
+	if _, known := c.correct.Get(keyOf(integration)); known {
+		return nil
 	}
-	if err != nil {
+	if _, err := c.Program(integration); err != nil {
 		return errors.New(plaintext.SanitizeText(err.Error()))
 	}
 	return nil
@@ -111,56 +116,33 @@ func keyOf(integration *v1alpha1.WebhookIntegration) cacheKey {
 	return cacheKey{namespace: integration.Namespace, content: sha256.Sum256(content)}
 }
 
-// use returns the entry with a program, if there is one, and marks it as used.
-func (c *Cache) use(key cacheKey) *cached {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	entry := c.entries[key]
-	if entry == nil || entry.program == nil {
-		return nil
-	}
-	c.namespaces[key.namespace].used.MoveToFront(entry.place)
+// get returns the entry of a mapping, if there is one, and marks it as used.
+func (n *namespaceCache) get(key cacheKey) *cached {
+	found, _ := n.programs.Get(key)
+	entry, _ := found.(*cached)
 	return entry
 }
 
-func (c *Cache) share(namespace string) *cacheShare {
+func (c *Cache) namespace(name string) *namespaceCache {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.namespaces == nil {
-		c.entries, c.namespaces = map[cacheKey]*cached{}, map[string]*cacheShare{}
-		c.bytes.Limit = fair.Limit{All: maxCacheBytes, Share: 1}
+	if c.namespaces[name] == nil {
+		c.namespaces[name] = &namespaceCache{programs: lru.NewWithEvictionFunc(0, func(_ lru.Key, evicted any) {
+			entry, _ := evicted.(*cached)
+			c.bytes.Add(name, -entry.bytes)
+		})}
 	}
-	share := c.namespaces[namespace]
-	if share == nil {
-		share = &cacheShare{}
-		c.namespaces[namespace] = share
-	}
-	return share
+	return c.namespaces[name]
 }
 
-// add remembers an entry of a namespace, and forgets other programs for it.
-func (c *Cache) add(share *cacheShare, entry *cached) {
+// add remembers an entry, and forgets others for it.
+func (c *Cache) add(key cacheKey, entry *cached) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	entry.place = share.used.PushFront(entry)
-	c.bytes.Add(entry.key.namespace, int64(entry.bytes))
-	if len(c.entries) >= maxVerdicts {
-		maps.DeleteFunc(c.entries, func(_ cacheKey, e *cached) bool { return e.program == nil })
-	}
-	c.entries[entry.key] = entry
-	for from, exceeds := c.bytes.Excess(entry.key.namespace); exceeds; from, exceeds = c.bytes.Excess(entry.key.namespace) {
-		c.forget(from)
-	}
-}
-
-// forget drops the program of a namespace that was used least recently.
-func (c *Cache) forget(namespace string) {
-	used := &c.namespaces[namespace].used
-	entry, _ := used.Remove(used.Back()).(*cached)
-	c.bytes.Add(namespace, -int64(entry.bytes))
-	delete(c.entries, entry.key)
-	if entry.err == nil { // mistakes are found again quickly
-		c.entries[entry.key] = &cached{key: entry.key}
+	c.namespaces[key.namespace].programs.Add(key, entry)
+	c.bytes.Add(key.namespace, entry.bytes)
+	for from, exceeds := c.bytes.Excess(key.namespace); exceeds; from, exceeds = c.bytes.Excess(key.namespace) {
+		c.namespaces[from].programs.RemoveOldest()
 	}
 }
 

@@ -72,7 +72,7 @@ func TestTheSizeOfAProgramIsNotLessThanWhatItTakes(t *testing.T) {
 
 func TestIntegrationsWithOnePresetShareItsProgram(t *testing.T) {
 	g := NewWithT(t)
-	var c Cache
+	c := NewCache()
 	programs := map[*Program]bool{}
 	for i := range 10_000 {
 		w := &v1alpha1.WebhookIntegration{}
@@ -82,13 +82,13 @@ func TestIntegrationsWithOnePresetShareItsProgram(t *testing.T) {
 		programs[program] = true
 	}
 	g.Expect(programs).To(HaveLen(1))
-	g.Expect(c.entries).To(BeEmpty())
+	g.Expect(c.namespaces).To(BeEmpty())
 }
 
 // TestOneNamespaceCostsNoOtherItsPrograms fills the cache from one namespace, many times over.
 func TestOneNamespaceCostsNoOtherItsPrograms(t *testing.T) {
 	g := NewWithT(t)
-	var c Cache
+	c := NewCache()
 	small := inNamespace("small", 0, false)
 	own, err := c.Program(small)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -104,8 +104,8 @@ func TestOneNamespaceCostsNoOtherItsPrograms(t *testing.T) {
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(c.bytes.Sum()).To(BeNumerically("<=", maxCacheBytes))
 	}
-	t.Logf("%d of %d largest mappings are remembered, of %d bytes each", c.namespaces["large"].used.Len(), count, one.size())
-	g.Expect(c.namespaces["large"].used.Len()).To(BeNumerically("<", count))
+	t.Logf("%d of %d largest mappings are remembered, of %d bytes each", c.namespaces["large"].programs.Len(), count, one.size())
+	g.Expect(c.namespaces["large"].programs.Len()).To(BeNumerically("<", count))
 	g.Expect(c.Program(small)).To(BeIdenticalTo(own))
 	g.Expect(c.Program(preset)).To(BeIdenticalTo(shared))
 
@@ -113,25 +113,25 @@ func TestOneNamespaceCostsNoOtherItsPrograms(t *testing.T) {
 	last := inNamespace("large", count-1, true)
 	kept, err := c.Program(last)
 	g.Expect(err).NotTo(HaveOccurred())
-	entries := len(c.entries)
-	g.Expect(c.Check(inNamespace("large", 0, true))).To(Succeed())
-	g.Expect(c.entries).To(HaveLen(entries))
+	forgotten := inNamespace("large", 0, true)
+	g.Expect(c.Check(forgotten)).To(Succeed())
+	g.Expect(c.namespaces["large"].get(keyOf(forgotten))).To(BeNil())
 	g.Expect(c.Program(last)).To(BeIdenticalTo(kept))
 }
 
 func TestPresetsThatDoNotExistAreForgottenToo(t *testing.T) {
 	g := NewWithT(t)
-	var c Cache
+	c := NewCache()
 	for i := range 2*maxCacheBytes/emptyProgramBytes + 2 {
 		w := &v1alpha1.WebhookIntegration{}
 		w.Namespace, w.Spec.Preset = "team-a", fmt.Sprintf("no-such-%d", i)
 		g.Expect(c.Check(w)).To(MatchError(ContainSubstring("there is no preset")))
 	}
-	g.Expect(len(c.entries)).To(BeNumerically("<=", maxCacheBytes/emptyProgramBytes))
+	g.Expect(c.namespaces).To(BeEmpty())
 }
 
 func TestEachMistakeIsALine(t *testing.T) {
-	var c Cache
+	c := NewCache()
 	w := &v1alpha1.WebhookIntegration{}
 	w.Spec.Mapping = &v1alpha1.Mapping{Drop: "foo(1)", Fields: v1alpha1.MappingFields{Title: "alrt.title"}}
 	NewWithT(t).Expect(c.Check(w)).To(MatchError(MatchRegexp(`^spec\.mapping\.\S+: .+\nspec\.mapping\.\S+: .+$`)))

@@ -116,7 +116,7 @@ func integration(generation int64, m *v1alpha1.Mapping) *v1alpha1.WebhookIntegra
 
 func TestCache(t *testing.T) {
 	g := NewWithT(t)
-	var cache mapping.Cache
+	cache := mapping.NewCache()
 	first, err := cache.Program(integration(1, parsed(t, `{fields: {title: "'one'"}}`)))
 	g.Expect(err).NotTo(HaveOccurred())
 	same, err := cache.Program(integration(1, parsed(t, `{fields: {title: "'one'"}}`)))
@@ -132,7 +132,7 @@ func TestCache(t *testing.T) {
 
 func TestAMappingThatDoesNotCompileLeavesThePayloadToThePayloadRules(t *testing.T) {
 	g := NewWithT(t)
-	var cache mapping.Cache
+	cache := mapping.NewCache()
 	for range 2 {
 		program, err := cache.Program(integration(1, parsed(t, `{alerts: payload.list, fields: {title: alrt.name}}`)))
 		g.Expect(err).To(MatchError(ContainSubstring(`there is no variable "alrt"`)))
@@ -146,7 +146,7 @@ func TestAMappingThatDoesNotCompileLeavesThePayloadToThePayloadRules(t *testing.
 }
 
 func TestACacheIsForManyGoroutines(t *testing.T) {
-	var cache mapping.Cache
+	cache := mapping.NewCache()
 	var wait sync.WaitGroup
 	for i := range 8 {
 		wait.Go(func() {
