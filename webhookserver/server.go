@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
@@ -125,44 +126,41 @@ func (s *Server) Start(ctx context.Context) error {
 	// The reporter and the certificate watcher end when the server has, not when ctx does.
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	failed := make(chan error, 2)
-	tlsConfig, err := s.startCertWatcher(background, failed)
+	group, failed := errgroup.WithContext(background)
+	tlsConfig, err := s.startCertWatcher(background, group)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
-	reported := make(chan struct{})
-	go func() {
-		defer close(reported)
+	group.Go(func() error {
 		s.reports.run(background)
-	}()
+		return nil
+	})
 
 	server := s.httpServer(tlsConfig)
 	s.listener.Store(&listener)
 	s.log.Info("Serving webhooks", "address", listener.Addr().String(), "tls", tlsConfig != nil)
-	go func() {
+	group.Go(func() error {
 		if tlsConfig != nil {
-			failed <- server.ServeTLS(listener, "", "")
-		} else {
-			failed <- server.Serve(listener)
+			return server.ServeTLS(listener, "", "")
 		}
-	}()
+		return server.Serve(listener)
+	})
 
 	select {
 	case <-ctx.Done():
-		err = nil
-		s.handler.stopping.Store(true)
+	case <-failed.Done():
+	}
+	s.handler.stopping.Store(true)
+	if failed.Err() == nil {
 		s.log.Info("Stopping, still serving", "delay", s.options.ShutdownDelay.String())
 		select {
 		case <-time.After(s.options.ShutdownDelay):
-		case err = <-failed:
+		case <-failed.Done():
 		}
-	case err = <-failed:
-		s.handler.stopping.Store(true)
 	}
 	s.drain(server)
 	cancel()
-	<-reported
-	if err != nil && !errors.Is(err, http.ErrServerClosed) {
+	if err := group.Wait(); !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serving webhooks: %w", err)
 	}
 	return nil
@@ -204,7 +202,7 @@ func (s *Server) httpServer(tlsConfig *tls.Config) *http.Server {
 }
 
 // startCertWatcher reads the certificate and keeps reading it when it changes. It returns nil without TLS.
-func (s *Server) startCertWatcher(ctx context.Context, failed chan<- error) (*tls.Config, error) {
+func (s *Server) startCertWatcher(ctx context.Context, group *errgroup.Group) (*tls.Config, error) {
 	if s.options.TLSCertPath == "" {
 		return nil, nil
 	}
@@ -213,11 +211,12 @@ func (s *Server) startCertWatcher(ctx context.Context, failed chan<- error) (*tl
 	if err != nil {
 		return nil, fmt.Errorf("reading the webhook server's certificate: %w", err)
 	}
-	go func() {
+	group.Go(func() error {
 		if err := watcher.Start(ctx); err != nil && ctx.Err() == nil {
-			failed <- fmt.Errorf("watching the webhook server's certificate: %w", err)
+			return fmt.Errorf("watching the webhook server's certificate: %w", err)
 		}
-	}()
+		return nil
+	})
 	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: watcher.GetCertificate}, nil
 }
 
