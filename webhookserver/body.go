@@ -81,7 +81,7 @@ func (h *handler) bodyProblem(x *exchange, err error, otherwise *problem) *probl
 	switch {
 	case errors.As(err, &tooLarge):
 		p := problemTooLarge
-		p.limit = h.bodyLimit(x)
+		p.Limit = h.bodyLimit(x)
 		return &p
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &problemSlow

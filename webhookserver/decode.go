@@ -224,7 +224,7 @@ func decodeProblem(err error) *problem {
 		return &problemTooDeep
 	case errors.As(err, &syntax):
 		p := problemSyntax.withDetail(fmt.Sprintf("At byte %d: %s.", syntax.Offset, strings.TrimSuffix(syntax.Detail, ".")))
-		p.offset = &syntax.Offset
+		p.Offset = &syntax.Offset
 		return p
 	default:
 		return problemSyntax.withDetail("It could not be decoded.")

@@ -95,7 +95,7 @@ func TestProblemsAreDocumented(t *testing.T) {
 	source, err := os.ReadFile("problem.go")
 	g.Expect(err).NotTo(HaveOccurred())
 	text := httpDocs(t)
-	literal := regexp.MustCompile(`(?s)= problem\{kind: "([^"]+)", status: http\.\w+.*?\}`)
+	literal := regexp.MustCompile(`(?s)= problem\{Type: "([^"]+)", Status: http\.\w+.*?\}`)
 	problems := literal.FindAllStringSubmatch(string(source), -1)
 	g.Expect(len(problems)).To(BeNumerically(">", 20))
 	for _, match := range problems {

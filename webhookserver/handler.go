@@ -293,11 +293,11 @@ func (h *handler) logAnswer(x *exchange, p *problem, status int, took time.Durat
 			"incident", accepted.Alerts[0].Incident, "warnings", len(accepted.Warnings))
 	case p == nil:
 	case status >= http.StatusInternalServerError && x.cause != nil:
-		log.Error(x.cause, "Could not store an alert", "problem", p.kind)
+		log.Error(x.cause, "Could not store an alert", "problem", string(p.Type))
 	case x.integration != nil:
-		log.Info("Refused a request", "problem", p.kind)
+		log.Info("Refused a request", "problem", string(p.Type))
 	default: // anybody can cause these
-		log.V(1).Info("Refused a request", "problem", p.kind)
+		log.V(1).Info("Refused a request", "problem", string(p.Type))
 	}
 }
 
@@ -349,7 +349,7 @@ func (x *exchange) endSpan(p *problem, status int, took time.Duration) {
 	}
 	x.span.SetAttributes(attribute.Int("http.response.status_code", status))
 	if p != nil {
-		x.span.SetAttributes(attribute.String("error.type", p.kind))
+		x.span.SetAttributes(attribute.String("error.type", string(p.Type)))
 	}
 	if status >= http.StatusInternalServerError {
 		x.span.SetStatus(codes.Error, "")

@@ -14,8 +14,8 @@ const openAPIPath = "/openapi.yaml"
 var openAPIDocument []byte
 
 // problemReadOnly answers requests that would change the document.
-var problemReadOnly = problem{kind: "method-not-allowed", status: http.StatusMethodNotAllowed, title: "Only GET is allowed",
-	detail: "This is the endpoint's OpenAPI document.", allow: "GET, HEAD"}
+var problemReadOnly = problem{Type: "method-not-allowed", Status: http.StatusMethodNotAllowed, Title: "Only GET is allowed",
+	Detail: "This is the endpoint's OpenAPI document.", allow: "GET, HEAD"}
 
 // serveOpenAPI answers with the OpenAPI document. These requests are none of senders, and are not counted.
 func serveOpenAPI(w http.ResponseWriter, r *http.Request) {

@@ -95,8 +95,8 @@ func TestTheSchemaOfTheClusterRejectsForGood(t *testing.T) {
 	s.Alerts[0].Title = strings.Repeat("x", v1alpha1.MaxLineChars+1)
 	_, err := c.committer.Commit(t.Context(), s)
 	p := commitProblem(&exchange{}, err)
-	g.Expect(p.status).To(Equal(http.StatusUnprocessableEntity))
-	g.Expect(p.detail).To(Equal("The alert is not allowed by the schema: alerts[0].title (TooLong)."))
+	g.Expect(p.Status).To(Equal(http.StatusUnprocessableEntity))
+	g.Expect(p.Detail).To(Equal("The alert is not allowed by the schema: alerts[0].title (TooLong)."))
 }
 
 // inNamespace selects the test's namespace.

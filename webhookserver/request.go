@@ -53,20 +53,13 @@ func (x *exchange) parsePath() {
 	if found && path != "" && path[0] != '/' {
 		return
 	}
-	segments := strings.Split(strings.Trim(path, "/"), "/")
-	if segments[0] == "" {
-		segments = nil
-	}
-	if found || len(segments) > 0 {
-		x.operation, x.identifier, x.allowed = protocol.Find(x.Method, segments)
+	path = strings.Trim(path, "/")
+	if found || path != "" {
+		x.operation, x.identifier, x.allowed = protocol.Find(x.Method, path)
 	}
 	if x.operation == nil && found {
-		token := segments[0]
-		segments = segments[1:]
-		for len(segments) > 0 && segments[0] == "" {
-			segments = segments[1:]
-		}
-		if x.operation, x.identifier, x.allowed = protocol.Find(x.Method, segments); x.operation != nil {
+		token, rest, _ := strings.Cut(path, "/")
+		if x.operation, x.identifier, x.allowed = protocol.Find(x.Method, strings.TrimLeft(rest, "/")); x.operation != nil {
 			x.token, _ = url.PathUnescape(token) // the path has been parsed
 		}
 	}

@@ -136,10 +136,13 @@ var routes = func() []route {
 	return found
 }()
 
-// Find returns the operation of a method and a path, given as the escaped segments of the path after the address of the
-// integration. If the path has operations but none with the method, it returns one of them, and all methods of the path as
-// allowed.
-func Find(method string, segments []string) (operation *Operation, identifier string, allowed []string) {
+// Find returns the operation of a method and an escaped path after the address of the integration, without slashes around it.
+// If the path has operations but none with the method, it returns one of them, and all methods of the path as allowed.
+func Find(method, path string) (operation *Operation, identifier string, allowed []string) {
+	var segments []string
+	if path != "" {
+		segments = strings.Split(path, "/")
+	}
 	for i := range routes {
 		candidate := &routes[i]
 		found, ok := candidate.match(segments)

@@ -40,7 +40,7 @@ func TestFind(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			g := NewWithT(t)
 			method, rest, _ := strings.Cut(path, " ")
-			operation, identifier, allowed := Find(method, strings.FieldsFunc(rest, func(r rune) bool { return r == '/' }))
+			operation, identifier, allowed := Find(method, rest)
 			is := "-"
 			if operation != nil {
 				is = operation.Path
