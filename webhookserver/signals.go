@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
@@ -152,7 +153,7 @@ func (r *signalReporter) write(ctx context.Context, key types.NamespacedName, al
 		wrote = err == nil
 		return err
 	})
-	if client.IgnoreNotFound(err) == nil && err != nil {
+	if apierrors.IsNotFound(err) {
 		wrote, err = true, nil // it was deleted
 	}
 	r.mu.Lock()
@@ -179,9 +180,7 @@ func (r *signalReporter) write(ctx context.Context, key types.NamespacedName, al
 func merge(
 	integration *v1alpha1.WebhookIntegration, beats map[string]heardTimes, now time.Time,
 ) (updated []v1alpha1.HeartbeatStatus, newer []string) {
-	for i := range integration.Status.Heartbeats {
-		updated = append(updated, *integration.Status.Heartbeats[i].DeepCopy())
-	}
+	updated = slices.Clone(integration.Status.Heartbeats)
 	for i := range integration.Spec.Heartbeats {
 		name := integration.Spec.Heartbeats[i].Name
 		times, ok := beats[name]

@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,6 +60,8 @@ type Preset struct {
 	// Recognition tells the tool's payloads from those of all other presets: they match one of its elements.
 	Recognition []Recognition    `json:"recognition,omitempty"`
 	Mapping     v1alpha1.Mapping `json:"mapping"`
+
+	program func() (*Program, error) // compiles it once, when it is used first
 }
 
 // KeySource lists the values of a body that a preset makes the dedup key of, as paths such as alerts.*.fingerprint. The
@@ -70,47 +73,63 @@ type KeySource struct {
 
 // Presets returns all presets, by name in alphabetical order.
 func Presets() ([]Preset, error) {
-	entries, err := presetFiles.ReadDir("presets")
-	if err != nil {
-		return nil, fmt.Errorf("reading the presets: %w", err)
-	}
 	var presets []Preset
-	for _, entry := range entries {
+	for _, entry := range must(presetFiles.ReadDir("presets")) {
 		name, isYAML := strings.CutSuffix(entry.Name(), ".yaml")
 		if !isYAML || strings.Contains(name, ".") {
 			continue // NAME.expected.yaml, NAME.firing.json
 		}
-		preset := Preset{}
-		text, err := presetFiles.ReadFile("presets/" + entry.Name())
-		if err == nil {
-			err = yaml.UnmarshalStrict(text, &preset)
-		}
+		preset, err := readPreset(must(presetFiles.ReadFile("presets/" + entry.Name())))
 		if err == nil && preset.Name != name {
 			err = fmt.Errorf("its name is %q", preset.Name)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading the preset %s: %w", name, err)
 		}
-		presets = append(presets, preset)
+		presets = append(presets, *preset)
 	}
 	return presets, nil
 }
 
-// preset is a preset in use, which nothing changes.
-type preset struct {
-	Preset
-
-	program func() (*Program, error) // compiles it once, when it is used first
+// readPreset reads a preset from the text of its file.
+func readPreset(text []byte) (*Preset, error) {
+	preset := &Preset{}
+	if err := yaml.UnmarshalStrict(text, preset); err != nil {
+		return nil, err
+	}
+	preset.program = sync.OnceValues(func() (*Program, error) { return compileMapping(preset.Name, &preset.Mapping) })
+	return preset, nil
 }
 
 // loadedPresets reads the presets once.
-var loadedPresets = sync.OnceValue(func() []preset {
-	var loaded []preset
-	for _, p := range must(Presets()) {
-		loaded = append(loaded, preset{p, sync.OnceValues(func() (*Program, error) { return compileMapping(p.Name, &p.Mapping) })})
+var loadedPresets = sync.OnceValue(func() []Preset { return must(Presets()) })
+
+// draft is a preset that somebody is writing. Integrations that name it use it, also in place of one that ships with Tocsin.
+var draft *Preset
+
+// UseDraft reads a preset from the text of its file and makes it the draft: for commands that explain one payload, not for a
+// server. The error joins a *CompileError for each mistake.
+func UseDraft(text []byte) (*Preset, error) {
+	preset, err := readPreset(text)
+	if err != nil {
+		return nil, err
 	}
-	return loaded
-})
+	if preset.Name == "" || preset.Name == Auto {
+		return nil, fmt.Errorf("the name of a preset cannot be %q", preset.Name)
+	}
+	_, err = preset.program()
+	mistakes := []error{err}
+	for i, rule := range preset.Recognition {
+		if _, err := compileMapping(preset.Name, &v1alpha1.Mapping{Drop: rule.Where}); err != nil {
+			mistakes = append(mistakes, fmt.Errorf("recognition[%d].where: %w", i, err))
+		}
+	}
+	if err := errors.Join(mistakes...); err != nil {
+		return nil, err
+	}
+	draft = preset
+	return preset, nil
+}
 
 // must returns the value of a function that fails only if the binary was built wrong, which the tests show.
 func must[T any](value T, err error) T {
@@ -131,38 +150,39 @@ func PresetNames() []string {
 
 // Groups reports whether the tool of a preset sends groups of alerts; for Auto it may be one that does.
 func Groups(name string) bool {
-	p, found := presetNamed(name)
-	return found && p.Groups || name == Auto
+	p := presetNamed(name)
+	return p != nil && p.Groups || name == Auto
 }
 
 // LateFiringWindow returns what a preset says of late firings; not ok when it says nothing, or does not exist.
 func LateFiringWindow(name string) (window time.Duration, ok bool) {
-	p, found := presetNamed(name)
-	if !found || p.LateFiringWindow == nil {
+	p := presetNamed(name)
+	if p == nil || p.LateFiringWindow == nil {
 		return 0, false
 	}
 	return p.LateFiringWindow.Duration, true
 }
 
 func presetProgram(name string) (*Program, error) {
-	if draft != nil && draft.Name == name {
-		return compileMapping(name, &draft.Mapping)
-	}
-	p, found := presetNamed(name)
-	if !found {
+	p := presetNamed(name)
+	if p == nil {
 		return nil, &CompileError{Field: "spec.preset", Message: fmt.Sprintf("there is no preset %q; there are %s",
 			name, strings.Join(PresetNames(), ", "))}
 	}
 	return p.program()
 }
 
-func presetNamed(name string) (p preset, found bool) {
-	if name == "" {
-		return p, false // most requests need no presets, which take time to load
+// presetNamed returns a preset, or the draft, which nothing changes; nil if there is none of the name.
+func presetNamed(name string) *Preset {
+	switch {
+	case name == "": // most requests need no presets, which take time to load
+		return nil
+	case draft != nil && draft.Name == name:
+		return draft
 	}
-	at := slices.IndexFunc(loadedPresets(), func(p preset) bool { return p.Name == name })
-	if at < 0 {
-		return p, false
+	presets := loadedPresets()
+	if at := slices.IndexFunc(presets, func(p Preset) bool { return p.Name == name }); at >= 0 {
+		return &presets[at]
 	}
-	return loadedPresets()[at], true
+	return nil
 }
