@@ -213,9 +213,7 @@ func (h *handler) requestOf(x *exchange) *protocol.Request {
 	return &protocol.Request{
 		Header: x.contentHeader(), Parameters: x.URL.Query(), Identifier: x.identifier,
 		Integration: x.integration.Name, Started: h.started,
-		Exists: func(incident string) bool {
-			return h.exists(x.Context(), types.NamespacedName{Namespace: x.integration.Namespace, Name: incident})
-		},
+		Exists: func(incident string) bool { return h.exists(x, incident) },
 	}
 }
 

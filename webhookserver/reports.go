@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -210,17 +211,12 @@ func (r *statusReporter) writeUse(ctx context.Context, key types.NamespacedName,
 		if err := r.client.Get(ctx, key, integration); err != nil {
 			return err
 		}
+		known := append([]v1alpha1.TokenUse{*use}, integration.Status.Tokens...) // of two for one token, the first counts
 		var uses []v1alpha1.TokenUse
-		for i := range integration.Spec.Tokens {
-			listed := &integration.Spec.Tokens[i]
-			if listed.Name == use.Name && listed.SHA256 == use.SHA256 {
-				uses = append(uses, *use)
-				continue
-			}
-			for _, other := range integration.Status.Tokens {
-				if other.Name == listed.Name && other.SHA256 == listed.SHA256 {
-					uses = append(uses, other)
-				}
+		for _, listed := range integration.Spec.Tokens {
+			isOfListed := func(u v1alpha1.TokenUse) bool { return u.Name == listed.Name && u.SHA256 == listed.SHA256 }
+			if at := slices.IndexFunc(known, isOfListed); at >= 0 {
+				uses = append(uses, known[at])
 			}
 		}
 		return patchStatus(ctx, r.client, key, integration.ResourceVersion, map[string]any{"tokens": uses})

@@ -84,9 +84,6 @@ func feed(objects cache.Cache, tokens *tokenIndex, capacity *commit.Capacity) (s
 	return synced, errors.Join(err1, err2, err3)
 }
 
-// NeedLeaderElection implements manager.LeaderElectionRunnable, for a manager that runs the server.
-func (s *Server) NeedLeaderElection() bool { return false }
-
 // IngestBacklog returns how many requests wait to be stored, or share a write with others, because they arrive faster
 // than they are written. It is 0 on an idle server and while single requests are written.
 func (s *Server) IngestBacklog() int { return s.committer.Backlog() }

@@ -96,7 +96,6 @@ func TestServerIsReadyWhileItServes(t *testing.T) {
 	g.Expect(newServer(b, Options{}).ReadyCheck()).To(MatchError(ContainSubstring("listen")))
 	b.ready = func() bool { return false }
 	g.Expect(newServer(b, Options{}).ReadyCheck()).To(MatchError(ContainSubstring("synced")))
-	g.Expect((&Server{}).NeedLeaderElection()).To(BeFalse())
 }
 
 func TestServerDrainsWhenItIsStopped(t *testing.T) {

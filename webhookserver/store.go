@@ -17,15 +17,16 @@ import (
 )
 
 // exists reports whether an Incident exists; false if the API server does not answer. What is not Resolved is known.
-func (h *handler) exists(ctx context.Context, incident types.NamespacedName) bool {
-	if h.capacity.HasIncident(incident.Namespace, incident.Name) {
+func (h *handler) exists(x *exchange, incident string) bool {
+	namespace := x.integration.Namespace
+	if h.capacity.HasIncident(namespace, incident) {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, commit.Timeout)
+	ctx, cancel := context.WithTimeout(x.Context(), commit.Timeout)
 	defer cancel()
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Incident"))
-	return h.live.Get(ctx, incident, found) == nil
+	return h.live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: incident}, found) == nil
 }
 
 // store stores the alerts of a request, or those that do not need an Incident for which there is no capacity. In the
