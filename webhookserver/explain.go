@@ -13,7 +13,7 @@ import (
 )
 
 // Explain answers a request as the endpoint answers a dry run of it: by the same handler, but without a server, a cluster or a
-// token. It returns the status code and the JSON of the answer: 200 with the alerts, or a problem; and the expressions that failed.
+// token. It returns the status code, the JSON of the answer (200 with the alerts, or a problem) and the expressions that failed.
 func Explain(
 	ctx context.Context, integration *v1alpha1.WebhookIntegration, header http.Header, body []byte,
 ) (code int, answer []byte, failures []mapping.Failure) {
