@@ -297,7 +297,7 @@ func (u *users) makeRoom(user string) error {
 func dropIdle(watches []*watch) bool {
 	i := slices.IndexFunc(watches, func(w *watch) bool { return w.streams == 0 })
 	if i >= 0 {
-		watches[i].drop()
+		watches[i].drop(nil)
 	}
 	return i >= 0
 }
@@ -319,24 +319,19 @@ func (w *watch) expire() {
 	w.users.mu.Lock()
 	defer w.users.mu.Unlock()
 	if w.streams == 0 {
-		w.drop()
+		w.drop(nil)
 	}
 }
 
-// drop ends the watch. The caller holds users.mu.
-func (w *watch) drop() {
+// drop ends the watch, because of an error that its tabs get, if any. The caller holds users.mu.
+func (w *watch) drop(err error) {
+	w.ended = cmp.Or(w.ended, err)
+	w.changes.Add(1)
 	w.idle.Stop()
 	w.cancel()
 	if w.users.watches[w.key] == w {
 		delete(w.users.watches, w.key)
 	}
-}
-
-// end ends the watch because of an error, which its tabs get. The caller holds users.mu.
-func (w *watch) end(err error) {
-	w.ended = cmp.Or(w.ended, err)
-	w.changes.Add(1)
-	w.drop()
 }
 
 // problem returns why the watch has ended; nil while it runs. A user who may not list any more gets no more rows.
@@ -347,7 +342,7 @@ func (w *watch) problem() error {
 	w.users.mu.Lock()
 	defer w.users.mu.Unlock()
 	if denied := w.feed.Problem(); live.Denied(denied) {
-		w.end(denied)
+		w.drop(denied)
 	}
 	return w.ended
 }
@@ -366,7 +361,7 @@ func (w *watch) changed(change live.Change) {
 	}
 	w.bytes.Set(client.ObjectKeyFromObject(change.Incident), int64(size))
 	if w.bytes.Sum() > maxWatchBytes {
-		w.end(errTooMany)
+		w.drop(errTooMany)
 	}
 }
 

@@ -376,7 +376,7 @@ func TestWatchesAreBounded(t *testing.T) {
 	incident := incidentNamed("more", "a")
 	incident.Status.Alert.Title = strings.Repeat("x", maxWatchBytes)
 	g.Expect(many.Create(t.Context(), incident)).To(Succeed())
-	w.drop()
+	w.drop(nil)
 	w, err = u.attach(&caller{client: many, namespace: "more", key: w.key}, new("maria"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Eventually(w.problem, "10s", "10ms").Should(MatchError(errTooMany))
