@@ -1,14 +1,12 @@
 package webhookserver
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
-	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
 // periodsPerLease times the time after which its heartbeat is missed is the least time for which an alert of a federated
@@ -37,7 +35,7 @@ func admit(integration *v1alpha1.WebhookIntegration, alerts []mapping.Alert, rec
 
 func drop(alert *mapping.Alert, format string, args ...any) {
 	alert.Dropped, alert.Returned = true, true
-	alert.Warnings = append(alert.Warnings, payload.Warning{Field: "labels", Detail: fmt.Sprintf(format, args...)})
+	alert.Warn("labels", format, args...)
 }
 
 // federate completes an alert of a federated integration. What has no label counts as the first hop, or the label could get lost.

@@ -63,31 +63,30 @@ func (h *handler) storeParts(x *exchange, requested, storable []v1alpha1.Alert) 
 	if x.key == "" {
 		return h.submit(x, storable, 0)
 	}
-	index := map[string]int{} // of the alerts by id, which is derived from the body
+	stored := make(map[string]*v1alpha1.Alert, len(requested)) // by id, which is derived from the body; nil: not yet
 	for i := range requested {
-		index[requested[i].ID] = i
+		stored[requested[i].ID] = nil
 	}
-	stored := make([]*v1alpha1.Alert, len(requested))
 	for part := 0; len(storable) > 0; part++ {
 		receipt, p := h.submit(x, storable, part)
 		if p != nil {
 			return all, p
 		}
 		for i := range receipt.Alerts {
-			at, known := index[receipt.Alerts[i].ID]
-			if !known {
+			alert := &receipt.Alerts[i]
+			if _, known := stored[alert.ID]; !known {
 				return all, &problemConflict
 			}
-			stored[at] = &receipt.Alerts[i]
+			stored[alert.ID] = alert
 		}
 		if len(receipt.Alerts) == 0 {
 			return all, &problemConflict
 		}
 		all.EventName = cmp.Or(all.EventName, receipt.EventName)
-		storable = slices.DeleteFunc(slices.Clone(storable), func(alert v1alpha1.Alert) bool { return stored[index[alert.ID]] != nil })
+		storable = slices.DeleteFunc(slices.Clone(storable), func(alert v1alpha1.Alert) bool { return stored[alert.ID] != nil })
 	}
-	for _, alert := range stored {
-		if alert != nil {
+	for i := range requested {
+		if alert := stored[requested[i].ID]; alert != nil {
 			all.Alerts = append(all.Alerts, *alert)
 		}
 	}

@@ -61,7 +61,7 @@ func (b *builder) fail(i int, e *expression, err error) {
 		instead = "the alert counts as firing"
 		b.values[i] = string(v1alpha1.AlertFiring)
 	}
-	b.out.warn(fields[i].key, "the mapping's expression failed (%s); %s", oneLine(err.Error()), instead)
+	b.out.Warn(fields[i].key, "the mapping's expression failed (%s); %s", oneLine(err.Error()), instead)
 }
 
 // normalise assembles the object from the results of the expressions and from what they left of the alert and
@@ -77,7 +77,7 @@ func (b *builder) normalise() Alert {
 	b.out.Warnings = append(b.out.Warnings, warnings...)
 	b.out.object, b.out.Preset = b.object, b.reader.program.recognized
 	if b.out.Dropped && b.out.Preset != "" { // nobody has chosen it
-		b.out.warn("", "the preset %s, which recognizes the payload, drops the alert", b.out.Preset)
+		b.out.Warn("", "the preset %s, which recognizes the payload, drops the alert", b.out.Preset)
 	}
 	b.out.Hops = b.hops()
 	return b.out
@@ -152,7 +152,7 @@ func (b *builder) startCustom() {
 	if entries, isObject := given.(map[string]any); isObject {
 		maps.Copy(b.custom, entries)
 	} else if given != nil {
-		b.out.warn(customKey, "the mapping gives no map for it; what it gives is kept in it as %s", customKey)
+		b.out.Warn(customKey, "the mapping gives no map for it; what it gives is kept in it as %s", customKey)
 		b.custom[customKey] = given
 	}
 }

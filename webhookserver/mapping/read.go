@@ -261,7 +261,7 @@ func (r *reader) dropped(out *Alert) bool {
 	}
 	if err != nil {
 		r.fail(e, err)
-		out.warn("", "the mapping could not tell whether to drop the alert (%s); it is kept", oneLine(err.Error()))
+		out.Warn("", "the mapping could not tell whether to drop the alert (%s); it is kept", oneLine(err.Error()))
 	}
 	if drop {
 		out.DroppedBy = oneLine(e.source)
@@ -269,7 +269,8 @@ func (r *reader) dropped(out *Alert) bool {
 	return drop
 }
 
-func (a *Alert) warn(field, format string, args ...any) {
+// Warn adds a warning about a field, or about the alert as a whole.
+func (a *Alert) Warn(field, format string, args ...any) {
 	a.Warnings = append(a.Warnings, payload.Warning{Field: field, Detail: fmt.Sprintf(format, args...)})
 }
 
@@ -324,9 +325,9 @@ func (a *Alert) shrink(limit, total int) {
 	}
 	switch {
 	case len(dropped) > 0:
-		a.warn("", "the alerts of the payload are larger than %d bytes as stored; dropped from this one: %s",
+		a.Warn("", "the alerts of the payload are larger than %d bytes as stored; dropped from this one: %s",
 			total, oneLine(strings.Join(dropped, ", ")))
 	case cut:
-		a.warn("", "the alerts of the payload are larger than %d bytes as stored; the texts of this one were cut", total)
+		a.Warn("", "the alerts of the payload are larger than %d bytes as stored; the texts of this one were cut", total)
 	}
 }
