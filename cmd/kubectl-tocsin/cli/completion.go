@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
@@ -58,7 +57,6 @@ func (p *plugin) completeIncidents() cobra.CompletionFunc {
 	return p.fromCluster(func(ctx context.Context, c *cluster, given []string) (words []string, err error) {
 		l := &listing{cluster: c, filter: &filter{}}
 		incidents, _, err := l.list(ctx, nil, false)
-		slices.SortFunc(incidents, live.ByUrgency)
 		for _, incident := range incidents {
 			if !slices.Contains(given, incident.Name) {
 				description := string(incident.Status.State) + ": " + safe(incident.Status.Alert.Title)

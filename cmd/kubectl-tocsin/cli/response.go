@@ -38,14 +38,18 @@ type alertResponse struct {
 	Sources  []mapping.Source     `json:"sources"`
 
 	DroppedBy string `json:"dropped_by"`
+	Heartbeat string `json:"heartbeat"`
 }
 
 // dropReason says why the alert is not stored.
 func (a *alertResponse) dropReason() string {
-	if a.DroppedBy == "" {
-		return "it has the label " + v1alpha1.ForwardedLabel
+	switch {
+	case a.Heartbeat != "":
+		return "it is a signal of the heartbeat " + safe(a.Heartbeat)
+	case a.DroppedBy != "":
+		return "the drop expression matched: " + safe(a.DroppedBy)
 	}
-	return "the drop expression matched: " + safe(a.DroppedBy)
+	return "it has the label " + v1alpha1.ForwardedLabel
 }
 
 // parseResponse parses a response body. A rejection is an error, and so is a response that is not Tocsin's.
