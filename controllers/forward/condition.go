@@ -35,9 +35,7 @@ var notForwarded = map[string]string{
 // Condition returns the condition Forwarded of an integration. It is not ok while it cannot be decided: the condition then
 // stays as it is.
 func (f *Forwarder) Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
-	condition = metav1.Condition{
-		Type: v1alpha1.ConditionForwarded, Status: metav1.ConditionFalse, ObservedGeneration: integration.Generation,
-	}
+	condition.Status = metav1.ConditionFalse
 	t, file := f.term.Load(), f.file.Load()
 	switch {
 	case t == nil || !file.config.isValid() && file.err == nil:

@@ -271,8 +271,7 @@ func (b *Blocked) Condition(integration *v1alpha1.WebhookIntegration) (condition
 		return condition, false
 	}
 	condition = metav1.Condition{
-		Type: v1alpha1.ConditionAlertsFolded, Status: metav1.ConditionTrue, ObservedGeneration: integration.Generation,
-		Reason: v1alpha1.ReasonFolding, Message: "Stored alerts become part of their Incidents.",
+		Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonFolding, Message: "Stored alerts become part of their Incidents.",
 	}
 	if cause != nil {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, cause.reason, cause.message(names)

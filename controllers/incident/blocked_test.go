@@ -101,6 +101,7 @@ func TestOneIncidentTriesForItsNamespace(t *testing.T) {
 func (s *site) foldedCondition(integration *v1alpha1.WebhookIntegration) string {
 	condition, ok := s.incidents.blocked.Condition(integration)
 	if ok {
+		condition.Type = v1alpha1.ConditionAlertsFolded
 		meta.SetStatusCondition(&integration.Status.Conditions, condition)
 	}
 	shown := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionAlertsFolded)

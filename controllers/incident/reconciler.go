@@ -74,25 +74,17 @@ type reconciler struct {
 	foldAlerts func(fold.Input) fold.Plan // fold.Decide outside of tests
 }
 
-// openCounts counts the Incidents that are not Resolved.
+// openCounts counts the Incidents that are not Resolved. It is a *replica.Counts outside of tests.
 type openCounts interface {
-	// Allows reports whether the namespace may have another one, and Fits whether a status may be written over one.
 	Allows(namespace string) bool
 	Fits(read *v1alpha1.Incident, status *v1alpha1.IncidentStatus) bool
-
-	// OfIntegration returns the names of an integration's.
 	OfIntegration(namespace, integration string) []string
 }
 
-// resolvedIncidents takes care of the Incidents that the cache lacks.
+// resolvedIncidents takes care of the Incidents that the cache lacks. It is a *sweep.Sweeper outside of tests.
 type resolvedIncidents interface {
-	// Written notes that a status was written over another one, or that an Incident was deleted: after is nil then.
 	Written(before, after *v1alpha1.Incident)
-
-	// IsFull reports whether a namespace may open no Incident that exists, since it has too many Resolved ones.
 	IsFull(namespace string) bool
-
-	// Revisit has the Resolved Incidents of a namespace visited: their retention may be another one.
 	Revisit(namespace string)
 }
 

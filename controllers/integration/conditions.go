@@ -13,10 +13,7 @@ import (
 // maintenanceValid returns the condition MaintenanceValid. Its message changes when a window opens or ends.
 func (r *reconciler) maintenanceValid(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
 	plan := r.plans.Of(integration)
-	condition = metav1.Condition{
-		Type: v1alpha1.ConditionMaintenanceValid, Status: metav1.ConditionTrue, ObservedGeneration: integration.Generation,
-		Reason: v1alpha1.ReasonNoWindowOpen,
-	}
+	condition = metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNoWindowOpen}
 	var sentences []string
 	if err := plan.Err(); err != nil {
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonInvalidWindow
@@ -50,8 +47,7 @@ func heartbeatsHeard(integration *v1alpha1.WebhookIntegration) (condition metav1
 		}
 	}
 	condition = metav1.Condition{
-		Type: v1alpha1.ConditionHeartbeatsHeard, Status: metav1.ConditionTrue, ObservedGeneration: integration.Generation,
-		Reason: v1alpha1.ReasonHeard, Message: "Every heartbeat is heard.",
+		Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonHeard, Message: "Every heartbeat is heard.",
 	}
 	switch {
 	case len(missed) > 0:

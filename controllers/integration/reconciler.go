@@ -52,7 +52,7 @@ type Options struct {
 	APITime func() time.Time
 }
 
-// ConditionSource returns a condition of an integration, without a transition time. It is not ok while the condition cannot be
+// ConditionSource returns status, reason and message of a condition of an integration. It is not ok while the condition cannot be
 // decided and stays as it is.
 type ConditionSource func(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool)
 
@@ -167,12 +167,16 @@ func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, condit
 		kind   string
 		source ConditionSource // nil: there is none
 	}{
-		{v1alpha1.ConditionAlertsFolded, r.stuck.condition}, {v1alpha1.ConditionForwarded, r.Forwarded}, {v1alpha1.ConditionArchived, r.Archived},
-		{v1alpha1.ConditionMaintenanceValid, windows}, {v1alpha1.ConditionHeartbeatsHeard, heartbeats},
+		{v1alpha1.ConditionAlertsFolded, r.stuck.condition},
+		{v1alpha1.ConditionForwarded, r.Forwarded},
+		{v1alpha1.ConditionArchived, r.Archived},
+		{v1alpha1.ConditionMaintenanceValid, windows},
+		{v1alpha1.ConditionHeartbeatsHeard, heartbeats},
 	} {
 		if outside.source == nil {
 			outdated = meta.RemoveStatusCondition(conditions, outside.kind) || outdated
 		} else if condition, ok := outside.source(integration); ok {
+			condition.Type, condition.ObservedGeneration = outside.kind, integration.Generation
 			condition.LastTransitionTime = r.transitionTime()
 			outdated = meta.SetStatusCondition(conditions, condition) || outdated
 		}

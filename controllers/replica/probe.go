@@ -8,10 +8,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -46,21 +47,16 @@ func AddIngestHealth(mgr ctrl.Manager, namespaces []string, clock Clock) (*Inges
 // newProbing makes one that is still to be started.
 func newProbing(config *rest.Config, namespaces []string, clock Clock) (*IngestHealth, error) {
 	config = rest.CopyConfig(config)
-	config.QPS = -1
 	config.Timeout = probeTimeout
 	if config.Dial == nil {
 		// A connection of its own, which waits behind no other.
 		config.Dial = (&net.Dialer{Timeout: probeTimeout, KeepAlive: 30 * time.Second}).DialContext
 	}
-	httpClient, err := rest.HTTPClientFor(config)
+	config.GroupVersion, config.APIPath = &v1alpha1.GroupVersion, "/apis"
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	client, err := rest.RESTClientFor(config)
 	if err != nil {
 		return nil, fmt.Errorf("making the client of the probe: %w", err)
-	}
-	config.GroupVersion = &v1alpha1.GroupVersion
-	config.APIPath = "/apis"
-	base, path, err := rest.DefaultServerUrlFor(config)
-	if err != nil {
-		return nil, fmt.Errorf("finding the API server: %w", err)
 	}
 	namespace := metav1.NamespaceDefault
 	if len(namespaces) > 0 && namespaces[0] != "" {
@@ -74,26 +70,16 @@ func newProbing(config *rest.Config, namespaces []string, clock Clock) (*IngestH
 	if err != nil {
 		return nil, fmt.Errorf("encoding the probe: %w", err)
 	}
+	request := client.Post().Namespace(namespace).Resource("alertevents").Param("dryRun", metav1.DryRunAll).Timeout(probeVerdict)
 	h := NewIngestHealth(clock)
-	h.prober = &prober{client: httpClient, body: body}
-	target := base.JoinPath(path, "namespaces", namespace, "alertevents")
-	target.RawQuery = url.Values{"dryRun": {metav1.DryRunAll}, "timeout": {probeVerdict.String()}}.Encode()
-	h.prober.url = target.String()
+	h.prober = &prober{client: client.Client, url: request.URL().String(), body: body}
 	return h, nil
 }
 
 // Start implements manager.Runnable: it probes until ctx ends.
 func (h *IngestHealth) Start(ctx context.Context) error {
-	ticker := time.NewTicker(probeInterval)
-	defer ticker.Stop()
-	for {
-		h.probe(ctx)
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-ticker.C:
-		}
-	}
+	wait.NonSlidingUntilWithContext(ctx, h.probe, probeInterval)
+	return nil
 }
 
 // probe asks once, and notes an answer. Without an answer there is nothing to note: the gap tells.

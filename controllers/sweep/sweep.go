@@ -270,10 +270,7 @@ func (s *Sweeper) isOverdue(incident *v1alpha1.Incident) bool {
 func (s *Sweeper) Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	condition = metav1.Condition{
-		Type: v1alpha1.ConditionArchived, Status: metav1.ConditionTrue, ObservedGeneration: integration.Generation,
-		Reason: v1alpha1.ReasonArchiving, Message: messageArchiving,
-	}
+	condition = metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonArchiving, Message: messageArchiving}
 	if s.behind[integration.Namespace] {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonArchiveBehind, messageBehind
 	}
