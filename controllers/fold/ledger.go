@@ -50,7 +50,6 @@ func (b *ledgerBook) has(uid string) bool { return b.known[uid] }
 // space is how many further events the ledger can have.
 func (b *ledgerBook) space() int { return max(0, v1alpha1.MaxLedger-len(b.entries)) }
 
-// add enters an event.
 func (b *ledgerBook) add(entry v1alpha1.LedgerEntry) {
 	b.entries = append(b.entries, entry)
 	b.known[entry.UID] = true
@@ -72,12 +71,10 @@ func (b *ledgerBook) advance(version string) {
 	}
 }
 
-// close returns the ledger to store.
 func (b *ledgerBook) close() v1alpha1.Ledger {
 	return v1alpha1.Ledger{Events: b.entries, ResourceVersion: b.stamp, Digest: b.digest.String()}
 }
 
-// entryOf returns an event's entry in a ledger.
 func entryOf(event *v1alpha1.AlertEvent) v1alpha1.LedgerEntry {
 	return v1alpha1.LedgerEntry{UID: string(event.UID), Name: event.Name}
 }

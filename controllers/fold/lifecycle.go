@@ -187,7 +187,6 @@ func (f *folding) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	f.plan.Urgent = true
 }
 
-// merge folds an alert's content into the episode's.
 func (f *folding) merge(a receivedAlert) {
 	content, mergeInto := &f.status.Alert, mergeContent
 	if a.Status == v1alpha1.AlertResolved {

@@ -63,7 +63,6 @@ func episodeOf(status *v1alpha1.IncidentStatus) int64 {
 	return status.Episode.Number
 }
 
-// sameMute reports whether two records are the same.
 func sameMute(a, b *v1alpha1.Mute) bool {
 	if a == nil || b == nil {
 		return a == b

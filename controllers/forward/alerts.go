@@ -304,7 +304,6 @@ func alertsOf(
 	return alerts
 }
 
-// annotationsOf returns the annotations of an Incident's alerts.
 func annotationsOf(key incidentKey, incident *v1alpha1.Incident, config *Config) map[string]string {
 	if incident == nil {
 		return map[string]string{"summary": "The Incident " + key.name + " was deleted."}

@@ -68,7 +68,6 @@ func (s *sender) post(ctx context.Context, client *httpClient, items []item, tim
 	return nil
 }
 
-// request posts the alerts of Incidents in one request.
 func (s *sender) request(ctx context.Context, client *httpClient, items []item, timeout time.Duration) error {
 	alerts := []json.RawMessage{}
 	for _, it := range items {

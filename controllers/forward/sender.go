@@ -71,7 +71,6 @@ func (q *queue) add(key incidentKey, received time.Time) {
 	q.signal.give()
 }
 
-// next takes the next Incident.
 func (q *queue) next() (key incidentKey, received time.Time, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -191,7 +191,6 @@ func (p *plan) miss(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus
 	s.MissedTime, s.MissedAfterTime, p.changed = new(v1alpha1.NewTimestamp(f.now)), s.LastSignalTime, true
 }
 
-// resolve resolves the Incident of a heartbeat.
 func (p *plan) resolve(f *facts, s *v1alpha1.HeartbeatStatus, how, why string) {
 	p.post(f, v1alpha1.Alert{
 		DedupKey: v1alpha1.HeartbeatKey(s.Name), Status: v1alpha1.AlertResolved, Comment: why,

@@ -164,7 +164,6 @@ func (r *reconciler) openIncident(ctx context.Context, integration *v1alpha1.Web
 	return incident
 }
 
-// act carries out what was decided.
 func (r *reconciler) act(
 	ctx context.Context, read *v1alpha1.WebhookIntegration, decided *plan, now time.Time, posted sets.Set[string],
 ) error {

@@ -170,7 +170,6 @@ func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEven
 	return a
 }
 
-// inCommitOrder compares the places of two AlertEvents in commit order.
 func (r *reconciler) inCommitOrder(a, b *v1alpha1.AlertEvent) int {
 	order, _ := resourceversion.CompareResourceVersion(r.Memory.Version(a), r.Memory.Version(b)) // 0 for what is no version
 	return order

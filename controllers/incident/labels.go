@@ -52,7 +52,6 @@ func (r *reconciler) label(
 	return read
 }
 
-// patchLabels writes the labels that differ.
 func (r *reconciler) patchLabels(
 	ctx context.Context, read *v1alpha1.Incident, labels map[string]string,
 ) (*v1alpha1.Incident, error) {

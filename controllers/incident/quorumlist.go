@@ -54,7 +54,6 @@ func newEventList(size int) *eventList {
 	return &eventList{events: make(map[types.UID]storedEvent, size)}
 }
 
-// add enters an AlertEvent or its metadata.
 func (l *eventList) add(event client.Object) {
 	mark, _ := marks.Of(event)
 	l.events[event.GetUID()] = storedEvent{

@@ -75,7 +75,6 @@ func (r *reconciler) reportUnreadable(ctx context.Context, event *v1alpha1.Alert
 		"Cannot be decoded; left unprocessed: %s", plaintext.ShortMessage(cause.Error()))
 }
 
-// isOpen reports whether the cache shows an Incident open.
 func (r *reconciler) isOpen(ctx context.Context, key types.NamespacedName) bool {
 	var incident v1alpha1.Incident
 	err := r.cache.Get(ctx, key, &incident, client.UnsafeDisableDeepCopy)

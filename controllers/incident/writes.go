@@ -40,7 +40,6 @@ func newWriteMemory(clock replica.Clock) *writeMemory {
 	return &writeMemory{cache.NewLRUExpireCacheWithClock(maxRememberedWrites, clock)}
 }
 
-// wrote notes a write.
 func (m *writeMemory) wrote(incident *v1alpha1.Incident, now time.Time) {
 	last := lastWrite{now, incident.ResourceVersion, incident.Status.State == v1alpha1.IncidentResolved}
 	m.writes.Add(client.ObjectKeyFromObject(incident), last, cachePatience)

@@ -105,7 +105,6 @@ func (m *receivedTimes) takeKeyless(key types.NamespacedName) (received time.Tim
 	return received
 }
 
-// wrote notes that the status was written.
 func (m *receivedTimes) wrote(key types.NamespacedName, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -121,7 +120,6 @@ func (m *receivedTimes) forget(key types.NamespacedName) {
 	delete(m.entries, key)
 }
 
-// hasKeyless reports whether one of an event's firing alerts came without a dedup key.
 func hasKeyless(event *v1alpha1.AlertEvent) bool {
 	return slices.ContainsFunc(event.Spec.Alerts, func(alert v1alpha1.Alert) bool {
 		return alert.Status == v1alpha1.AlertFiring && v1alpha1.IsGeneratedKey(alert.DedupKey)

@@ -132,7 +132,6 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: soonest(wait, now, next, settles)}, nil
 }
 
-// reportInvalidWindow reports that windows have become invalid.
 func (r *reconciler) reportInvalidWindow(read, updated *v1alpha1.WebhookIntegration) {
 	before := meta.FindStatusCondition(read.Status.Conditions, v1alpha1.ConditionMaintenanceValid)
 	now := meta.FindStatusCondition(updated.Status.Conditions, v1alpha1.ConditionMaintenanceValid)

@@ -52,7 +52,6 @@ func (s *stuckEvents) set(event *v1alpha1.AlertEvent, _ bool) {
 	}
 }
 
-// remove forgets an AlertEvent that is gone.
 func (s *stuckEvents) remove(event *v1alpha1.AlertEvent) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -63,7 +63,6 @@ func newCounts(memory *Memory, limit fair.Limit) *Counts {
 	return c
 }
 
-// setIncident counts an Incident as it is now.
 func (c *Counts) setIncident(incident *v1alpha1.Incident, _ bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +81,6 @@ func (c *Counts) setIncident(incident *v1alpha1.Incident, _ bool) {
 	c.open.Add(incident.Namespace, names[incident.Name].Usage)
 }
 
-// removeIncident stops counting an Incident.
 func (c *Counts) removeIncident(incident *v1alpha1.Incident) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +90,6 @@ func (c *Counts) removeIncident(incident *v1alpha1.Incident) {
 	}
 }
 
-// uncount stops counting an Incident.
 func (c *Counts) uncount(incident *v1alpha1.Incident) {
 	names := c.incidents[incident.Namespace]
 	if counted, known := names[incident.Name]; known {

@@ -78,13 +78,9 @@ type Follower interface {
 	Swept()
 }
 
-// Folds are the folds' part of a sweep.
+// Folds are the folds' part of a sweep, in package incident.
 type Folds interface {
-	// IsDue reports whether a Resolved Incident is to be reconciled before the next sweep.
 	IsDue(ctx context.Context, incident *v1alpha1.Incident) bool
-
-	// Delete deletes those of these Incidents of one namespace whose ledgers are not needed, as they were read, while more
-	// says so. It returns how many.
 	Delete(ctx context.Context, namespace string, incidents []*v1alpha1.Incident, more func() bool) (deleted int, err error)
 }
 
@@ -204,7 +200,6 @@ func (s *Sweeper) run(ctx context.Context) {
 	}, pause)
 }
 
-// takeLooks returns the namespaces to visit.
 func (s *Sweeper) takeLooks() sets.Set[string] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
