@@ -30,10 +30,8 @@ import (
 
 // statusReporter shows rejected requests and failed expressions in the status of their integration, each at most once a minute,
 // and rejections as a Kubernetes Event as well. Every replica reports its own requests; through the status in the cache they
-// share the minute. It also reports the uses of tokens, and requests that were answered 5xx: the leader measures no quiet
-// meanwhile, whichever replica answered.
-// The messages come from the list of problems, and for a refusal by a policy from that policy. The former contain nothing
-// of a request, and neither contains the token.
+// share the minute. It also reports the uses of tokens, and 5xx answers: the leader measures no quiet meanwhile. The messages
+// come from the list of problems, which have nothing of a request, or from a policy; neither contains the token.
 type statusReporter struct {
 	client   client.Client
 	recorder events.EventRecorder

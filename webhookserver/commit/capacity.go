@@ -20,18 +20,14 @@ import (
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=create;get;list;watch
 
 // Capacity limits what the namespaces may store in the cluster. It counts the AlertEvents of each namespace, their approximate
-// size, and its Incidents (incidents.go), as far as the informers of this replica have heard. It implements
-// prometheus.Collector, to report how much of the limits is used.
+// size, and its Incidents (incidents.go), as the informers of this replica tell: every replica comes to the same answer.
 //
 // There are two bounds of the number of AlertEvents and of their size, and fair.Limit divides them between the namespaces:
 //
-//   - AlertEvents that can drain count towards the limit. A namespace counts there with at most its share, and with
-//     nothing that cannot drain: AlertEvents that are terminating or unreadable, those of an
-//     integration whose folds are blocked, and those of no integration. So however many namespaces have
+//   - AlertEvents that can drain count towards the limit, of a namespace with at most its share. Those cannot drain that are
+//     terminating or unreadable, of no integration, or of one whose folds are blocked. So however many namespaces have
 //     AlertEvents that stay, the others go on;
 //   - all AlertEvents count towards maxStuckFactor times the limit, to protect etcd.
-//
-// All of it can be seen on the objects, so that every replica comes to the same answer.
 type Capacity struct {
 	// Cached knows what the cache lacks of AlertEvents. Optional; set before the first AlertEvent is counted.
 	Cached *clustercache.Events

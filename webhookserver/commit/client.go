@@ -22,11 +22,9 @@ type Client struct {
 	rest *rest.RESTClient
 }
 
-// NewClient makes a client from the manager's configuration.
-//
-// It shares no connection with the manager's other clients, so that neither waits behind the other, and speaks HTTP/1.1, a
-// connection for each write under way: one that has died is dropped with the attempt that found out, and the next attempt
-// takes another. The Committer limits the number of writes under way, so there is no rate limit here, and its writers retry.
+// NewClient makes a client from the manager's configuration. It shares no connection with the manager's other clients, so that
+// neither waits behind the other, and speaks HTTP/1.1, a connection for each write under way: one that has died is dropped with
+// the attempt that found out. The Committer limits the writes under way and retries, so there is no rate limit here.
 func NewClient(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.APIPath = "/apis"

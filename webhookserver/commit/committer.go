@@ -19,10 +19,9 @@ import (
 
 // Committer stores submissions with a fixed number of writers.
 //
-// A submission that finds a free writer, and no other of its integration on the way, is written at once and
-// alone. Otherwise it waits in the queue of its integration; the writer that comes to that queue takes as many
-// from its head as fit into one AlertEvent. So an idle server adds no latency, a busy one writes fewer and
-// larger objects the more there is to write. Submissions wait for others to join them only in a storm (see lingerAfter).
+// A submission that finds a free writer, and no other of its integration on the way, is written at once and alone. Otherwise it
+// waits in the queue of its integration, of which a writer takes as many as fit into one AlertEvent. So an idle server adds no
+// latency, and a busy one writes larger objects. Submissions wait for others to join them only in a storm (see lingerAfter).
 //
 // A queue has one write under way, which keeps its alerts in the order in which they came and makes batches as large as
 // possible; when that write is slow, as on a connection that has died unnoticed, another one may begin. A free writer goes to

@@ -12,11 +12,8 @@ import (
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=incidents,verbs=get;list;watch
 
-// presence says why an Incident counts: it is not Resolved, or it is absent although a firing alert of it is stored or being
-// stored. The latter counts like the former: an alert that is acknowledged and finds no place would wait in its AlertEvent, and
-// nobody would see it.
-//
-// Capacity keeps hashes of the names of Incidents, which are hashes already: 50,000 of them take about 2 MiB.
+// presence says why an Incident counts: it is not Resolved, or a firing alert of it is stored or being stored, which would else
+// find no place and wait in its AlertEvent unseen. Capacity keeps hashes of the names: 50,000 of them take about 2 MiB.
 type presence struct {
 	exists  bool
 	waiting int // AlertEvents and reservations with firing alerts of it

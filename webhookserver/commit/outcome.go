@@ -23,8 +23,7 @@ const (
 	ReasonQuota = "QuotaExceeded"
 )
 
-// InvalidError says that the schema of AlertEvents does not allow the submission. Nothing was stored, and a retry
-// cannot succeed.
+// InvalidError says that the schema of AlertEvents does not allow the submission. Nothing was stored; a retry cannot succeed.
 type InvalidError struct {
 	Message string // names the fields at fault, in one printable line without anything of the alert
 }

@@ -9,10 +9,8 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// startSpan begins the span of a write, and returns the function that ends it. A nil tracer makes no spans, at no cost.
-//
-// A write has a span of its own, since it may store the alerts of many requests: it belongs to the first and is linked to
-// the others. The AlertEvent keeps the write's span context, so that the fold, possibly on another replica, can link to it.
+// startSpan begins the span of a write, and returns the function that ends it. A nil tracer makes no spans, at no cost. The span
+// belongs to the first request and is linked to the others. The AlertEvent keeps its context, so that the fold can link to it.
 func startSpan(tracer trace.Tracer, batch []*entry, event *v1alpha1.AlertEvent) func(error) {
 	if tracer == nil {
 		return func(error) {}

@@ -13,8 +13,7 @@ import (
 
 const customKey = "custom" // of the custom bag in a payload
 
-// sharedPrefix is put before a key of the payload around an alert that the alert has too, or that would be
-// read as a field of it.
+// sharedPrefix is put before a key of the payload around an alert that the alert has too, or that would be read as its field.
 const sharedPrefix = "payload_"
 
 // builder reads one alert: it evaluates the expressions and puts together the object that the payload rules then normalise.
@@ -52,8 +51,7 @@ func (b *builder) evaluate() {
 	}
 }
 
-// fail records that an expression failed. The payload rules then read the field, but not the status: they could
-// read something other than the status, and a wrong resolve hides an outage.
+// fail records that an expression failed. The payload rules read the field, but not the status: a wrong resolve hides an outage.
 func (b *builder) fail(i int, e *expression, err error) {
 	b.reader.fail(e, err)
 	instead := "the field is read by the payload rules"
@@ -64,8 +62,7 @@ func (b *builder) fail(i int, e *expression, err error) {
 	b.out.Warn(fields[i].key, "the mapping's expression failed (%s); %s", oneLine(err.Error()), instead)
 }
 
-// normalise assembles the object from the results of the expressions and from what they left of the alert and
-// of the payload around it, and normalises it.
+// normalise assembles the object from the results of the expressions and what they left of the payload, and normalises it.
 func (b *builder) normalise() Alert {
 	if element, ok := b.element.(map[string]any); ok && !b.reader.program.hasExpressions() {
 		b.object = element // nothing to put in and nothing to leave out

@@ -62,9 +62,8 @@ func NewCache() *Cache {
 	}
 }
 
-// Program returns the compiled mapping of an integration. It is never nil: without a mapping, and with one that
-// does not compile, it reads payloads by the payload rules alone, in the latter case with a warning. The
-// error, as Compile gives it, says why that is.
+// Program returns the compiled mapping of an integration, never nil. Without a mapping, and with one that does not compile, it
+// reads payloads by the payload rules alone, in the latter case with a warning; the error, as Compile gives it, says why.
 func (c *Cache) Program(integration *v1alpha1.WebhookIntegration) (*Program, error) {
 	spec := &integration.Spec
 	if spec.Mapping == nil {

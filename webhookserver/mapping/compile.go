@@ -249,8 +249,7 @@ func fits(t *types.Type, kinds []types.Kind) bool {
 	return slices.Contains(kinds, t.Kind())
 }
 
-// compilePattern compiles the regular expression of a call of matches or find, which has to be a literal, and
-// makes the call use it. What a sender wrote is never compiled.
+// compilePattern compiles the regular expression of a call, which must be a literal: what a sender wrote is never compiled.
 func (c *compiler) compilePattern(call *meteredCall) error {
 	wrong := func(message string) error { return &positionError{errors.New(message), call.args[1].ID()} }
 	literal, isLiteral := call.args[1].(interpreter.InterpretableConst)

@@ -185,8 +185,7 @@ func merge(args []any) (any, error) {
 	return merged, nil
 }
 
-// nothing is what discard(paths) and discardDefault(path, constant) return. The compiler notes the paths: what is there is
-// left out of custom, in the second case only if it is the constant.
+// nothing is what discard(paths) and discardDefault(path, constant) return; inspectDiscard notes the paths.
 var nothing = types.NewStringInterfaceMap(adapter{}, map[string]any{})
 
 // withoutPort returns the host of an address with a port: "db-1" of "db-1:9100", "::1" of "[::1]:9100". Any other
@@ -208,8 +207,7 @@ func urlHost(args []any) (any, error) {
 	return "", nil
 }
 
-// textOrEmpty returns the text of a scalar, and an empty text for null, a missing optional value, a list or a map. It
-// makes an expression safe from what a sender writes in place of a text.
+// textOrEmpty returns the text of a scalar, and an empty text for null, a missing optional value, a list or a map.
 func textOrEmpty(value ref.Val) string {
 	scalar, _ := native(unwrap(value))
 	text, _ := payload.TextOf(scalar)

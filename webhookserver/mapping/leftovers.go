@@ -6,14 +6,12 @@ import (
 	"reflect"
 )
 
-// leftovers finds what of a payload the fields of an alert do not hold. Nothing of a payload is lost, so only
-// what is held whole is left out:
+// leftovers finds what of a payload the fields of an alert do not hold whole:
 //
-//   - an object or list that is the value of a field or of an entry of a bag, wherever in the payload it was;
-//   - the scalar of a top-level key that the expression of a field looked up and gave unchanged, as the field
-//     or as an entry of a bag;
-//   - a top-level key that a bag has too, with the same value, and the object of a top-level key that the
-//     expression looked up and whose every entry the bag has.
+//   - an object or list is held if it is the value of a field or of an entry of a bag, wherever in the payload it was;
+//   - the scalar of a top-level key, if the expression of a field looked it up and gave it as the field or as an entry of a bag;
+//   - a top-level key, if a bag has it too, with the same value;
+//   - the object of a top-level key that the expression looked up, if the bag has every entry of it.
 type leftovers struct {
 	whole  map[identity]bool
 	keys   map[string]bool

@@ -21,8 +21,7 @@ const (
 	maxRecognitionWork = 300_000    // the conditions of all presets for a payload
 	maxFindWork        = 10_000_000 // the expression that finds the alerts in a payload
 
-	// maxAlertWork bounds all expressions for one alert, whatever the others of its payload need. Those of a preset
-	// for a tool that sends many alerts at a time need less; a test checks it.
+	// maxAlertWork bounds all expressions for one alert. Presets of tools that send many alerts need less; a test checks it.
 	maxAlertWork = 60_000
 
 	// maxExtraWork is for alerts that need more than that. Of a payload with many alerts, each may have the
@@ -51,9 +50,8 @@ const (
 	maxSharedBytes = 8 << 10
 	maxSharedTotal = 128 << 10
 
-	// maxContentTotal bounds the alerts of a payload as they are stored, with perAlert for each besides its
-	// content and dedup key. They go into one AlertEvent, for which the server takes 1 MiB. What the dedup
-	// keys leave is for the contents, but never less than minContentTotal.
+	// maxContentTotal bounds the alerts of a payload, which go into one AlertEvent, with perAlert for each besides its content and
+	// dedup key. What the dedup keys leave is for the contents, but never less than minContentTotal.
 	maxContentTotal = 1 << 20
 
 	// maxGroupTotal is that bound for presets with groups: 500 alerts of 2 KiB, whose descriptions are stored as the
@@ -70,9 +68,8 @@ const (
 
 // Limits of the compiled mappings that are remembered.
 const (
-	// maxCacheBytes bounds the compiled mappings of all integrations, without the presets. The largest mapping
-	// takes about a fortieth of it, usual ones a five-hundredth. One that was forgotten is compiled again when
-	// it is used, which takes milliseconds, for the largest tens of them.
+	// maxCacheBytes bounds the compiled mappings of all integrations, without the presets. The largest takes about a fortieth of
+	// it, usual ones a five-hundredth. Compiling one again takes milliseconds, for the largest tens of them.
 	maxCacheBytes = 64 << 20
 
 	// expressionBytes is what a compiled expression takes, nodeBytes what each of its nodes adds,

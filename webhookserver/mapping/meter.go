@@ -20,10 +20,9 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
-// An expression pays for its work before it does it: for its nodes when its evaluation begins, for the rounds of
-// a loop when the loop begins, and for what a call reads and writes when the arguments are known. A call that is
-// larger than what is left does not happen. So the budget bounds time and memory alike, whoever wrote the
-// expression and whatever was sent, and no function needs a guard of its own.
+// An expression pays for its work before it does it: for its nodes when its evaluation begins, for the rounds of a loop when the
+// loop begins, and for what a call reads and writes when the arguments are known. So the budget bounds time and memory alike,
+// whatever was sent, and no function needs a guard of its own.
 
 // errTooMuchWork says that an expression needs more work than the alert has left.
 var errTooMuchWork = errors.New("the mapping does too much work for one alert")
@@ -122,8 +121,8 @@ func operation(binding *functions.Overload) functions.FunctionOp {
 
 // The functions that the compiler puts into expressions. Their names are no identifiers.
 const (
-	// rangeFunction is around what a loop runs over. The loop pays there for all its rounds, and runs over the
-	// keys of a map in their order, so that the same payload gives the same alert each time.
+	// rangeFunction is around what a loop runs over, which pays there for all rounds. It puts the keys of a map in order, so that
+	// the same payload gives the same alert each time.
 	rangeFunction = "@range"
 
 	// keyFunction is around a computed key, which may be a long text that is hashed, and optionalKeyFunction around one

@@ -32,8 +32,7 @@ type Failure struct {
 	Count      int    // how often it failed
 }
 
-// ErrInterrupted says that the time for evaluating ran out. Another attempt may succeed. It is an error because
-// what a payload means must not depend on how busy the machine is.
+// ErrInterrupted says that the time for evaluating ran out. Another attempt may succeed.
 var ErrInterrupted = errors.New("the mapping took too long")
 
 // Alert is one alert of a payload.
@@ -67,10 +66,9 @@ func (p *Program) hasExpressions() bool {
 // Forget drops what the alert refers to of the payload. Without it there are no Sources.
 func (a *Alert) Forget() { a.object = nil }
 
-// Alerts reads a payload, as payload.ParseAny gives it, as alerts. headers are those of the request, received
-// is when it came in. When ctx ends before all is evaluated the error is ErrInterrupted. The other errors are
-// ErrNotObject of the package payload and *TooManyError; both are about the payload and would come without a
-// mapping too. Neither the payload nor the headers are changed.
+// Alerts reads a payload, as payload.ParseAny gives it, as alerts. headers are those of the request, received is when it came
+// in. When ctx ends before all is evaluated, the error is ErrInterrupted. The others are payload.ErrNotObject and *TooManyError,
+// which would come without a mapping too. Neither the payload nor the headers are changed.
 func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, received time.Time) (Result, error) {
 	r := newReader(ctx, p, body, headers, received)
 	err := r.read()
@@ -151,8 +149,7 @@ func (r *reader) read() error {
 	return nil
 }
 
-// evaluateAlert evaluates the expressions for an alert, one of several. How much work they may do does not depend on
-// what its neighbours need, unless several of them need very much.
+// evaluateAlert evaluates the expressions for an alert, one of several. Only neighbours that need very much work reduce its own.
 func (r *reader) evaluateAlert(element any, several int) *builder {
 	none := func() leftovers { return leftovers{whole: map[identity]bool{}, keys: map[string]bool{}} }
 	b := &builder{reader: r, element: element, isPayload: isSame(element, r.body), left: none(), around: none()}

@@ -119,9 +119,8 @@ func (r *reader) recognize() {
 	}
 }
 
-// prefixed returns the value that an expression gave, with the name of the recognized preset before it if it is the key that the
-// preset gives: tools that share an integration must not resolve each other's alerts. A sender that repeats a key from an answer
-// has put the prefix there already.
+// prefixed puts the name of the recognized preset before the key that the preset gives: tools that share an integration must not
+// resolve each other's alerts. A sender that repeats a key from an answer has put the prefix there already.
 func (p *Program) prefixed(e *expression, value any) any {
 	if p.recognized == "" || e.preset == "" || e.name != fields[dedupKeyIndex].name {
 		return value

@@ -56,8 +56,8 @@ func native(value ref.Val) (result any, ok bool) {
 	return nil, false
 }
 
-// convert makes what payload.ParseAny gives of a value of CEL, which may weigh as much as limit: map[string]any,
-// []any and scalars. What came from the payload is passed on without a copy. It returns what the result weighs.
+// convert makes what payload.ParseAny gives of a value of CEL that weighs at most limit, and returns what it weighs. What came
+// from the payload is passed on without a copy.
 func convert(value ref.Val, limit int) (result any, weight int, err error) {
 	c := converter{left: limit}
 	result, err = c.convert(value, 0)
@@ -140,8 +140,7 @@ func nativeOf(value ref.Val) (whole any, ok bool) {
 // elementWeight is what a value weighs beside its text.
 const elementWeight = 8
 
-// weigh returns about how many bytes a value takes when it is written out, or more than limit if it takes more:
-// it does not look further.
+// weigh returns about how many bytes a value takes when it is written out. It looks no further than limit.
 func weigh(value ref.Val, limit int) int {
 	value = unwrap(value)
 	if text, isText := value.(types.String); isText {

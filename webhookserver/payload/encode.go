@@ -82,10 +82,9 @@ func appendString(dst []byte, s string) []byte {
 // numberBytes are the bytes that a JSON number is made of.
 const numberBytes = "0123456789+-.eE"
 
-// storedNumber returns how the API server would store a JSON number, and whether that keeps its value. The API server
-// reads a number without a point as int64 if it fits and anything else as float64, which it writes with the fewest
-// digits that read back as the same float64. So a number is kept if it is one of these two; 9007199254740993.0,
-// 18446744073709551615 and 1e400 are not.
+// storedNumber returns how the API server would store a JSON number, and whether that keeps its value. The API server reads a
+// number without a point as int64 if it fits and anything else as float64, which it writes with the fewest digits that read back
+// as the same float64. 9007199254740993.0, 18446744073709551615 and 1e400 are not kept.
 func storedNumber(literal string) (stored string, exact bool) {
 	switch whole, err := strconv.ParseInt(literal, 10, 64); {
 	case err != nil: // not an int64

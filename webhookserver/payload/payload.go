@@ -1,16 +1,13 @@
 // Package payload reads what monitoring tools send: it decodes the body of a webhook request into a JSON
 // object and normalises the object into an alert.
 //
-// It is pure: bytes in, values out, with no client, no context, no network and no clock of its own, so
-// that every rule can be tested as a sentence. docs/payload.md is the rules' description for users; the
-// list in rules.go is the same list for readers of the code, a rule a field.
+// It is pure: bytes in, values out, with no client, no context, no network and no clock of its own. docs/payload.md describes
+// its rules for users; the list in rules.go is the same list for readers of the code, a rule a field.
 //
 // Guarantees:
-//   - Nothing that decodes as a JSON object is rejected. What cannot be used as sent is kept in the custom
-//     bag, and a warning in the response tells the sender.
-//   - What it returns is accepted by the API server and comes back from it byte for byte: strings are
-//     within the bounds of the resource, numbers and strings in the bags are spelt as the API server
-//     spells them.
+//   - Nothing that decodes as a JSON object is rejected. What cannot be used as sent is kept in the custom bag, with a warning.
+//   - The API server accepts what it returns, and gives it back byte for byte: strings are within the bounds of the resource,
+//     numbers and strings in the bags are spelt as the API server spells them.
 //   - What gets printed by kubectl (the strings, not the bags) holds no control characters.
 //   - The same object and time always give the same alert and warnings.
 package payload
@@ -40,10 +37,9 @@ type kept struct {
 	value any
 }
 
-// Normalise reads a decoded payload as an alert. The numbers of object are json.Number as Parse leaves
-// them; received is when the request came in, for times that cannot be read. What the payload does not say
-// stays empty: no defaults are applied here, and ID, IncidentName and an absent DedupKey are left to the
-// caller. The object is not changed and shares no memory with the alert.
+// Normalise reads a payload, as ParseAny gives it, as an alert. received is when the request came in, for times that cannot be
+// read. What the payload does not say stays empty: defaults, ID, IncidentName and an absent DedupKey are left to the caller. The
+// object is not changed and shares no memory with the alert.
 func Normalise(object map[string]any, received time.Time) (v1alpha1.Alert, []Warning) {
 	n := &normaliser{object: object, received: received, kept: make([]kept, 0, len(object))}
 	n.alert.Status = v1alpha1.AlertFiring

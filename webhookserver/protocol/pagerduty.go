@@ -7,9 +7,7 @@ import (
 )
 
 // pagerDutyOperations are those of PagerDuty's Events API v2: https://developer.pagerduty.com/docs/events-api-v2-overview
-//
-// The token is in the path or in the header Authorization. The routing_key is not taken for it: a body is read only after
-// its request is authenticated.
+// The routing_key is not taken for the token: a body is read only after its request is authenticated.
 func pagerDutyOperations() []Operation {
 	return []Operation{{
 		Path: "/v2/enqueue", Methods: []string{http.MethodPost}, Preset: "pagerduty",
