@@ -11,7 +11,6 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
@@ -42,6 +41,7 @@ type Committer struct {
 	turns   fair.Turns[*queue]              // those with something waiting that may write
 	waiting int                             // submissions in all queues
 	writing int                             // submissions that are being written
+	idle    *sync.Cond                      // signalled whenever a submission leaves its queue or a writer becomes free
 }
 
 // queue holds the submissions of one integration that wait.
@@ -87,6 +87,7 @@ func New(store Store, writers int, tracers trace.TracerProvider) *Committer {
 		queues:  map[types.NamespacedName]*queue{},
 		turns:   fair.Turns[*queue]{PerKey: writers - writers/4}, // a quarter is left to other namespaces
 	}
+	c.idle = sync.NewCond(&c.mu)
 	if tracers != nil {
 		c.tracer = tracers.Tracer("github.com/tocsin-dev/tocsin/webhookserver/commit")
 	}
@@ -245,6 +246,7 @@ func (c *Committer) giveUp(e *entry) (Receipt, error) {
 func (c *Committer) leave(e *entry) {
 	c.waiting--
 	e.space.Release()
+	c.idle.Broadcast()
 }
 
 // lateError is the outcome of a submission whose request has ended while it waited.
@@ -294,6 +296,7 @@ func (c *Committer) next(written *batch, took time.Duration) *batch {
 	b := c.take()
 	if b == nil {
 		c.free++
+		c.idle.Broadcast()
 	}
 	return b
 }
@@ -336,16 +339,20 @@ func (b *batch) fits(e *entry) bool {
 
 // Close accepts no more submissions and returns when nothing is waiting or being written, or when ctx ends.
 func (c *Committer) Close(ctx context.Context) error {
-	var writes int
-	err := wait.PollUntilContextCancel(ctx, closePoll, true, func(context.Context) (idle bool, err error) {
+	stop := context.AfterFunc(ctx, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.closed = true
-		writes = c.writers - c.free
-		return writes == 0 && c.waiting == 0, nil
+		c.idle.Broadcast()
 	})
-	if err != nil {
-		return fmt.Errorf("waiting for %d writes: %w", writes, err)
+	defer stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed = true
+	for c.free < c.writers || c.waiting > 0 {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("waiting for %d writes: %w", c.writers-c.free, err)
+		}
+		c.idle.Wait()
 	}
 	return nil
 }

@@ -30,7 +30,6 @@ const (
 	maxWaiting = 32 << 20
 	minWeight  = maxWaiting / 20_000
 
-	closePoll = 5 * time.Millisecond   // between two looks whether nothing waits any more, at the end
 	slowWrite = 250 * time.Millisecond // how long a write may take before another one of its queue may begin
 
 	// After a write of at least minLingering submissions, the next one waits for the senders of lingerPercent of them, but

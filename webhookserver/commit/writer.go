@@ -172,7 +172,7 @@ func (c *Committer) attempt(ctx context.Context, event *v1alpha1.AlertEvent) (*v
 }
 
 // pause waits before the next attempt, as long as the API server asked for or else about backoff. It returns
-// false, at once, when the deadline of ctx is before that.
+// false, at once, when ctx would end before that.
 func pause(ctx context.Context, backoff time.Duration, err error) bool {
 	delay := wait.Jitter(backoff/2, 2)
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
@@ -181,6 +181,10 @@ func pause(ctx context.Context, backoff time.Duration, err error) bool {
 	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= delay {
 		return false
 	}
-	time.Sleep(delay)
-	return true
+	select {
+	case <-time.After(delay):
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
