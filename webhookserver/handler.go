@@ -117,7 +117,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// respond authenticates and serves a request. A panic becomes a problem. It returns the answer, and the problem that it tells of.
+// respond authenticates and serves a request. It returns the answer, and the problem if the answer is one. A panic becomes a
+// problem.
 func (h *handler) respond(x *exchange) (reply protocol.Reply, p *problem) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -240,8 +241,8 @@ func (h *handler) checkRequest(x *exchange) (s *signature, p *problem) {
 	return s, nil
 }
 
-// authenticate finds the integration of the request. A request for an unknown path, or with a method that the path does not
-// have, is answered whether or not its token is valid; if it is, its integration shows the refusal.
+// authenticate finds the integration of the request. An unknown path is not found, whatever the token. A method that the path
+// does not have is answered whether or not the token is valid; if it is, its integration shows the refusal.
 func (h *handler) authenticate(x *exchange) *problem {
 	x.parsePath()
 	if x.operation == nil {

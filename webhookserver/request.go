@@ -46,8 +46,8 @@ func (x *exchange) sender() types.NamespacedName {
 	return types.NamespacedName{Namespace: x.integration.Namespace, Name: x.integration.Name}
 }
 
-// parsePath finds the operation and the token in the path. The operations come after the token, after the path without
-// a token and, for tools that take no path, at the root; then the token is in the Authorization header.
+// parsePath finds the operation and the token. A path is eventsPath/TOKEN/OPERATION. If the token is in the Authorization header,
+// it is eventsPath/OPERATION, or /OPERATION for tools whose URL can have no path.
 func (x *exchange) parsePath() {
 	path, found := strings.CutPrefix(x.URL.EscapedPath(), eventsPath)
 	if found && path != "" && path[0] != '/' {

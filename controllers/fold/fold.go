@@ -151,7 +151,7 @@ type folding struct {
 	status    *v1alpha1.IncidentStatus // of the plan
 	sizeBound int                      // the content is not larger than this
 	ledger    *ledgerBook
-	opens     bool                   // the Incident has no status yet
+	isNew     bool                   // the Incident has no status yet
 	unmatched []v1alpha1.LedgerEntry // events that exist, and whose alerts came before there was an Incident
 	plan      Plan
 }
@@ -164,7 +164,7 @@ func openFold(in Input) *folding {
 	f := &folding{in: in, spec: in.Incident.Spec, sizeBound: alertcontent.Size(&stored.Alert)}
 	f.plan.Status, f.status = *stored.DeepCopy(), &f.plan.Status
 	f.ledger = openLedger(stored.Ledger, in.Incident.ResourceVersion, in.Exists)
-	if f.opens = stored.State == ""; f.opens {
+	if f.isNew = stored.State == ""; f.isNew {
 		f.unmatched = f.settledBefore()
 	}
 	f.dropArchived()
@@ -175,7 +175,7 @@ func openFold(in Input) *folding {
 // when the Incident opens, so they need space, too.
 func (f *folding) isFull() bool {
 	needed := 1
-	if f.opens && f.plan.Write {
+	if f.isNew && f.plan.Write {
 		needed += len(f.unmatched)
 	}
 	return f.ledger.space() < needed
@@ -334,7 +334,7 @@ func (f *folding) written() *v1alpha1.Incident {
 
 // close completes the plan. It shares nothing with the input: openFold copies the status, and merging copies alerts.
 func (f *folding) close() Plan {
-	if f.opens && f.plan.Write {
+	if f.isNew && f.plan.Write {
 		// What came before the Incident is settled with it, and must not be found again as its own.
 		f.ledger.addBefore(f.unmatched)
 	}

@@ -29,14 +29,14 @@ const maxEpisodeTitle, bytesPerChar = 256, 6
 type receivedAlert struct {
 	*v1alpha1.Alert
 	received    time.Time
-	heard       time.Time // when it ended the Incident's silence, see heardTime
+	heard       time.Time // when it ended the quiet, see heardTime
 	defaults    *v1alpha1.AlertDefaults
 	integration string // of the event or, if it names none, of the Incident
 	overtaken   bool   // a newer event is folded already
 }
 
-// apply takes in one alert and returns its result. An alert without an Incident changes nothing. Every time is that of an
-// alert, so folding the same alerts again gives the same status.
+// apply takes in one alert and returns its result. If there is no Incident, an alert that cannot open one changes nothing. Every
+// time is that of an alert, so folding the same alerts again gives the same status.
 func (f *folding) apply(a receivedAlert) string {
 	if f.status.State == "" && isFollowUp(a.Status) {
 		return ResultNoMatch
@@ -94,9 +94,9 @@ func (f *folding) stepOpen(a receivedAlert) string {
 
 // acknowledge sets the condition Acknowledged if the alert acknowledges the Incident or withdraws an acknowledgement.
 func (f *folding) acknowledge(a receivedAlert) string {
-	again := meta.IsStatusConditionTrue(f.status.Conditions, v1alpha1.ConditionAcknowledged)
+	acknowledged := meta.IsStatusConditionTrue(f.status.Conditions, v1alpha1.ConditionAcknowledged)
 	switch {
-	case a.Status == v1alpha1.AlertUnacknowledged && again:
+	case a.Status == v1alpha1.AlertUnacknowledged && acknowledged:
 		reason, message, entry := a.report(v1alpha1.TransitionUnacknowledged,
 			v1alpha1.ReasonUnacknowledged, v1alpha1.ReasonUnacknowledgedByUser)
 		f.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionFalse, a.received, reason, message)
@@ -110,11 +110,11 @@ func (f *folding) acknowledge(a receivedAlert) string {
 	reason, message, entry := a.report(v1alpha1.TransitionAcknowledged,
 		v1alpha1.ReasonAcknowledged, v1alpha1.ReasonAcknowledgedByUser)
 	f.cover(&entry)
-	if !again || a.Comment != "" { // a further acknowledgement is recorded for its comment
+	if !acknowledged || a.Comment != "" { // a further acknowledgement is recorded for its comment
 		f.plan.record(entry)
 		f.plan.Urgent = true
 	}
-	if again {
+	if acknowledged {
 		return ResultUpdated // the condition stays with the first one
 	}
 	f.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionTrue, a.received, reason, message)
@@ -221,8 +221,8 @@ func (f *folding) resolve(reason, message string, entry v1alpha1.Transition) {
 	f.plan.Urgent = true
 }
 
-// count counts an alert, whatever else became of it. A note, a request for a silence and the report of a person are none:
-// they do not say whether the problem continues.
+// count counts an alert, whatever else became of it. It does not count what people send (notes, requests for a silence, reports):
+// that does not say whether the problem continues.
 func (f *folding) count(a receivedAlert) {
 	episode := f.episode()
 	if !isSet(&episode.StartTime) {

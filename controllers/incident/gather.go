@@ -51,9 +51,9 @@ func (a *alertEvents) isEmpty() bool {
 	return len(a.toFold)+len(a.settled) == 0 && a.hold.IsZero()
 }
 
-// gather reads the Incident and then its AlertEvents from the cache, which has no Resolved Incidents. It reads one that the
-// cache lacks from the quorum if there is nothing to fold, since its time may have come, and if no Incident can be created in
-// the namespace: the alerts of one that exists do not wait behind the limit.
+// gather reads the Incident and then its AlertEvents from the cache, which has no Resolved Incidents. In two cases it reads an
+// Incident that the cache lacks from the API server: if there is nothing to fold, since its retention may have ended; and if no
+// Incident can be created in the namespace, since the alerts of one that exists do not wait behind the limit.
 func (r *reconciler) gather(ctx context.Context, key types.NamespacedName) (*facts, error) {
 	incident, err := readIncident(ctx, r.cache, key, client.UnsafeDisableDeepCopy)
 	if err != nil {
@@ -281,7 +281,7 @@ func (o *facts) onlyRepeats() bool {
 	return true
 }
 
-// ledgerNearlyFull reports whether more AlertEvents wait than the ledger has space for, and the space is worth a write:
+// ledgerNearlyFull reports whether the AlertEvents that wait fill the ledger, and enough of it is free to be worth a write:
 // waiting would not make it more.
 func (o *facts) ledgerNearlyFull() bool {
 	space := v1alpha1.MaxLedger - o.ledgerUse()

@@ -20,9 +20,9 @@ const (
 	keptLoads        = 4
 )
 
-// loadCondensed reads the AlertEvents to be folded anew of which the cache has no content. If they take too much memory, the
+// loadContent reads the AlertEvents to be folded anew of which the cache has no content. If they take too much memory, the
 // later ones wait. The caller calls end after the fold.
-func (r *reconciler) loadCondensed(ctx context.Context, c *confirmed) (end func(), err error) {
+func (r *reconciler) loadContent(ctx context.Context, c *confirmed) (end func(), err error) {
 	isReduced := func(event *v1alpha1.AlertEvent) bool { return !r.Memory.Cached.IsWhole(event) }
 	if !slices.ContainsFunc(c.toFold, isReduced) {
 		return func() {}, nil

@@ -124,8 +124,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // foldConfirmed folds after a quorum list and carries the plan out. It returns its facts, with the Incident as it is written.
 //
-// An Incident that the cache lacks is Resolved, or there is none. If the provisional plan opens one, it is
-// created before the list. A leader that stood still could otherwise fold AlertEvents once more whose Incident was deleted
+// An Incident that the cache lacks is Resolved, or too new for the cache, or there is none. If the provisional plan opens one, it
+// is created before the list. A leader that stood still could otherwise fold AlertEvents once more whose Incident was deleted
 // meanwhile: nothing would fail its create. If the create finds one there, or if the alerts open none, it is read.
 func (r *reconciler) foldConfirmed(
 	ctx context.Context, seen *facts, provisional *fold.Plan,
@@ -142,11 +142,11 @@ func (r *reconciler) foldConfirmed(
 	}
 	ctx, end := beginSpan(ctx, r.TracerProvider, &c.facts)
 	defer func() { end(plan, err) }()
-	loaded, err := r.loadCondensed(ctx, c)
+	unload, err := r.loadContent(ctx, c)
 	if err != nil {
 		return &c.facts, plan, err
 	}
-	defer loaded()
+	defer unload()
 	if plan, err = r.decide(&c.facts); err != nil {
 		return &c.facts, plan, err
 	}
@@ -217,7 +217,7 @@ func (r *reconciler) handleFailure(ctx context.Context, o *facts, err error) (ct
 
 // delayFold returns how long to wait before anything is decided: until an Incident that could not be written is tried again,
 // until the cache shows the last write and the memory what the cache shows, and until a busy Incident may be written again if its
-// alerts change no state. delayWrite would find the last, for the price of a fold.
+// alerts change no state. delayWrite finds the last as well, but only after a fold.
 func (r *reconciler) delayFold(o *facts) time.Duration {
 	switch wait := r.blocked.delay(o.key, o.key.Name, o.now); {
 	case wait > 0 && len(o.toFold) > 0:

@@ -20,8 +20,8 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
-// foldEvents enqueues the Incidents of an AlertEvent when it comes. When it goes, or gets a mark, it enqueues once more those
-// that are Open, since their ledgers have space. Other changes of its metadata mean nothing.
+// foldEvents enqueues the Incidents of an AlertEvent when it comes, and once more when their ledgers get space: those that are
+// Open when the AlertEvent goes, and those for which it gets a mark. Other changes of its metadata mean nothing.
 //
 // Alerts that repeat what an open Incident says are not urgent. All AlertEvents that are there at the start are: their
 // senders have been told long ago that they are accepted.

@@ -32,8 +32,8 @@ import (
 )
 
 const (
-	// Interval is how often all Resolved Incidents are visited, and retryInterval when to try again. Every pause, the Sweeper looks
-	// what else there is to do: what asks for visits comes at once.
+	// Interval is how often all Resolved Incidents are visited, and retryInterval is when to try again. After each pause, the
+	// Sweeper looks whether somebody has asked for a visit meanwhile.
 	Interval      = time.Hour
 	retryInterval = 10 * time.Second
 	pause         = time.Second

@@ -45,9 +45,10 @@ func (c *Capacity) HasIncident(namespace, name string) bool {
 	return c.incidents[c.hash(namespace, name)].exists
 }
 
-// Reserve returns the alerts of a request that may be stored: those that do not fire, those whose Incident exists and, unless
-// new ones are blocked, those whose Incident counts already or for which the namespace may have another one. The Incidents count
-// until the write has ended, and the informer has shown the AlertEvent, whose alerts then count by themselves.
+// Reserve returns the alerts of a request that may be stored. Alerts that do not fire may, and those of Incidents that are not
+// Resolved. Others may unless new Incidents are blocked, if an alert that waits has counted their Incident already, or if the
+// namespace may have another one. What this call counts stays counted until the write has ended and the informer has shown the
+// AlertEvent, whose alerts then count by themselves.
 func (c *Capacity) Reserve(namespace string, alerts []v1alpha1.Alert, blocked bool) (storable []v1alpha1.Alert) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -62,8 +62,8 @@ func NewCache() *Cache {
 	}
 }
 
-// Program returns the compiled mapping of an integration, never nil. Without a mapping, and with one that does not compile, it
-// reads payloads by the payload rules alone, in the latter case with a warning; the error, as Compile gives it, says why.
+// Program returns the compiled mapping of an integration, or else the program of its preset; never nil. If the mapping does not
+// compile, the program reads payloads by the payload rules alone, with a warning; the error, as Compile gives it, says why.
 func (c *Cache) Program(integration *v1alpha1.WebhookIntegration) (*Program, error) {
 	spec := &integration.Spec
 	if spec.Mapping == nil {

@@ -2,7 +2,7 @@
 // object and normalises the object into an alert.
 //
 // It is pure: bytes in, values out, with no client, no context, no network and no clock of its own. docs/payload.md describes
-// its rules for users; the list in rules.go is the same list for readers of the code, a rule a field.
+// its rules for users; rules.go lists them in code, one for each field.
 //
 // Guarantees:
 //   - Nothing that decodes as a JSON object is rejected. What cannot be used as sent is kept in the custom bag, with a warning.
