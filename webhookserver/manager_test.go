@@ -108,7 +108,7 @@ func TestNoAlertIsAcceptedThatFindsNoPlace(t *testing.T) {
 		Spec:       v1alpha1.IncidentSpec{IntegrationName: "prometheus", DedupKey: "exists"},
 	})).To(Succeed())
 	g.Eventually(func() bool {
-		return c.handler.capacity.HasIncident(c.namespace, v1alpha1.IncidentName("prometheus", "exists"))
+		return c.handler.capacity.HasOpenIncident(c.namespace, v1alpha1.IncidentName("prometheus", "exists"))
 	}, "5s", "10ms").Should(BeTrue())
 
 	var senders sync.WaitGroup

@@ -56,7 +56,7 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	committer := commit.New(store, options.MaxInFlightWrites, options.TracerProvider)
 	reports := newReporter(mgr.GetClient(), mgr.GetEventRecorder("tocsin"), log)
 	reports.now, reports.signals.now = options.APITime, options.APITime
-	reports.signals.live, reports.signals.isOpen = mgr.GetAPIReader(), capacity.HasIncident
+	reports.signals.live, reports.signals.isOpen = mgr.GetAPIReader(), capacity.HasOpenIncident
 	ready := func() bool { return synced() && options.Check() == nil }
 	return &Server{
 		options: options, committer: committer, store: store, reports: reports, log: log,

@@ -19,7 +19,7 @@ import (
 // exists reports whether an Incident exists; false if the API server does not answer. What is not Resolved is known.
 func (h *handler) exists(x *exchange, incident string) bool {
 	namespace := x.integration.Namespace
-	if h.capacity.HasIncident(namespace, incident) {
+	if h.capacity.HasOpenIncident(namespace, incident) {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(x.Context(), commit.Timeout)

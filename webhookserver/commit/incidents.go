@@ -15,7 +15,7 @@ import (
 // presence says why an Incident counts: it is not Resolved, or a firing alert of it is stored or being stored, which would else
 // find no place and wait in its AlertEvent unseen. Capacity keeps hashes of the names: 50,000 of them take about 2 MiB.
 type presence struct {
-	exists  bool
+	isOpen  bool
 	waiting int // AlertEvents and reservations with firing alerts of it
 }
 
@@ -32,17 +32,17 @@ func (c *Capacity) SetIncident(incident *v1alpha1.Incident, _ bool) { c.setIncid
 // RemoveIncident no longer counts an Incident, unless alerts wait for it.
 func (c *Capacity) RemoveIncident(incident *v1alpha1.Incident) { c.setIncident(incident, false) }
 
-func (c *Capacity) setIncident(incident *v1alpha1.Incident, exists bool) {
+func (c *Capacity) setIncident(incident *v1alpha1.Incident, isOpen bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.changeIncident(incident.Namespace, c.hash(incident.Namespace, incident.Name), func(p *presence) { p.exists = exists })
+	c.changeIncident(incident.Namespace, c.hash(incident.Namespace, incident.Name), func(p *presence) { p.isOpen = isOpen })
 }
 
-// HasIncident says whether the Incident exists and is not Resolved.
-func (c *Capacity) HasIncident(namespace, name string) bool {
+// HasOpenIncident says whether there is the Incident, and it is not Resolved.
+func (c *Capacity) HasOpenIncident(namespace, name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.incidents[c.hash(namespace, name)].exists
+	return c.incidents[c.hash(namespace, name)].isOpen
 }
 
 // Reserve returns the alerts of a request that may be stored. Alerts that do not fire may, and those of Incidents that are not
@@ -55,7 +55,7 @@ func (c *Capacity) Reserve(namespace string, alerts []v1alpha1.Alert, blocked bo
 	var reserved []uint64
 	for i := range alerts {
 		incident := c.hash(namespace, alerts[i].IncidentName)
-		if known := c.incidents[incident]; alerts[i].Status == v1alpha1.AlertFiring && !known.exists {
+		if known := c.incidents[incident]; alerts[i].Status == v1alpha1.AlertFiring && !known.isOpen {
 			if blocked || known.count() == 0 && !c.budget.Allows(namespace) {
 				continue
 			}
