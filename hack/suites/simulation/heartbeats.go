@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,6 +31,9 @@ const (
 
 	// grace is for how long after alerts were not accepted no silence counts, as Grace in package replica.
 	grace = time.Minute
+
+	// readyTime is how long after the faults an integration may take to be Ready.
+	readyTime = 2 * time.Minute
 
 	pingEvery  = 15 * time.Second
 	pingAgain  = 2 * time.Second // after one that was not acknowledged
@@ -204,6 +208,7 @@ func (w *world) fallSilent() oracle.Findings {
 		return nil
 	}
 	w.judge.watchNoMore()
+	w.awaitReady()
 	began := time.Now()
 	heard := map[string]time.Time{} // since when silence counts, of namespaces whose heartbeat is expected
 	for _, t := range w.tenants {
@@ -221,6 +226,21 @@ func (w *world) fallSilent() oracle.Findings {
 	time.Sleep(grace + beatPeriod + findTime)
 	w.pings.checkSilence(heard, began)
 	return w.judge.findings()
+}
+
+// awaitReady waits until the integrations are Ready, since silence counts from then. An Incident that could not be created is
+// tried again up to a minute after its quota is gone. An integration that stays unready is judged by what its status tells.
+func (w *world) awaitReady() {
+	for deadline := time.Now().Add(readyTime); time.Now().Before(deadline); time.Sleep(time.Second) {
+		integrations := &v1alpha1.WebhookIntegrationList{}
+		err := w.users.List(context.Background(), integrations)
+		isWaiting := func(i v1alpha1.WebhookIntegration) bool {
+			return i.DeletionTimestamp.IsZero() && !meta.IsStatusConditionTrue(i.Status.Conditions, v1alpha1.ConditionReady)
+		}
+		if err == nil && !slices.ContainsFunc(integrations.Items, isWaiting) {
+			return
+		}
+	}
 }
 
 // acceptedSince returns since when alerts of an integration were accepted, as far as its status tells.
