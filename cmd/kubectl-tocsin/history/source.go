@@ -33,9 +33,10 @@ type Source struct {
 	// Bucket is that of the archive; nil to read the cluster only.
 	Bucket *blob.Bucket
 
-	// Episodes counts here the open Incidents of the cluster that the filter selects, nil unless all could be read, and of those
-	// selected the ended episodes, of whatever time, that the cluster does not describe.
-	Open    *int
+	// Open is how many open Incidents of the cluster the filter selects; nil if not all could be read. Episodes sets it.
+	Open *int
+	// Earlier is how many ended episodes of the selected Incidents, of whatever time, the cluster does not describe.
+	// Episodes sets it.
 	Earlier int64
 }
 
@@ -65,6 +66,7 @@ func (n NoticeError) Error() string { return string(n) }
 // Memory: the selected episodes of the cluster, at most twice Most, and a part of one day of the archive.
 func (s *Source) Episodes(ctx context.Context, q Query) iter.Seq2[*records.Record, error] {
 	return func(yield func(*records.Record, error) bool) {
+		s.Open, s.Earlier = nil, 0
 		if s.ClusterErr != nil && !yield(nil, fmt.Errorf("reading the cluster: %w", s.ClusterErr)) {
 			return
 		}

@@ -234,6 +234,18 @@ func TestOpenIncidentsAreCountedAndNotListed(t *testing.T) {
 	g.Expect(source.Open).To(HaveValue(Equal(0)))
 }
 
+func TestASecondReadCountsAnew(t *testing.T) {
+	g := NewWithT(t)
+	incident := resolved("shop", "flapping", begin.Add(time.Hour))
+	incident.Status.Episode.Number = 3
+	source := &Source{Cluster: incidents{*incident}}
+	for range 2 {
+		_, errs := read(t.Context(), source, Query{From: begin, To: begin.AddDate(0, 0, 1)})
+		g.Expect(errs).To(BeEmpty())
+		g.Expect(source.Earlier).To(BeEquivalentTo(2))
+	}
+}
+
 // Who may not list has no number of open Incidents, rather than none.
 func TestOpenIncidentsOfAClusterThatCannotBeReadAreNotCounted(t *testing.T) {
 	g := NewWithT(t)
