@@ -64,8 +64,8 @@ func (x *exchange) operationKey() string {
 }
 
 // identify gives the alerts of a request their ids, the names of their Incidents, and generated dedup keys to those that have
-// neither a key nor the name of an Incident. Ids are random, or of a request with an idempotency key derived from what it says,
-// so that a copy of it yields the same ids and keys, and another request under the same key does not.
+// neither a key nor the name of an Incident. Ids are random. Those of a request with an idempotency key are derived from what the
+// request says, so that a copy of it yields the same ids and keys, and another request under the same key does not.
 func identify(alerts []mapping.Alert, integration, key string, identity []byte) {
 	for i := range alerts {
 		id := uuid.Must(uuid.NewV7()).String()

@@ -102,10 +102,10 @@ func heardTime(event *v1alpha1.AlertEvent) time.Time {
 	return Latest(received, created.Add(-MaxClockDifference))
 }
 
-// Latest returns the latest of some times.
+// Latest returns the latest of the times, of which there must be one.
 func Latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
 
-// Earliest returns the earliest of some times.
+// Earliest returns the earliest of the times, of which there must be one.
 func Earliest(times ...time.Time) time.Time { return slices.MinFunc(times, time.Time.Compare) }
 
 // valueOf returns the first of the times that is set; the zero time if none is.

@@ -56,7 +56,7 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	}
 	var list v1alpha1.WebhookIntegrationList
 	if (*cache).List(context.Background(), &list, client.UnsafeDisableDeepCopy) != nil {
-		return // or there would be no metrics at all
+		return // an error would fail the whole scrape
 	}
 	slices.SortFunc(list.Items, func(a, b v1alpha1.WebhookIntegration) int { // so that the limit always leaves out the same ones
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))

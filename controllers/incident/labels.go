@@ -83,7 +83,7 @@ func (r *reconciler) patchLabels(
 	return &labelled, nil
 }
 
-// withLabels returns the labels that an Incident has, with other AlertLabelPrefix ones: the rest are other people's.
+// withLabels returns the labels of an Incident with those that begin with AlertLabelPrefix replaced: the others are not ours.
 func withLabels(has, wanted map[string]string) map[string]string {
 	labels := maps.Clone(wanted)
 	for key, value := range has {

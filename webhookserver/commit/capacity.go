@@ -24,9 +24,9 @@ import (
 //
 // There are two bounds of the number of AlertEvents and of their size, and fair.Limit divides them between the namespaces:
 //
-//   - AlertEvents that can drain count towards the limit, of a namespace with at most its share. Those cannot drain that are
-//     terminating or unreadable, of no integration, or of one whose folds are blocked. So however many namespaces have
-//     AlertEvents that stay, the others go on;
+//   - AlertEvents that can drain count towards the limit. A namespace counts there with at most its share. An AlertEvent cannot
+//     drain if it is terminating or unreadable, if it has no integration, or if the folds of its integration are blocked. So
+//     however many namespaces have AlertEvents that stay, the others go on;
 //   - all AlertEvents count towards maxStuckFactor times the limit, to protect etcd.
 type Capacity struct {
 	// Cached knows what the cache lacks of AlertEvents. Optional; set before the first AlertEvent is counted.

@@ -12,8 +12,9 @@ import (
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=incidents,verbs=get;list;watch
 
-// presence says why an Incident counts: it is not Resolved, or a firing alert of it is stored or being stored, which would else
-// find no place and wait in its AlertEvent unseen. Capacity keeps hashes of the names: 50,000 of them take about 2 MiB.
+// presence says why an Incident counts: it is not Resolved, or a firing alert of it is stored or being stored. If such an alert
+// did not count, it could find no place later, and wait in its AlertEvent unseen. Capacity keeps hashes of the names: 50,000 of
+// them take about 2 MiB.
 type presence struct {
 	isOpen  bool
 	waiting int // AlertEvents and reservations with firing alerts of it
@@ -38,7 +39,7 @@ func (c *Capacity) setIncident(incident *v1alpha1.Incident, isOpen bool) {
 	c.changeIncident(incident.Namespace, c.hash(incident.Namespace, incident.Name), func(p *presence) { p.isOpen = isOpen })
 }
 
-// HasOpenIncident says whether there is the Incident, and it is not Resolved.
+// HasOpenIncident reports whether the Incident exists and is not Resolved.
 func (c *Capacity) HasOpenIncident(namespace, name string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,8 +6,8 @@
 // long text means, with a mapping and without.
 //
 // Guarantees:
-//   - No alert is refused because of a mapping. An expression that fails leaves its field to the payload rules, or the status at
-//     firing; a mapping that does not compile leaves the whole payload to them. The result and a warning tell of the failure.
+//   - No alert is refused because of a mapping. If an expression fails, the payload rules read its field; for the status, the
+//     alert counts as firing. If a mapping does not compile, the payload rules read everything. A warning tells of the failure.
 //   - What a payload means never depends on how busy the machine is: when the time runs out, the result is an error.
 //   - Nothing of the payload is lost: what did not become a field as a whole is kept in the custom bag.
 //   - An expression sees only the payload and some headers, and its work is bounded: see meter.go.

@@ -149,7 +149,8 @@ func (r *reader) read() error {
 	return nil
 }
 
-// evaluateAlert evaluates the expressions for an alert, one of several. Only neighbours that need very much work reduce its own.
+// evaluateAlert evaluates the expressions for an alert, one of several. How much work they may do does not depend on the others,
+// unless several of those need very much.
 func (r *reader) evaluateAlert(element any, several int) *builder {
 	none := func() leftovers { return leftovers{whole: map[identity]bool{}, keys: map[string]bool{}} }
 	b := &builder{reader: r, element: element, isPayload: isSame(element, r.body), left: none(), around: none()}

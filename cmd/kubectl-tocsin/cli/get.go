@@ -99,7 +99,8 @@ func (o *getOptions) printsObjects() bool {
 	return o.output.isSet() && *o.output.OutputFormat != outputWide
 }
 
-// printNamed prints the Incidents with these names that match the filter, and the errors of those of several that do not exist.
+// printNamed prints the Incidents with these names that match the filter. If some of several names cannot be found, it prints
+// their errors and the others.
 func (o *getOptions) printNamed(ctx context.Context, c *cluster, names []string) error {
 	var found []*v1alpha1.Incident
 	var notFound error

@@ -253,7 +253,8 @@ func oneName(kind string) cobra.PositionalArgs {
 	return takes(1, 1, fmt.Sprintf("exactly one %s name", kind))
 }
 
-// ofIntegration returns a command whose first argument is an integration, alone unless names returns names in it that follow.
+// ofIntegration returns a command whose first argument is an integration. If names is not nil, names of things in the integration
+// may follow, and it completes them.
 func (p *plugin) ofIntegration(
 	use, short string, names func(*v1alpha1.WebhookIntegrationSpec) []string, run func(context.Context, *cluster, []string) error,
 ) *cobra.Command {

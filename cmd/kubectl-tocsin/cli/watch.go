@@ -24,7 +24,8 @@ const (
 	tick = time.Second
 	// settle is how long changes are gathered before the table is drawn.
 	settle = 100 * time.Millisecond
-	// denialTicks is after how many ticks with a permission error the command fails: a starting API server denies everything.
+	// denialTicks is how many ticks in a row have a permission error before the command fails. An API server that has just started
+	// denies everything.
 	denialTicks = 4
 	// quitKeys end a live table: q as in less, and Ctrl-C, which is an ordinary key in raw mode.
 	quitKeys = "qQ\x03"
@@ -79,7 +80,8 @@ func (t *outage) note(problem error, to io.Writer) error {
 	return nil
 }
 
-// printLines prints a line for each Incident and each change, also for the one after which it no longer matches the filter.
+// printLines prints a line for each Incident and for each change. It prints an Incident that no longer matches the filter once
+// more.
 func (o *getOptions) printLines(ctx context.Context, feed *live.Feed, changes <-chan live.Change) error {
 	table := o.newTable()
 	table.reserve()

@@ -198,7 +198,7 @@ func (f *Feed) probe(ctx context.Context) {
 	}
 }
 
-// Check returns an error unless the API server soon responds and the user may list the Incidents of a namespace; empty for all.
+// Check returns an error unless the API server responds soon and the user may list the Incidents of a namespace; empty for all.
 func Check(ctx context.Context, c client.Client, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()

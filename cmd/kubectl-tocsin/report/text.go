@@ -88,7 +88,7 @@ func (s *Section) textLine(cells []string, widths []int) string {
 	return strings.TrimRight(strings.Join(filled, strings.Repeat(" ", textGap)), " ")
 }
 
-// Wrap breaks a line at spaces so that no part is wider, except a longer word.
+// Wrap breaks a line at spaces, so that no part is wider than width unless it is a single word.
 func Wrap(line string, width int) string {
 	var lines []string
 	current := ""

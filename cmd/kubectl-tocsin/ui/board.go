@@ -183,7 +183,7 @@ type openIncident struct {
 	Path string `json:"path"`
 }
 
-// joinSynced returns the watch of a caller once it has all Incidents: that of a new token begins without any.
+// joinSynced returns the watch of a caller once it has all Incidents: the watch for a new token begins without any.
 func (s *Server) joinSynced(ctx context.Context, who *caller) (*watch, error) {
 	w, err := s.join(ctx, who)
 	if err != nil {
