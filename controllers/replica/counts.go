@@ -224,7 +224,8 @@ type Usages struct{ Incidents, Bytes fair.Budget[string] }
 // NewUsages returns usages of nothing. A namespace has the same share of both limits.
 func NewUsages(incidents fair.Limit, bytes int64) Usages {
 	return Usages{
-		fair.Budget[string]{Limit: incidents}, fair.Budget[string]{Limit: fair.Limit{All: bytes, Share: incidents.Share}},
+		fair.Budget[string]{Limit: incidents, Capped: true},
+		fair.Budget[string]{Limit: fair.Limit{All: bytes, Share: incidents.Share}, Capped: true},
 	}
 }
 

@@ -25,7 +25,7 @@ func TestTheStoreCountsAreThoseOfTheObjects(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		now, clock := testEpoch, clocktesting.NewFakePassiveClock(testEpoch)
 		memory := NewMemory(clock)
-		counts := newCounts(memory, fair.Limit{})
+		counts := newCounts(memory, fair.Limit{All: 1000, Share: 1})
 		incidentInformer := informers.Handler(counts.setIncident, counts.removeIncident)
 		eventInformer := memory.Handler()
 		incidents, events := map[string]*v1alpha1.Incident{}, map[string]*v1alpha1.AlertEvent{}
@@ -126,6 +126,27 @@ func TestTheIncidentsOfAnIntegration(t *testing.T) {
 		counts.setIncident(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}, true)
 	}
 	NewWithT(t).Expect(counts.OfIntegration("n", "mon")).To(ConsistOf(own))
+}
+
+// TestIncidentsByHandFillTheShareOfTheirNamespaceOnly has a namespace with more Incidents than all namespaces may have, and bytes.
+func TestIncidentsByHandFillTheShareOfTheirNamespaceOnly(t *testing.T) {
+	g := NewWithT(t)
+	counts := newCounts(NewMemory(clock.RealClock{}), fair.Limit{All: 50_000, Share: fair.DefaultShare})
+	for i := range 200_000 {
+		counts.setIncident(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "bad", Name: fmt.Sprint("by-hand-", i)}}, false)
+	}
+	for i := range 100 {
+		counts.setIncident(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "good", Name: fmt.Sprint("own-", i)}}, false)
+	}
+	fits := func(namespace string) bool {
+		status := &v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen}
+		status.Alert.Title = "Disk full"
+		return counts.Fits(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "new"}}, status)
+	}
+	g.Expect(counts.Allows("bad")).To(BeFalse())
+	g.Expect(fits("bad")).To(BeFalse())
+	g.Expect(counts.Allows("good")).To(BeTrue(), "the fold may open an Incident there")
+	g.Expect(fits("good")).To(BeTrue(), "the content of an alert is kept")
 }
 
 // BenchmarkScrape measures the collection of the metrics of the store with 100,000 Incidents.

@@ -159,7 +159,10 @@ func (s *Sweeper) Start(ctx context.Context, queue requests.Queue, folds Folds) 
 func (s *Sweeper) number() (incidents int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.counts.Incidents.Sum(), s.swept
+	for namespace := range s.counts.Incidents.Keys() {
+		incidents += s.counts.Incidents.Used(namespace)
+	}
+	return incidents, s.swept
 }
 
 func (s *Sweeper) run(ctx context.Context) {

@@ -27,7 +27,8 @@ import (
 //   - AlertEvents that can drain count towards the limit. A namespace counts there with at most its share. An AlertEvent cannot
 //     drain if it is terminating or unreadable, if it has no integration, or if the folds of its integration are blocked. So
 //     however many namespaces have AlertEvents that stay, the others go on;
-//   - all AlertEvents count towards maxStuckFactor times the limit, to protect etcd.
+//   - all AlertEvents count towards maxStuckFactor times the limit, to protect etcd. A namespace counts there with at most its
+//     share as well: if people create more, that does not protect etcd, but would shut out the others.
 type Capacity struct {
 	// Cached knows what the cache lacks of AlertEvents. Optional; set before the first AlertEvent is counted.
 	Cached *clustercache.Events
@@ -49,17 +50,17 @@ type bound struct{ draining, all fair.Budget[string] }
 func newBound(limit int64, share float64) bound {
 	return bound{
 		draining: fair.Budget[string]{Limit: fair.Limit{All: limit, Share: share}, Capped: true},
-		all:      fair.Budget[string]{Limit: fair.Limit{All: maxStuckFactor * limit, Share: 1}},
+		all:      fair.Budget[string]{Limit: fair.Limit{All: maxStuckFactor * limit, Share: share / maxStuckFactor}, Capped: true},
 	}
 }
 
 // usedBy returns the part of its share that a namespace uses.
 func (b *bound) usedBy(namespace string) float64 {
-	return float64(b.all.Used(namespace)) / float64(b.draining.Own())
+	return float64(b.all.Used(namespace)) / float64(b.all.Own())
 }
 
 func (b *bound) isFull(namespace string) bool {
-	return b.usedBy(namespace) >= 1 || !b.draining.Allows(namespace) || !b.all.Allows(namespace)
+	return !b.draining.Allows(namespace) || !b.all.Allows(namespace)
 }
 
 // usage is a number of AlertEvents and their size in bytes.

@@ -143,6 +143,21 @@ func TestWhatCannotDrainIsBoundedForEtcd(t *testing.T) {
 	g.Expect(p.Refusal("good")).To(BeEmpty())
 }
 
+func TestAlertEventsByHandFillTheShareOfTheirNamespaceOnly(t *testing.T) {
+	g := NewWithT(t)
+	p := NewCapacity(20_000, 1, 0.25)
+	for i := range 60_000 { // three times the limit
+		p.SetEvent(newEvent("bad", fmt.Sprint(i), func(e *v1alpha1.AlertEvent) { e.Spec.IntegrationName = "" }), false)
+	}
+	g.Expect(p.Refusal("bad")).To(Equal(v1alpha1.ReasonQueueFull))
+	g.Expect(gauges(p, namespaceBacklogRatio)).To(Equal(map[string]float64{"bad": 12}))
+	p.SetIntegration(blockedIntegration("good", ""))
+	for i := range 4999 {
+		p.SetEvent(newEvent("good", fmt.Sprint(i)), false)
+	}
+	g.Expect(p.Refusal("good")).To(BeEmpty(), "it has its whole share")
+}
+
 func TestLargeAlertEventsFillAShareAsWell(t *testing.T) {
 	g := NewWithT(t)
 	p := NewCapacity(20_000, 1, 0.25)
@@ -196,18 +211,19 @@ func TestTheCounterAgreesWithACountMadeAnew(t *testing.T) {
 func checkPending(t *rapid.T, p *Capacity) {
 	var all, draining int64
 	for _, namespace := range []string{"a", "b", "c"} {
-		own := int64(0)
+		var own, ownDraining int64
 		for name, event := range p.events {
 			if name.Namespace != namespace {
 				continue
 			}
-			all++
+			own++
 			queue := p.integrations[types.NamespacedName{Namespace: namespace, Name: event.integration}]
 			if event.stuck == "" && queue.exists && queue.blocked == "" {
-				own++
+				ownDraining++
 			}
 		}
-		draining += min(own, 5)
+		all += min(own, 5)
+		draining += min(ownDraining, 5)
 	}
 	if number := p.bounds[0]; number.all.Sum() != all || number.draining.Sum() != draining {
 		t.Fatalf("counted %d, of which %d drain; there are %d and %d", number.all.Sum(), number.draining.Sum(), all, draining)
