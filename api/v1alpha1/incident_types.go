@@ -61,6 +61,11 @@ type Episode struct {
 	// +required
 	StartTime Timestamp `json:"startTime,omitempty,omitzero"`
 
+	// lastStartTime is the latest startTime of the episode's firing alerts. A resolve about an earlier time does not end the
+	// episode. Absent if none has a startTime.
+	// +optional
+	LastStartTime *Timestamp `json:"lastStartTime,omitempty"`
+
 	// alertCount is the number of alerts folded since the episode began, without the reports of people.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"

@@ -123,7 +123,7 @@ func TestAnIncidentStaysUnder256KiB(t *testing.T) {
 	status := v1alpha1.IncidentStatus{
 		State:        v1alpha1.IncidentResolved,
 		AlertCount:   1 << 62,
-		Episode:      &v1alpha1.Episode{Number: 1 << 62, StartTime: now, AlertCount: 1 << 62},
+		Episode:      &v1alpha1.Episode{Number: 1 << 62, StartTime: now, LastStartTime: &now, AlertCount: 1 << 62},
 		OpenedTime:   &now,
 		ResolvedTime: &now, LastAlertTime: &now,
 		Alert: v1alpha1.AlertContent{

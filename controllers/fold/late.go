@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"cmp"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -9,14 +10,15 @@ import (
 )
 
 // isLateDuplicate reports whether a firing repeats the episode that has ended: it was received within the window of the
-// resolve, or before it by another replica's clock, and its startTime is not after that episode's start, or not after its end.
+// resolve, or before it by another replica's clock, and its startTime is not after the newest one of that episode, or not after
+// its end.
 //
 // After the window, the sender says that the trouble goes on: Prometheus keeps startTime when its alerts could not reach
 // Alertmanager for a while and were resolved there. A duplicate that reopens an Incident annoys; an outage that stays hidden
 // hurts. With a window of zero, the sender delivers in order.
 //
 // Only times up to the resolve are believed: some senders write a predicted end into every alert, and an end in the year 9999
-// must not hide every later outage. The very startTime of the ended episode is late whatever it is. After an Incident resolved by
+// must not hide every later outage. A startTime that the ended episode had is late whatever it is. After an Incident resolved by
 // itself, no alert has said that the trouble was over, so whatever fires then reopens it.
 func isLateDuplicate(s *v1alpha1.IncidentStatus, a receivedAlert, window time.Duration) bool {
 	if !isSet(a.StartTime) || window <= 0 || !isSet(s.ResolvedTime) || a.received.Sub(s.ResolvedTime.Time) >= window {
@@ -26,35 +28,45 @@ func isLateDuplicate(s *v1alpha1.IncidentStatus, a receivedAlert, window time.Du
 	if resolved != nil && (resolved.Reason == v1alpha1.ReasonAutoResolved || resolved.Reason == v1alpha1.ReasonExpired) {
 		return false
 	}
-	if isSet(s.Alert.StartTime) && a.StartTime.Equal(s.Alert.StartTime.Time) {
-		return true
+	episode := cmp.Or(s.Episode, &v1alpha1.Episode{})
+	for _, known := range []*v1alpha1.Timestamp{s.Alert.StartTime, episode.LastStartTime} {
+		if isSet(known) && a.StartTime.Equal(known.Time) {
+			return true
+		}
 	}
 	if a.StartTime.After(s.ResolvedTime.Time) {
 		return false
 	}
-	notAfterStart := s.Episode != nil && !s.Episode.StartTime.IsZero() && !a.StartTime.After(s.Episode.StartTime.Time)
-	notAfterEnd := isSet(s.Alert.EndTime) && !a.StartTime.After(s.Alert.EndTime.Time)
-	return notAfterStart || notAfterEnd
+	last := Latest(episode.StartTime.Time, valueOf(episode.LastStartTime).Time, valueOf(s.Alert.EndTime).Time)
+	return !a.StartTime.After(last)
 }
 
-// isStaleResolve reports whether a resolve of a sender is about an earlier episode than the current one: its endTime,
-// or without one its startTime, is before the startTime of the current episode.
+// isStaleResolve reports whether a resolve of a sender is about an earlier firing than the newest of the episode: its endTime,
+// or without one its startTime, is before the startTime of that firing. A sender repeats and delays messages, so the resolve of an
+// earlier round may come after the firing of the next one; it must not end what fires.
 //
-// Only times given by the sender are compared: an episode whose alerts have no startTime is resolved by any resolve. A
-// startTime far ahead of the episode's opening is no time of a sender's clock, and would keep every resolve out.
+// Only times given by the sender are compared: an episode whose alerts have no startTime is resolved by any resolve.
 func isStaleResolve(s *v1alpha1.IncidentStatus, a receivedAlert) bool {
-	startTime := s.Alert.StartTime
-	if a.Status != v1alpha1.AlertResolved || a.by() != "" || !isSet(startTime) {
-		return false
-	}
-	if isSet(s.OpenedTime) && startTime.Sub(s.OpenedTime.Time) > maxClockLead {
+	last := cmp.Or(s.Episode, &v1alpha1.Episode{}).LastStartTime
+	if a.Status != v1alpha1.AlertResolved || a.by() != "" || !isSet(last) {
 		return false
 	}
 	about := a.EndTime
 	if !isSet(about) {
 		about = a.StartTime
 	}
-	return isSet(about) && about.Before(startTime.Truncate(unitOf(about.Time)))
+	return isSet(about) && about.Before(last.Truncate(unitOf(about.Time)))
+}
+
+// noteStart keeps the latest startTime of the episode's firing alerts. One that is far ahead of its receipt is no time of a
+// sender's clock, and would keep every resolve out.
+func noteStart(episode *v1alpha1.Episode, a receivedAlert) {
+	if a.Status != v1alpha1.AlertFiring || !isSet(a.StartTime) || a.StartTime.Sub(a.received) > maxClockLead {
+		return
+	}
+	if last := episode.LastStartTime; !isSet(last) || last.Before(a.StartTime.Time) {
+		episode.LastStartTime = a.StartTime.DeepCopy()
+	}
 }
 
 // unitOf is the unit in which a sender appears to give a time. Some give the end of an alert in seconds and its start

@@ -109,6 +109,72 @@ func TestStaleResolves(t *testing.T) {
 	}
 }
 
+func TestAStaleResolveNeverEndsWhatFires(t *testing.T) {
+	const minute = time.Minute
+	firing := func(startTime time.Duration) v1alpha1.Alert {
+		return alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartTime: atStamp(startTime)})
+	}
+	resolve := func(startTime, endTime time.Duration) v1alpha1.Alert {
+		return alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{StartTime: atStamp(startTime), EndTime: atStamp(endTime)})
+	}
+	withoutEnd := alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{StartTime: atStamp(-20 * minute)})
+	for sentence, c := range map[string]struct {
+		before []v1alpha1.Alert // of earlier episodes
+		firing []v1alpha1.Alert
+		stale  v1alpha1.Alert
+	}{
+		"of an earlier round, which is over": {
+			firing: []v1alpha1.Alert{firing(-20 * minute), firing(-2 * minute)}, stale: resolve(-20*minute, -5*minute)},
+		"of an earlier round, without an end": {
+			firing: []v1alpha1.Alert{firing(-20 * minute), firing(-2 * minute)}, stale: withoutEnd},
+		"of an earlier round, whose firing comes once more": {
+			firing: []v1alpha1.Alert{firing(-20 * minute), firing(-2 * minute), firing(-20 * minute)}, stale: resolve(-20*minute, -5*minute)},
+		"of an earlier episode": {
+			before: []v1alpha1.Alert{firing(-20 * minute), resolve(-20*minute, -5*minute)},
+			firing: []v1alpha1.Alert{firing(-2 * minute)}, stale: resolve(-20*minute, -5*minute)},
+		"of an earlier episode, whose firing comes once more": {
+			before: []v1alpha1.Alert{firing(-20 * minute), resolve(-20*minute, -5*minute)},
+			firing: []v1alpha1.Alert{firing(-2 * minute), firing(-20 * minute)}, stale: resolve(-20*minute, -5*minute)},
+		"of a round before one whose start is in another century": {
+			firing: []v1alpha1.Alert{firing(-2 * minute), firing(800_000 * time.Hour)}, stale: resolve(-20*minute, -5*minute)},
+	} {
+		for place, fold := range map[string]func(bench *foldBench, n int, alerts ...v1alpha1.Alert){
+			"kept": func(bench *foldBench, n int, alerts ...v1alpha1.Alert) { bench.fold(eventOf(n, alerts...)) },
+			"rejected": func(bench *foldBench, n int, alerts ...v1alpha1.Alert) {
+				stored := v1alpha1.IncidentStatus{}
+				if bench.incident != nil {
+					stored = bench.incident.Status
+				}
+				p := bench.fold(eventOf(n, alerts...))
+				bench.incident.Status = p.WithoutContent(&stored, &bench.policy, "too large", bench.now).Status
+			},
+		} {
+			t.Run(sentence+", while content is "+place, func(t *testing.T) {
+				g := NewWithT(t)
+				bench := newBench()
+				fold(bench, 1, append(c.before, c.firing...)...)
+				fold(bench, 2, c.stale)
+				g.Expect(bench.status().State).To(Equal(v1alpha1.IncidentOpen))
+				g.Expect(bench.status().AlertCount).To(BeEquivalentTo(len(c.before) + len(c.firing) + 1))
+				fold(bench, 3, resolve(-2*minute, 0))
+				g.Expect(bench.status().State).To(Equal(v1alpha1.IncidentResolved))
+			})
+		}
+	}
+}
+
+func TestAFiringOfAnyRoundOfAnEpisodeIsALateDuplicate(t *testing.T) {
+	g := NewWithT(t)
+	firing := func(startTime time.Duration) v1alpha1.Alert {
+		return alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartTime: atStamp(startTime)})
+	}
+	bench := newBench()
+	bench.fold(eventOf(1, firing(-time.Hour), firing(0), resolvingAlert()))
+	p := bench.fold(eventOf(2, firing(-time.Hour), firing(0), firing(-time.Minute)))
+	g.Expect(resultsOf(p)).To(HaveEach(ResultLate))
+	g.Expect(resultsOf(bench.fold(eventOf(3, firing(time.Second))))).To(Equal([]string{ResultReopened}))
+}
+
 func TestReceivedTimeIsBoundByTheCreation(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		received, want, heard time.Duration // from the creation

@@ -208,6 +208,7 @@ func (f *folding) merge(a receivedAlert) {
 	if !isSet(&episode.StartTime) || began.Before(episode.StartTime.Time) {
 		episode.StartTime = began
 	}
+	noteStart(episode, a)
 }
 
 // resolve ends the episode with the entry of the timeline.

@@ -6,14 +6,24 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// stale reports whether a resolve tells of an episode before this one. All times of the simulation are whole seconds.
+// stale reports whether a resolve tells of a firing before the newest one. All times of the simulation are whole seconds.
 func (r *simReplay) stale(alert *v1alpha1.Alert) bool {
-	startTime, _ := r.said()
 	told := alert.EndTime
 	if told == nil {
 		told = alert.StartTime
 	}
-	return startTime != nil && told != nil && alert.By == "" && told.Before(*startTime)
+	return told != nil && alert.By == "" && told.Before(r.lastStart())
+}
+
+// lastStart is the latest startTime of the episode's firing alerts.
+func (r *simReplay) lastStart() time.Time {
+	var last time.Time
+	for _, told := range r.episode {
+		if t := told.alert.StartTime; t != nil && told.alert.Status == v1alpha1.AlertFiring && t.After(last) {
+			last = t.Time
+		}
+	}
+	return last
 }
 
 // over reports whether a firing tells of the episode that has ended.
@@ -23,10 +33,10 @@ func (r *simReplay) over(alert *v1alpha1.Alert, when time.Time) bool {
 	}
 	t := alert.StartTime.Time
 	startTime, endTime := r.said()
-	if startTime != nil && t.Equal(*startTime) {
+	if startTime != nil && t.Equal(*startTime) || t.Equal(r.lastStart()) {
 		return true
 	}
-	return !t.After(r.resolved) && (!t.After(r.start()) || endTime != nil && !t.After(*endTime))
+	return !t.After(r.resolved) && (!t.After(r.start()) || !t.After(r.lastStart()) || endTime != nil && !t.After(*endTime))
 }
 
 // simReceived believes no time that is more than a minute after the creation.

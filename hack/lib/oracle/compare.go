@@ -27,6 +27,7 @@ func (m *modelIncident) compare(s *storedStatus) []string {
 	differ("the episode", s.Episode.Number, m.episode)
 	differ("the episode's count", s.Episode.AlertCount, m.episodeCount)
 	at("the episode's start", s.Episode.Start, m.started)
+	at("the start of its newest firing", s.Episode.LastStart, m.lastStart)
 	at("openedTime", s.Opened, m.opened)
 	at("resolvedTime", s.Resolved, m.resolved)
 	at("lastAlertTime", s.LastAlert, m.heard)

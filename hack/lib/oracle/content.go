@@ -19,6 +19,9 @@ func (m *modelIncident) merge(a told) {
 	if endTime, ended := a.alert["endTime"]; ended {
 		m.content["endTime"] = endTime
 	}
+	if a.text("status") == firing && has && startTime.After(m.lastStart) && startTime.Sub(a.received) <= maxClockLead {
+		m.lastStart = startTime
+	}
 	if !has {
 		startTime = a.received
 	}

@@ -40,6 +40,7 @@ type modelIncident struct {
 	excused      bool      // the content of this episode was rejected or replaced
 	silent       bool      // it ended because no alert came
 	started      time.Time // the earliest beginning of the episode's alerts
+	lastStart    time.Time // the latest startTime of its firing alerts
 	opened       time.Time
 	resolved     time.Time
 	heard        time.Time // the last alert
@@ -141,7 +142,7 @@ func (m *modelIncident) begin(a told, transition string) {
 	m.episode++
 	m.episodeCount = 0
 	m.content = map[string]any{}
-	m.started, m.opened, m.resolved = time.Time{}, a.received, time.Time{}
+	m.started, m.lastStart, m.opened, m.resolved = time.Time{}, time.Time{}, a.received, time.Time{}
 	m.merge(a)
 	m.timeline = append(m.timeline, transition)
 }
@@ -158,22 +159,19 @@ func (m *modelIncident) isLate(a told) bool {
 	if !ok || m.silent || a.received.Sub(m.resolved) >= a.window {
 		return false
 	}
-	if first, ok := timeIn(m.content, "startTime"); ok && startTime.Equal(first) {
+	if first, ok := timeIn(m.content, "startTime"); ok && startTime.Equal(first) || startTime.Equal(m.lastStart) {
 		return true
 	}
 	if startTime.After(m.resolved) {
 		return false
 	}
 	endTime, ended := timeIn(m.content, "endTime")
-	return !startTime.After(m.started) || ended && !startTime.After(endTime)
+	return !startTime.After(m.started) || !startTime.After(m.lastStart) || ended && !startTime.After(endTime)
 }
 
-// isStale says whether a resolve tells of an episode before the current one.
+// isStale says whether a resolve tells of a firing before the newest one of the episode.
 func (m *modelIncident) isStale(a told) bool {
-	startTime, ok := timeIn(m.content, "startTime")
-	if !ok || startTime.Sub(m.opened) > maxClockLead {
-		return false
-	}
+	startTime := m.lastStart
 	about, ok := timeIn(a.alert, "endTime")
 	if !ok {
 		about, ok = timeIn(a.alert, "startTime")
@@ -201,7 +199,7 @@ func (m *modelIncident) adopt(s *storedStatus) {
 		episode: s.Episode.Number, episodeCount: s.Episode.AlertCount, count: s.AlertCount,
 		digest:  parseDigest(s.Ledger.Digest),
 		content: cloneContent(s.Alert), excused: m.excused, silent: s.fellSilent(),
-		started: s.Episode.Start, opened: s.Opened, resolved: s.Resolved, heard: s.LastAlert,
+		started: s.Episode.Start, lastStart: s.Episode.LastStart, opened: s.Opened, resolved: s.Resolved, heard: s.LastAlert,
 		timeline: s.transitions(), adopted: true, newest: newest,
 	}
 }

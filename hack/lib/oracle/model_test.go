@@ -68,6 +68,13 @@ func TestLifeCycle(t *testing.T) {
 			{alert: an("resolved", "k", "endTime", at(-minute)), counts: true, want: "Open Opened"},
 			{alert: an("resolved", "k", "endTime", at(-minute), "by", "maria"), want: "Resolved Resolved"},
 		},
+		"a resolve of an earlier round than the newest firing": {
+			{alert: an("firing", "k", "startTime", at(-20*minute)), counts: true, want: "Open Opened"},
+			{alert: an("firing", "k", "startTime", at(-2*minute)), counts: true, want: "Open Opened"},
+			{alert: an("firing", "k", "startTime", at(-20*minute)), counts: true, want: "Open Opened"},
+			{alert: an("resolved", "k", "startTime", at(-20*minute), "endTime", at(-5*minute)), counts: true, want: "Open Opened"},
+			{alert: an("resolved", "k", "startTime", at(-2*minute), "endTime", at(-minute)), counts: true, want: "Resolved Resolved"},
+		},
 		"a resolve in the second in which the alert began": {
 			{alert: an("firing", "k", "startTime", at(500*time.Millisecond)), counts: true, want: "Open Opened"},
 			{alert: an("resolved", "k", "endTime", at(0)), counts: true, want: "Resolved Resolved"},

@@ -117,6 +117,7 @@ type storedStatus struct {
 	Episode    struct {
 		Number     int64     `json:"number"`
 		Start      time.Time `json:"startTime"`
+		LastStart  time.Time `json:"lastStartTime"`
 		AlertCount int64     `json:"alertCount"`
 	} `json:"episode"`
 	Timeline []struct {

@@ -224,6 +224,9 @@ func (m *modelIncident) status(ledger []map[string]string) map[string]any {
 		},
 		"ledger": map[string]any{"digest": m.digest.String(), "events": ledger},
 	}
+	if !m.lastStart.IsZero() {
+		status["episode"].(map[string]any)["lastStartTime"] = stamp(m.lastStart)
+	}
 	if !m.resolved.IsZero() {
 		status["resolvedTime"] = stamp(m.resolved)
 	}
