@@ -2,6 +2,7 @@ package incident
 
 import (
 	"context"
+	"maps"
 	"testing"
 	"time"
 
@@ -43,7 +44,7 @@ func TestTheCacheKnowsRestoredAlertEvents(t *testing.T) {
 					return objects.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, &cached)
 				}, time.Minute, 50*time.Millisecond).Should(Succeed())
 				s.Expect(clustercache.IsRestored(&cached)).To(Equal(want), name)
-				s.Expect(s.incidents.Memory.Cached.Removed(&cached)).To(Equal(int64(len("key")+len("value"))), "the annotation")
+				s.Expect(s.incidents.Memory.Cached.Removed(&cached)).To(Equal(int64(len("key" + "value" + v1alpha1.ExcludeFromBackupLabel + "true"))))
 			}
 		})
 	}
@@ -57,9 +58,11 @@ func (s *site) postOld(restored map[string]bool) {
 		"another-backup-tool": nil,
 		v1alpha1.FieldManager: nil,
 	} {
+		written := map[string]string{v1alpha1.ExcludeFromBackupLabel: "true"}
+		maps.Copy(written, labels)
 		event := &v1alpha1.AlertEvent{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: s.Namespace, Name: uuid.Must(uuid.NewV7()).String(), Labels: labels, Annotations: map[string]string{"key": "value"},
+				Namespace: s.Namespace, Name: uuid.Must(uuid.NewV7()).String(), Labels: written, Annotations: map[string]string{"key": "value"},
 			},
 			Spec: v1alpha1.AlertEventSpec{
 				IntegrationName: testsite.Integration, ReceivedTime: v1alpha1.NewTimestamp(time.Now().Add(-time.Hour)),

@@ -3,13 +3,11 @@ package clustercache
 import (
 	"errors"
 	"maps"
-	"math"
 	"slices"
 	"sync"
 	"time"
 	"unique"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -224,56 +222,59 @@ func (e *Events) Forget(event *v1alpha1.AlertEvent) {
 	delete(e.events, event.UID)
 }
 
-// The annotations and labels of an AlertEvent that are used, and the bytes that each may have: the API server bounds labels.
-var (
-	usedAnnotations = map[string]int{
-		v1alpha1.TraceparentAnnotation: 64, v1alpha1.RetryAnnotation: len("true"), v1alpha1.SettledAnnotation: marks.MaxBytes,
-	}
-	usedLabels = map[string]int{v1alpha1.RestoreLabel: math.MaxInt}
-)
+// usedAnnotations are the annotations of an AlertEvent that are used, with the bytes that each may have.
+var usedAnnotations = map[string]int{
+	v1alpha1.TraceparentAnnotation: 64, v1alpha1.RetryAnnotation: len("true"), v1alpha1.SettledAnnotation: marks.MaxBytes,
+}
 
-// condenseMetadata removes unused annotations, labels and finalizers, and returns how many bytes these have. Of the managed
-// fields of an AlertEvent that was restored, one manager stays, by whose name alone IsRestored recognizes it.
+// condenseMetadata removes the metadata that nothing reads, and returns how many bytes of it the API server has. The only label
+// that stays, or comes, is that of an AlertEvent that was restored: without it, IsRestored would not recognize the cached copy.
 func condenseMetadata(event *v1alpha1.AlertEvent) (removed int) {
-	var managers []metav1.ManagedFieldsEntry
-	if len(event.ManagedFields) > 0 && IsRestored(event) {
-		managers = []metav1.ManagedFieldsEntry{{Manager: event.ManagedFields[0].Manager}}
-	}
-	event.ManagedFields = managers
-	keep := func(pairs map[string]string, maxBytes map[string]int) (kept map[string]string) {
-		for key, value := range pairs {
-			if most, isUsed := maxBytes[key]; !isUsed || len(value) > most {
-				removed += len(key) + len(value)
-				continue
-			}
-			if kept == nil {
-				kept = map[string]string{}
-			}
-			kept[key] = value
+	restored := IsRestored(event)
+	for key, value := range event.Labels {
+		if key != v1alpha1.RestoreLabel {
+			removed += len(key) + len(value)
 		}
-		return kept
 	}
-	event.Annotations, event.Labels = keep(event.Annotations, usedAnnotations), keep(event.Labels, usedLabels)
+	event.Labels = nil
+	if restored {
+		event.Labels = map[string]string{v1alpha1.RestoreLabel: ""}
+	}
+	var kept map[string]string
+	for key, value := range event.Annotations {
+		if most, isUsed := usedAnnotations[key]; !isUsed || len(value) > most {
+			removed += len(key) + len(value)
+			continue
+		}
+		if kept == nil {
+			kept = map[string]string{}
+		}
+		kept[key] = value
+	}
+	event.Annotations = kept
 	for _, finalizer := range event.Finalizers {
 		removed += len(finalizer)
 	}
-	event.Finalizers = nil
+	for _, owner := range event.OwnerReferences {
+		removed += len(owner.APIVersion) + len(owner.Kind) + len(owner.Name) + len(owner.UID)
+	}
+	event.ManagedFields, event.Finalizers, event.OwnerReferences, event.GenerateName = nil, nil, nil, ""
 	return removed
 }
 
 // restoredAfter is the maximum age of an alert when its AlertEvent is created. A write times out after seconds.
 const restoredAfter = time.Minute
 
-// IsRestored reports whether an AlertEvent was restored from a backup, so that its alerts have already been folded.
-// Velero labels restored objects. Other tools are detected by managedFields, in which the API server records when the
-// operator created the object. The API server's clock also sets creationTimestamp. Only a replica whose clock is ahead may hide a
-// restore, by a time of receipt that seems recent.
+// IsRestored reports whether an AlertEvent was restored from a backup, so that its alerts have already been folded: Velero labels
+// what it restores; what another tool restores is in all as the operator wrote it, but the operator did not create it.
+//
+// The API server records in managedFields when the operator created an object. Its clock also sets creationTimestamp. Only a
+// replica whose clock is ahead may hide a restore, by a time of receipt that seems recent.
 func IsRestored(e *v1alpha1.AlertEvent) bool {
 	if _, ok := e.Labels[v1alpha1.RestoreLabel]; ok {
 		return true
 	}
-	generated := v1alpha1.IsKeyedEventName(e.Name) || v1alpha1.IsGeneratedEventName(e.Name)
-	if !generated || e.Spec.ReceivedTime.IsZero() || len(e.ManagedFields) == 0 ||
+	if !isAsWritten(e) || e.Spec.ReceivedTime.IsZero() || len(e.ManagedFields) == 0 ||
 		e.CreationTimestamp.Sub(e.Spec.ReceivedTime.Time) <= restoredAfter {
 		return false
 	}
@@ -284,4 +285,11 @@ func IsRestored(e *v1alpha1.AlertEvent) bool {
 		}
 	}
 	return true
+}
+
+// isAsWritten reports whether an AlertEvent, as the API server has it, has the name, the label and the form that the operator gives
+// its own: several alerts are packed. What a person recovers from a damaged one lacks at least one of them, and must be folded.
+func isAsWritten(e *v1alpha1.AlertEvent) bool {
+	return (v1alpha1.IsKeyedEventName(e.Name) || v1alpha1.IsGeneratedEventName(e.Name)) &&
+		e.Labels[v1alpha1.ExcludeFromBackupLabel] == "true" && len(e.Spec.Alerts) <= 1
 }

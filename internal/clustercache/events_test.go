@@ -95,7 +95,7 @@ func TestLargeLabelsAndAnnotationsAreDropped(t *testing.T) {
 	_, err := events.Condense(event)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(event.Annotations).To(Equal(used))
-	g.Expect(event.Labels).To(Equal(map[string]string{v1alpha1.RestoreLabel: "x"}))
+	g.Expect(event.Labels).To(Equal(map[string]string{v1alpha1.RestoreLabel: ""}))
 
 	event = largeEvent("a", 2, 0)
 	event.Annotations = map[string]string{
@@ -109,10 +109,10 @@ func TestLargeLabelsAndAnnotationsAreDropped(t *testing.T) {
 func TestACondensedAlertEventIsSmall(t *testing.T) {
 	for sentence, test := range map[string]struct {
 		restored bool
-		want     []metav1.ManagedFieldsEntry
+		want     map[string]string
 	}{
-		"no managed fields are kept":                                {},
-		"of one that was restored, the name of one manager is kept": {true, []metav1.ManagedFieldsEntry{{Manager: "velero-server"}}},
+		"no metadata is kept":                       {},
+		"of one that was restored, a label is kept": {true, map[string]string{v1alpha1.RestoreLabel: ""}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
@@ -122,7 +122,8 @@ func TestACondensedAlertEventIsSmall(t *testing.T) {
 			}
 			event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{
 				Name: "01a1ffa9-c360-72bb-b2de-ae677b9a4f82", CreationTimestamp: created, ManagedFields: []metav1.ManagedFieldsEntry{managed, managed},
-				Annotations: map[string]string{"a": strings.Repeat("v", 99)},
+				Annotations: map[string]string{"a": strings.Repeat("v", 99)}, Labels: map[string]string{v1alpha1.ExcludeFromBackupLabel: "true"},
+				OwnerReferences: []metav1.OwnerReference{{Name: strings.Repeat("x", 1000)}}, GenerateName: "x",
 			}}
 			event.Spec.ReceivedTime = v1alpha1.NewTimestamp(created.Time)
 			if test.restored {
@@ -132,9 +133,10 @@ func TestACondensedAlertEventIsSmall(t *testing.T) {
 			events := NewEvents()
 			_, err := events.Condense(event)
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(event.ManagedFields).To(Equal(test.want))
-			g.Expect(event.Annotations).To(BeEmpty())
-			g.Expect(events.Removed(event)).To(Equal(int64(100)))
+			g.Expect(event.ObjectMeta).To(Equal(metav1.ObjectMeta{
+				Name: event.Name, CreationTimestamp: created, Labels: test.want,
+			}))
+			g.Expect(events.Removed(event)).To(Equal(int64(100 + len(v1alpha1.ExcludeFromBackupLabel+"true") + 1000)))
 			g.Expect(events.IsWhole(event)).To(BeTrue(), "its alerts are whole")
 		})
 	}
