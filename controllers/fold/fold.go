@@ -136,10 +136,11 @@ func Decide(in Input) Plan {
 		}
 		f.foldEvent(event)
 	}
+	before := f.forwarding()
 	f.autoResolve()
 	f.endSilence()
 	f.updateSilenced()
-	f.updateMute()
+	f.updateMute(before)
 	f.keepRetention()
 	return f.close()
 }
@@ -280,7 +281,10 @@ func (f *folding) foldAlert(a receivedAlert) string {
 		f.plan.Create = &v1alpha1.IncidentSpec{IntegrationName: a.integration, DedupKey: a.DedupKey}
 		f.spec = *f.plan.Create
 	}
-	return f.apply(a)
+	before := f.forwarding()
+	result := f.apply(a)
+	f.updateMute(before)
+	return result
 }
 
 // autoResolve resolves an Open Incident whose deadline has come or whose lease has ended, unless alerts of it still wait.

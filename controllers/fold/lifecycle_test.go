@@ -198,7 +198,9 @@ func TestReopeningStartsAfresh(t *testing.T) {
 	g.Expect(s.Alert).To(Equal(v1alpha1.AlertContent{
 		Title: "Alert from mon", Severity: v1alpha1.SeverityWarning, Type: "webhook", StartTime: minuteStamp(8),
 	}))
-	g.Expect(s.Episode).To(Equal(&v1alpha1.Episode{Number: 2, StartTime: *minuteStamp(8), AlertCount: 1}))
+	g.Expect(s.Episode).To(Equal(&v1alpha1.Episode{
+		Number: 2, StartTime: *minuteStamp(8), LastStartTime: minuteStamp(8), AlertCount: 1,
+	}))
 	g.Expect(s.OpenedTime.Time).To(Equal(minute(9)))
 	g.Expect(s.ResolvedTime).To(BeNil())
 }

@@ -1,10 +1,12 @@
 package fold
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
@@ -27,6 +29,43 @@ func windowOf(name string, from, to int, severities ...v1alpha1.Severity) v1alph
 
 func (b *foldBench) maintain(windows ...v1alpha1.MaintenanceWindow) {
 	b.policy.Maintenance = maintenance.New(windows)
+}
+
+// TestAMuteDoesNotDependOnBatching folds the same alerts at the same times, as many at once as comes, and compares the records.
+func TestAMuteDoesNotDependOnBatching(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		windows := []v1alpha1.MaintenanceWindow{windowOf("all", 2, 5), windowOf("low", 4, 8, "warning", "info")}
+		alert := rapid.Custom(func(t *rapid.T) v1alpha1.Alert {
+			return alertOf(rapid.SampledFrom([]v1alpha1.AlertStatus{"firing", "firing", "resolved", "acknowledged"}).Draw(t, "status"),
+				v1alpha1.AlertContent{Severity: rapid.SampledFrom([]v1alpha1.Severity{"", "critical", "info"}).Draw(t, "severity")})
+		})
+		var benches [2]*foldBench
+		for i := range benches {
+			benches[i] = newBench()
+			benches[i].policy.LateFiringWindow = 0
+			benches[i].maintain(windows...)
+		}
+		for n := range 10 {
+			alerts := rapid.SliceOfN(alert, 0, 4).Draw(t, "alerts")
+			for _, bench := range benches {
+				for rest, id := alerts, 10*n; len(rest) > 0; {
+					size := rapid.IntRange(1, len(rest)).Draw(t, "folded at once")
+					var events []*v1alpha1.AlertEvent
+					for j := range rest[:size] {
+						event := eventOf(id, rest[j])
+						event.Spec.Alerts[0].ID = fmt.Sprintf("alert-%d", id)
+						events = append(events, receivedAt(event, minute(n)))
+						id++
+					}
+					bench.at(n, events...)
+					rest = rest[size:]
+				}
+			}
+			if benches[0].incident != nil {
+				NewWithT(t).Expect(benches[1].status().Mute).To(Equal(benches[0].status().Mute), "at minute %d", n)
+			}
+		}
+	})
 }
 
 func TestAnIncidentIsMuted(t *testing.T) {
@@ -80,6 +119,13 @@ func TestAnIncidentIsMuted(t *testing.T) {
 		g.Expect(bench.at(30).IsIdle()).To(BeTrue(), "the end of a window writes no Resolved Incident")
 		bench.at(31, eventOf(31, firingAlert()))
 		g.Expect(bench.status().Mute).To(BeNil())
+	})
+	t.Run("as one that was never forwarded if it is resolved and opened again in one fold", func(t *testing.T) {
+		g, bench := start(t, windowOf("db", 10, 20))
+		bench.at(1, eventOf(1, firingAlert()))
+		bench.at(10)
+		bench.at(12, eventOf(11, resolvingAlert()), eventOf(12, firingAlert()))
+		g.Expect(bench.status().Mute).To(Equal(&v1alpha1.Mute{StartTime: *minuteStamp(12), Window: "db", EndTime: minuteStamp(20)}))
 	})
 	t.Run("if it opens and is resolved in one fold", func(t *testing.T) {
 		g, bench := start(t, windowOf("db", 10, 20))
