@@ -92,6 +92,7 @@ func (r *seededReader) Read(p []byte) (int, error) {
 // newWorld makes the API server and the tenants. No replica runs yet.
 func newWorld(seed uint64, story *Story) (*world, error) {
 	uuid.SetRand(&seededReader{state: seed})
+	lastV7time = 0
 	defined, err := definitions()
 	if err != nil {
 		return nil, err
