@@ -109,7 +109,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.reason != "" {
 		h.reports.reportRejection(x.integration, p.reason, p.ownerMessage())
 	}
-	if reply.Status >= http.StatusInternalServerError && !x.dryRun {
+	if reply.Status >= http.StatusInternalServerError && !x.dryRun && !p.meetsNewOnly() {
 		h.reports.reportUnavailable(x.sender())
 		if h.options.Refused != nil {
 			h.options.Refused(x.sender())
@@ -176,12 +176,15 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 	memory.Shrink(minBodyMemory) // from here on the alerts count as waiting submissions, and the connection is still held
 	var receipt commit.Receipt
 	if alerts := decoded.kept(); !x.dryRun && len(alerts) > 0 {
-		if receipt, p = h.store(x, alerts); p != nil {
+		if receipt, p = h.store(x, alerts); p != nil && !p.meetsNewOnly() {
 			return reply, p
 		}
 	}
-	h.noteSignals(x, decoded)
-	if len(decoded.invalid) > 0 {
+	h.noteSignals(x, decoded) // also those of alerts that need a new Incident: their sender is alive
+	switch {
+	case p != nil:
+		return reply, p
+	case len(decoded.invalid) > 0:
 		return reply, decoded.invalidProblem()
 	}
 	x.accepted = newAcceptance(x, decoded, receipt)

@@ -104,6 +104,13 @@ func TestPings(t *testing.T) {
 	}
 }
 
+func TestAnAlertThatNeedsANewIncidentIsASignalAtTheLimit(t *testing.T) {
+	g, b := NewWithT(t), newBeatingBench()
+	b.limitIncidents(4, "another")
+	g.Expect(b.post(testPath, `{"dedup_key":"new"}`).StatusCode).To(Equal(http.StatusServiceUnavailable))
+	g.Expect(b.heard()).To(Equal("any"), "the sender is alive, and its alert does not count as missed")
+}
+
 func TestAFailedPingIsAnAlert(t *testing.T) {
 	g, b := NewWithT(t), newBeatingBench()
 	now := time.Now().Add(-20 * time.Second) // the clock of the process is ahead of it

@@ -160,6 +160,10 @@ func (p *problem) ownerMessage() string {
 // Error implements error, so that a problem can pass through functions that return any error.
 func (p *problem) Error() string { return p.Title }
 
+// meetsNewOnly reports whether only alerts without an open Incident got the problem: no Incident is quiet because of it. If it
+// counted as a missed alert, Incidents would stay open that could make space for those that are refused.
+func (p *problem) meetsNewOnly() bool { return p != nil && p.Type == problemIncidentLimit.Type }
+
 // reply returns the answer, in the form of the operation if it has one.
 func (p *problem) reply(operation *protocol.Operation) protocol.Reply {
 	reply := protocol.Reply{Status: p.Status, Header: map[string]string{}, Body: p}

@@ -28,10 +28,14 @@ func TestRefusalsAreTold(t *testing.T) {
 		status  int
 		told    bool
 	}{
-		"stored: nothing is told":                       {func(*bench) {}, testPath, firing, http.StatusAccepted, false},
-		"the API server is away: told":                  {unavailable, testPath, firing, http.StatusServiceUnavailable, true},
-		"the queue is full: told":                       {full, testPath, firing, http.StatusServiceUnavailable, true},
-		"nobody knows whether it is stored: told":       {unknown, testPath, firing, http.StatusServiceUnavailable, true},
+		"stored: nothing is told":                 {func(*bench) {}, testPath, firing, http.StatusAccepted, false},
+		"the API server is away: told":            {unavailable, testPath, firing, http.StatusServiceUnavailable, true},
+		"the queue is full: told":                 {full, testPath, firing, http.StatusServiceUnavailable, true},
+		"nobody knows whether it is stored: told": {unknown, testPath, firing, http.StatusServiceUnavailable, true},
+		"the namespace may have no more Incidents: an alert of an open one is stored, so none was missed": {
+			func(b *bench) { b.limitIncidents(4, "another") }, testPath, firing, http.StatusServiceUnavailable, false},
+		"a quota rejects new Incidents: an alert of an open one is stored, so none was missed": {
+			(*bench).blockIncidents, testPath, firing, http.StatusServiceUnavailable, false},
 		"a dry run that fails: nothing is told":         {full, testPath + "?dryRun=true", firing, http.StatusServiceUnavailable, false},
 		"a payload that is no JSON: nothing is told":    {func(*bench) {}, testPath, "{", http.StatusBadRequest, false},
 		"a token that nobody has: nothing is told":      {unavailable, eventsPath + "/unknown", firing, http.StatusUnauthorized, false},
