@@ -61,7 +61,7 @@ func NewReplica(mgr ctrl.Manager, options Options) (*Replica, error) {
 	if err := replica.Index(mgr); err != nil {
 		return nil, err
 	}
-	if err := options.Memory.Follow(mgr); err != nil {
+	if err := options.Memory.Follow(mgr, options.Health.APITime); err != nil {
 		return nil, err
 	}
 	counts, err := replica.NewCounts(mgr, options.Memory, options.Limit, options.Metrics)

@@ -263,10 +263,19 @@ func (s *site) release() {
 	}
 	s.watch()
 	s.releases.Tidy(s.Ctx)
-	for s.memory.Copies() > 0 {
-		s.memory.DeleteCopy(s.Ctx, s.live)
-	}
+	s.deleteCopies()
 	s.watch()
+}
+
+// deleteCopies deletes the second copies that the folder's memory knows.
+func (s *site) deleteCopies() {
+	var list v1alpha1.AlertEventList
+	s.Expect(s.cache.List(s.Ctx, &list, client.InNamespace(s.Namespace))).To(gomega.Succeed())
+	for i := range list.Items {
+		if isCopy, _, _ := s.memory.Seen(list.Items[i].UID); isCopy {
+			s.Expect(s.memory.DeleteCopy(s.Ctx, s.live, replica.RefOf(&list.Items[i]))).To(gomega.Succeed())
+		}
+	}
 }
 
 // deleteByUser deletes an Incident, as a user does and the watch shows.

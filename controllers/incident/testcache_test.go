@@ -91,6 +91,9 @@ func (c *testCache) List(ctx context.Context, list client.ObjectList, opts ...cl
 			if _, err := c.memory.Cached.Condense(&events.Items[i]); err != nil {
 				return err
 			}
+			if created, ok := c.created[events.Items[i].UID]; ok {
+				events.Items[i].CreationTimestamp = created
+			}
 		}
 		c.watch(events.Items)
 	}
@@ -103,9 +106,6 @@ func (c *testCache) List(ctx context.Context, list client.ObjectList, opts ...cl
 		object, ok := object.(client.Object)
 		if !ok {
 			continue
-		}
-		if created, ok := c.created[object.GetUID()]; ok {
-			object.SetCreationTimestamp(created)
 		}
 		if selector == nil || matchesIndex(object, selector.Requirements()[0].Field, selector.Requirements()[0].Value) {
 			kept = append(kept, object)

@@ -2,12 +2,9 @@ package replica
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -15,33 +12,31 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
-	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/informers"
 	"github.com/tocsin-dev/tocsin/internal/marks"
 )
 
 const (
-	// replayWindow is how long the name of a deleted AlertEvent is remembered. A retry of our own whose first try got
-	// through after all comes well before that.
+	// replayWindow is how long the name of a deleted AlertEvent is remembered. Another attempt of ours to store it comes well
+	// before that.
 	replayWindow = 2 * time.Minute
 
 	// maxDeletedNames bounds the remembered names, in each of two generations: more than are deleted in replayWindow.
 	maxDeletedNames = 50_000
 
-	// RetryHold is how long a replica remembers names before it folds AlertEvents that may be second copies. Ingest tries
-	// for 5 s to store an alert.
+	// RetryHold is how long a replica waits before it folds an AlertEvent that may be the second copy of one that it cannot
+	// remember. By then, a replica that remembers has deleted it.
 	RetryHold = 30 * time.Second
 
 	// KeyedLinger is how long an AlertEvent with an idempotency key stays after it was folded, so that the API server knows the key.
 	KeyedLinger = 10 * time.Minute
 
-	// lateStore is how long after its name was made an AlertEvent is stored late. An attempt ends after 2.5 s, and the time of
-	// the storing is in whole seconds.
+	// lateStore is how long after its alerts were received an AlertEvent is stored late: a retry may have been stored before. An
+	// attempt ends after 2.5 s, and the time of the storing is in whole seconds.
 	lateStore = time.Second
 )
 
@@ -58,7 +53,7 @@ func RefOf(event *v1alpha1.AlertEvent) EventRef {
 
 // Memory is what a replica remembers of AlertEvents, whether it leads or not: the resourceVersion under which its watch
 // first saw each, and for replayWindow the names of those that its watch saw deleted. By the names it tells second copies:
-// a retry of a create whose response was lost may be stored after the first copy was folded and deleted.
+// of two attempts to store an AlertEvent, one may be stored after that of the other was folded and deleted.
 //
 // It learns everything from one event handler, in the order of the watch. So if it has seen an AlertEvent, it has seen all
 // deletions before that one.
@@ -66,9 +61,9 @@ type Memory struct {
 	// Cached has what the cache lacks of the AlertEvents that exist.
 	Cached *clustercache.Events
 
-	clock  Clock
-	live   client.Writer                                  // of second copies
-	copies workqueue.TypedRateLimitingInterface[EventRef] // second copies, to be deleted
+	clock   Clock
+	apiTime func() time.Time                               // by the API server's clock
+	copies  workqueue.TypedRateLimitingInterface[EventRef] // second copies, to be deleted
 
 	synced func() bool // whether the watch has shown what there was at the start
 
@@ -82,7 +77,7 @@ type Memory struct {
 // seenEvent is an AlertEvent that exists as far as the watch tells.
 type seenEvent struct {
 	version string    // its first resourceVersion here
-	hold    time.Time // a retry is not to be folded before
+	hold    time.Time // it may be a second copy, and is not to be folded before
 	isCopy  bool
 	alerts  int
 	created time.Time
@@ -91,18 +86,20 @@ type seenEvent struct {
 
 // deletedEvent is the last AlertEvent of its name that was deleted.
 type deletedEvent struct {
-	uid types.UID
-	ids fold.Digest // of its alerts, if it was kept for its idempotency key
-	at  time.Time
+	uid     types.UID
+	ids     fold.Digest // of its alerts, if it was kept for its idempotency key
+	created time.Time
+	at      time.Time
 }
 
 // NewMemory returns a memory that begins now.
 func NewMemory(clock Clock) *Memory {
 	return &Memory{
 		clock:   clock,
+		apiTime: clock.Now,
+		copies:  newCopyQueue(),
 		synced:  func() bool { return false },
 		Cached:  clustercache.NewEvents(),
-		copies:  workqueue.NewTypedRateLimitingQueue(requests.Backoff[EventRef]()),
 		since:   clock.Now(),
 		began:   clock.Now(),
 		seen:    map[types.UID]seenEvent{},
@@ -143,8 +140,8 @@ func (m *Memory) see(event *v1alpha1.AlertEvent, _ bool) {
 		version: event.ResourceVersion, isCopy: m.isSecondCopy(event), alerts: len(event.Spec.Alerts),
 		created: event.CreationTimestamp.Time, keyed: v1alpha1.IsKeyedEventName(event.Name),
 	}
-	if event.Annotations[v1alpha1.RetryAnnotation] != "" || isStoredLate(event) {
-		entry.hold = m.since.Add(RetryHold)
+	if m.mayBeCopy(event) {
+		entry.hold = m.clock.Now().Add(RetryHold)
 	}
 	m.seen[event.UID] = entry
 	if entry.isCopy {
@@ -152,28 +149,37 @@ func (m *Memory) see(event *v1alpha1.AlertEvent, _ bool) {
 	}
 }
 
-// isStoredLate reports whether an AlertEvent was stored so long after its name was made that a retry may have come before it:
-// the first attempt bears no mark. The clocks of the replica and the API server are compared, and the latter's time is in
-// whole seconds.
-func isStoredLate(event *v1alpha1.AlertEvent) bool {
-	id, err := uuid.Parse(event.Name)
-	return err == nil && v1alpha1.IsGeneratedEventName(event.Name) &&
-		event.CreationTimestamp.Sub(time.Unix(id.Time().UnixTime())) > lateStore
+// mayBeCopy reports whether an AlertEvent may be the second copy of one that was deleted before this memory began: its alerts
+// were received before that, and it is a retry, or was stored so late that a retry may have come before it. Both times are the
+// API server's.
+func (m *Memory) mayBeCopy(event *v1alpha1.AlertEvent) bool {
+	received := event.Spec.ReceivedTime.Time
+	isLate := !received.IsZero() && event.CreationTimestamp.Sub(received) > lateStore
+	if !isGenerated(event.Name) || !isLate && event.Annotations[v1alpha1.RetryAnnotation] == "" {
+		return false
+	}
+	return m.apiTime().Sub(received) > m.clock.Now().Sub(m.since)-lateStore
 }
 
 // isSecondCopy reports whether another AlertEvent of the name was deleted a moment ago, and the name is never given twice:
 // the webhook server generated it, or derived it from an idempotency key and the alerts are the same. Names given by people
-// may come again.
+// may come again, and so may a key for which an AlertEvent has stayed as long as it should.
 func (m *Memory) isSecondCopy(event *v1alpha1.AlertEvent) bool {
 	first, ok := m.lastDeleted(client.ObjectKeyFromObject(event))
 	switch {
 	case !ok, first.uid == event.UID, m.clock.Now().Sub(first.at) > replayWindow:
 		return false
 	case v1alpha1.IsKeyedEventName(event.Name):
-		return first.ids == idsOf(event) && first.ids != fold.Digest{}
+		stayed := event.CreationTimestamp.Sub(first.created) >= KeyedLinger
+		return !stayed && first.ids == idsOf(event) && first.ids != fold.Digest{}
 	default:
 		return v1alpha1.IsGeneratedEventName(event.Name)
 	}
+}
+
+// isGenerated reports whether the webhook server made the name of an AlertEvent.
+func isGenerated(name string) bool {
+	return v1alpha1.IsGeneratedEventName(name) || v1alpha1.IsKeyedEventName(name)
 }
 
 func (m *Memory) lastDeleted(name types.NamespacedName) (deletedEvent, bool) {
@@ -207,7 +213,7 @@ func (m *Memory) forget(event *v1alpha1.AlertEvent) {
 		}
 		m.older, m.deleted, m.began = m.deleted, map[types.NamespacedName]deletedEvent{}, now
 	}
-	entry := deletedEvent{uid: event.UID, at: now}
+	entry := deletedEvent{uid: event.UID, created: event.CreationTimestamp.Time, at: now}
 	// A keyed one that is not marked was deleted by a user before it was folded, and its key may come again; unless it was a
 	// second copy itself, and a third one may come.
 	if mark, _ := marks.Of(event); mark.All || isCopy {
@@ -257,9 +263,6 @@ func (m *Memory) pending() (events int, oldest time.Duration) {
 	return len(m.seen), oldest
 }
 
-// Copies returns how many second copies wait to be deleted.
-func (m *Memory) Copies() int { return m.copies.Len() }
-
 // IsDeleted reports whether the watch has seen the deletion of an AlertEvent.
 func (m *Memory) IsDeleted(ref EventRef) bool {
 	m.mu.Lock()
@@ -280,63 +283,17 @@ func (m *Memory) Version(event metav1.Object) string {
 	return event.GetResourceVersion()
 }
 
-// Follow has the memory follow the manager's cache, and second copies deleted.
-func (m *Memory) Follow(mgr ctrl.Manager) (err error) {
+// Follow has the memory follow the manager's cache, and second copies deleted. The argument apiTime tells the time by the API
+// server's clock.
+func (m *Memory) Follow(mgr ctrl.Manager, apiTime func() time.Time) (err error) {
+	m.apiTime = apiTime
 	m.synced, err = informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.AlertEvent{}, m.see, m.forget)
 	if err != nil {
 		return err
 	}
-	if m.live, err = NewClient(mgr); err != nil {
+	live, err := NewClient(mgr)
+	if err != nil {
 		return err
 	}
-	if err := mgr.Add(m); err != nil {
-		return fmt.Errorf("adding the deletion of second copies: %w", err)
-	}
-	return nil
-}
-
-// Start implements manager.Runnable: it deletes second copies on every replica. The one that stored the copy was usually there
-// when the first one was deleted, whoever leads now.
-func (m *Memory) Start(ctx context.Context) error {
-	defer context.AfterFunc(ctx, m.copies.ShutDown)()
-	for m.DeleteCopy(ctx, m.live) {
-	}
-	return nil
-}
-
-// DeleteCopy waits for a second copy and deletes it. It returns false at the end.
-func (m *Memory) DeleteCopy(ctx context.Context, live client.Writer) bool {
-	ref, shutdown := m.copies.Get()
-	if shutdown {
-		return false
-	}
-	defer m.copies.Done(ref)
-	logger := log.FromContext(ctx).WithValues("namespace", ref.Namespace, "alertevent", ref.Name)
-	if seen, ok := m.find(ref.UID); ok {
-		deleted, err := DeleteEvent(ctx, live, ref)
-		if err != nil {
-			logger.Error(err, "Second copy of an AlertEvent not deleted")
-			m.copies.AddRateLimited(ref)
-			return true
-		}
-		if deleted {
-			CountFolded(fold.ResultReplayed, seen.alerts)
-			logger.V(1).Info("Deleted second copy of an AlertEvent")
-		}
-	}
-	m.copies.Forget(ref)
-	return true
-}
-
-// DeleteEvent deletes exactly this AlertEvent. deleted is false if it is gone, and another one of its name is left alone.
-func DeleteEvent(ctx context.Context, live client.Writer, ref EventRef) (deleted bool, err error) {
-	event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}}
-	err = live.Delete(ctx, event, client.Preconditions{UID: &ref.UID})
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("deleting the AlertEvent %s: %w", ref.Name, err)
-	}
-	return true, nil
+	return m.addCopyController(mgr, live)
 }

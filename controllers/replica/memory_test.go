@@ -1,22 +1,33 @@
 package replica
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/go-logr/logr"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 func namedEvent(name string, uid int) *v1alpha1.AlertEvent {
 	return &v1alpha1.AlertEvent{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(fmt.Sprint(uid))},
-		Spec:       v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{IncidentName: "incident"}}},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: name, UID: types.UID(fmt.Sprint(uid)), CreationTimestamp: metav1.NewTime(testEpoch),
+		},
+		Spec: v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{IncidentName: "incident"}}},
 	}
 }
 
@@ -27,7 +38,8 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 		name  string
 		uid   int
 		id    string
-		after time.Duration
+		after time.Duration // the deletion of the first one
+		stays time.Duration // the first one before that
 		want  bool
 
 		unfolded   bool // the first one was not marked
@@ -36,9 +48,12 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 		"the same name with another UID":                       {name: serverMade, uid: 2, want: true},
 		"the same name and UID, as after a restore":            {name: serverMade, uid: 1},
 		"after two minutes the name is forgotten":              {name: serverMade, uid: 2, after: replayWindow + 1},
+		"an AlertEvent that waited for an hour to be folded":   {name: serverMade, uid: 2, stays: time.Hour, want: true},
 		"the name of an idempotency key, with the same alerts": {name: keyed, uid: 2, id: "1", want: true},
 		"the name of an idempotency key, with other alerts":    {name: keyed, uid: 2, id: "2"},
 		"a key whose event a user deleted before its fold":     {name: keyed, uid: 2, id: "1", unfolded: true},
+		"a key whose event stayed for ten minutes":             {name: keyed, uid: 2, id: "1", stays: KeyedLinger},
+		"a key whose event had to go sooner":                   {name: keyed, uid: 2, id: "1", stays: KeyedLinger / 2, want: true},
 		"nor is it a copy when it cannot be decoded":           {name: keyed, uid: 2, unfolded: true, unreadable: true},
 		"a name given by a person may come again":              {name: "by-hand", uid: 2},
 		"another name is another event, whatever else is same": {name: "01a1fc76-5bd7-792d-a695-2a362506dd6f", uid: 1},
@@ -48,6 +63,7 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 			g := NewWithT(t)
 			clock := clocktesting.NewFakePassiveClock(testEpoch)
 			m := NewMemory(clock)
+			var deleted []*v1alpha1.AlertEvent
 			for _, name := range []string{serverMade, keyed, "by-hand"} {
 				event := namedEvent(name, 1)
 				event.Spec.Alerts[0].ID = "1"
@@ -55,10 +71,15 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 				if event.Name == keyed && !test.unfolded {
 					event.ResourceVersion, event.Annotations = "2", map[string]string{v1alpha1.SettledAnnotation: "1/*"}
 				}
+				deleted = append(deleted, event)
+			}
+			clock.SetTime(testEpoch.Add(test.stays))
+			for _, event := range deleted {
 				m.forget(event)
 			}
-			clock.SetTime(clock.Now().Add(test.after))
+			clock.SetTime(testEpoch.Add(test.stays + test.after))
 			event := namedEvent(test.name, test.uid)
+			event.CreationTimestamp = metav1.NewTime(clock.Now())
 			event.Spec.Alerts[0].ID = test.id
 			if test.unreadable {
 				event.Spec.Alerts = nil
@@ -155,4 +176,116 @@ func TestWhatAFailedListShowedIsForgotten(t *testing.T) {
 	g.Expect(m.Cached.IsWhole(shown)).To(BeTrue(), "its end will be shown")
 	g.Expect(m.Cached.IsWhole(dropped)).To(BeFalse())
 	g.Expect(m.Cached.IsWhole(listed)).To(BeTrue(), "it will be shown")
+}
+
+func TestWhichEventsWaitForAReplicaThatRemembersMore(t *testing.T) {
+	const (
+		serverMade = "01a1fc76-5bd7-792d-a695-2a362506dd6e"
+		began      = time.Hour // of the memory, since the epoch
+	)
+	keyed := v1alpha1.KeyedEventName("shop", "x")
+	for sentence, test := range map[string]struct {
+		name             string
+		received, stored time.Duration // since the epoch
+		retry            bool
+		ahead            time.Duration // of the replica's clock before the API server's
+		want             bool
+	}{
+		"a retry from before the memory":                  {name: serverMade, received: began - 5*time.Second, retry: true, want: true},
+		"one that is stored when the memory is older":     {name: serverMade, received: began - time.Second, stored: began + 50*time.Second, retry: true, want: true},
+		"a first attempt stored late":                     {name: serverMade, received: began - time.Second, stored: began + 50*time.Second, want: true},
+		"a first attempt with a key, stored late":         {name: keyed, received: began - time.Second, stored: began + 50*time.Second, want: true},
+		"a retry with a key":                              {name: keyed, received: began - 5*time.Second, retry: true, want: true},
+		"a first attempt stored at once":                  {name: serverMade, received: began - 5*time.Second},
+		"a retry of what was received since":              {name: serverMade, received: began + 2*time.Second, stored: began + 5*time.Second, retry: true},
+		"one stored late that was received since":         {name: serverMade, received: began + 2*time.Second, stored: began + time.Minute},
+		"one made by hand":                                {name: "by-hand", stored: began, retry: true},
+		"a retry, by a clock that is an hour ahead":       {name: serverMade, received: began - 5*time.Second, retry: true, ahead: time.Hour, want: true},
+		"a retry, by a clock that is an hour behind":      {name: serverMade, received: began - 5*time.Second, retry: true, ahead: -time.Hour, want: true},
+		"a later retry, by a clock that is an hour ahead": {name: serverMade, received: began + 2*time.Second, retry: true, ahead: time.Hour},
+		"a later retry, by one that is an hour behind":    {name: serverMade, received: began + 2*time.Second, retry: true, ahead: -time.Hour},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			clock := clocktesting.NewFakePassiveClock(testEpoch.Add(began + test.ahead))
+			m := NewMemory(clock)
+			m.apiTime = func() time.Time { return clock.Now().Add(-test.ahead) }
+			stored := testEpoch.Add(max(test.stored, test.received))
+			clock.SetTime(testEpoch.Add(max(test.stored, test.received, began) + test.ahead))
+			event := namedEvent(test.name, 1)
+			event.CreationTimestamp = metav1.NewTime(stored.Truncate(time.Second))
+			event.Spec.ReceivedTime = v1alpha1.NewTimestamp(testEpoch.Add(test.received))
+			if test.retry {
+				event.Annotations = map[string]string{v1alpha1.RetryAnnotation: "true"}
+			}
+			m.see(event, false)
+			_, hold, known := m.Seen(event.UID)
+			g.Expect(known).To(BeTrue())
+			if test.want {
+				g.Expect(hold).To(Equal(clock.Now().Add(RetryHold)), "another replica has this time from now on to delete it")
+			} else {
+				g.Expect(hold).To(BeZero())
+			}
+		})
+	}
+}
+
+// hangingNamespace is an API server where an admission webhook of one namespace hangs.
+type hangingNamespace struct {
+	client.Writer
+	name    string
+	deleted chan string
+}
+
+func (h *hangingNamespace) Delete(ctx context.Context, object client.Object, _ ...client.DeleteOption) error {
+	if object.GetNamespace() == h.name {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	h.deleted <- object.GetNamespace()
+	return nil
+}
+
+// managerStub is all that a controller needs of a manager that starts it.
+type managerStub struct {
+	ctrl.Manager
+	added manager.Runnable
+}
+
+func (*managerStub) GetLogger() logr.Logger { return logr.Discard() }
+func (*managerStub) GetControllerOptions() config.Controller {
+	return config.Controller{SkipNameValidation: new(true)}
+}
+func (s *managerStub) Add(runnable manager.Runnable) error { s.added = runnable; return nil }
+
+func TestSecondCopiesOfANamespaceThatHangsDelayNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		m := NewMemory(clock.RealClock{})
+		live := &hangingNamespace{name: "hangs", deleted: make(chan string, 1)}
+		process := &managerStub{}
+		g.Expect(m.addCopyController(process, live)).To(Succeed())
+		storeTwice := func(namespace string, number int) {
+			first := namedEvent(fmt.Sprintf("01a1fc76-5bd7-792d-a695-%012d", number), number)
+			first.Namespace = namespace
+			second := first.DeepCopy()
+			second.UID += "-again"
+			m.see(first, false)
+			m.forget(first)
+			m.see(second, false)
+		}
+		for number := range 100 {
+			storeTwice("hangs", number)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- process.added.Start(ctx) }()
+		time.Sleep(time.Second)
+		began := time.Now()
+		storeTwice("answers", 100)
+		g.Expect(<-live.deleted).To(Equal("answers"))
+		g.Expect(time.Since(began)).To(BeNumerically("<", time.Second))
+		cancel()
+		g.Expect(<-ended).To(Succeed())
+	})
 }

@@ -54,6 +54,7 @@ var bugs = []bug{
 	{name: "mark-before-write", scenario: "fold-blocked", args: oneWrite},
 	{name: "marks-ignored", test: "./controllers/incident TestADeletedIncidentDoesNotComeBack"},
 	{name: "retries-not-awaited", test: "./controllers/incident TestASecondCopyCountsOnce"},
+	{name: "retries-awaited-from-start", test: "./controllers/replica TestWhichEventsWaitForAReplicaThatRemembersMore"},
 	{name: "lease-ignored", test: "./controllers/fold TestExpiry"},
 	{name: "forwarded-alerts-return", test: "./webhookserver TestForwardedAlertsAreDropped"},
 	{name: "hops-unbounded", test: "./webhookserver TestHopsAreBounded"},

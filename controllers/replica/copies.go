@@ -1,0 +1,79 @@
+package replica
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/requests"
+)
+
+const (
+	// copyWorkers is how many second copies are deleted at a time. Namespaces take turns.
+	copyWorkers = 8
+
+	// copyTimeout bounds an attempt to delete one: several fit into RetryHold.
+	copyTimeout = 5 * time.Second
+)
+
+func newCopyQueue() workqueue.TypedRateLimitingInterface[EventRef] {
+	nameOf := func(ref EventRef) types.NamespacedName { return ref.NamespacedName }
+	return requests.NewQueue(copyWorkers, nameOf)("copies", requests.Backoff[EventRef]())
+}
+
+// addCopyController adds the controller that deletes second copies, on every replica: the one that stored a copy was usually
+// there when the first one was deleted, whoever leads now.
+func (m *Memory) addCopyController(mgr ctrl.Manager, live client.Writer) error {
+	options := requests.Options(mgr, "copies", "alertevent", copyWorkers,
+		func(ref EventRef) types.NamespacedName { return ref.NamespacedName })
+	options.NewQueue = func(string, workqueue.TypedRateLimiter[EventRef]) workqueue.TypedRateLimitingInterface[EventRef] {
+		return m.copies
+	}
+	options.ReconciliationTimeout, options.NeedLeaderElection = copyTimeout, new(false)
+	options.Reconciler = reconcile.TypedFunc[EventRef](func(ctx context.Context, ref EventRef) (ctrl.Result, error) {
+		return ctrl.Result{}, m.DeleteCopy(ctx, live, ref)
+	})
+	if _, err := controller.NewTyped("copies", mgr, options); err != nil {
+		return fmt.Errorf("adding the deletion of second copies: %w", err)
+	}
+	return nil
+}
+
+// DeleteCopy deletes an AlertEvent that is a second copy.
+func (m *Memory) DeleteCopy(ctx context.Context, live client.Writer, ref EventRef) error {
+	seen, ok := m.find(ref.UID)
+	if !ok {
+		return nil
+	}
+	deleted, err := DeleteEvent(ctx, live, ref)
+	if deleted {
+		CountFolded(fold.ResultReplayed, seen.alerts)
+		log.FromContext(ctx).V(1).Info("Deleted second copy of an AlertEvent")
+	}
+	return err
+}
+
+// DeleteEvent deletes exactly this AlertEvent. deleted is false if it is gone, and another one of its name is left alone.
+func DeleteEvent(ctx context.Context, live client.Writer, ref EventRef) (deleted bool, err error) {
+	event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}}
+	err = live.Delete(ctx, event, client.Preconditions{UID: &ref.UID})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("deleting the AlertEvent %s: %w", ref.Name, err)
+	}
+	return true, nil
+}
