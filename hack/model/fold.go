@@ -129,7 +129,7 @@ type plan struct {
 }
 
 // decide folds the events in commit order, up to one that has to wait. passed says that half a minute has passed since the
-// process began to remember names.
+// process's cache showed that one.
 func (m *stepper) decide(p *process, passed bool) plan {
 	k := int(p.target)
 	base := &p.cache[k]
@@ -198,8 +198,8 @@ func (m *stepper) isSecondCopy(p *process, u int) bool {
 }
 
 // waits reports whether an event may be the second copy of one that was deleted before the process began to remember.
-// Half a minute is enough for any other running process that remembers it to delete the copy, so if one would, that
-// time does not pass.
+// Half a minute from when the process sees the event is enough for any other running process that remembers to delete the copy,
+// so if one would, that time does not pass.
 func (m *stepper) waits(p *process, u int, passed bool) bool {
 	e := &m.from.events[u]
 	if !e.doubt || m.breaks(youngDoesNotWait) || p.since <= m.from.posts[e.post].sentAt {
@@ -213,7 +213,7 @@ func (m *stepper) waits(p *process, u int, passed bool) bool {
 	return !passed
 }
 
-// carryOut carries a plan out: that of a process which began to remember names more than half a minute ago, or not.
+// carryOut carries a plan out: that of a process whose event that has to wait came more than half a minute ago, or not.
 func (m *stepper) carryOut(p int) {
 	folder := &m.from.processes[p]
 	plan := m.decide(folder, true)
