@@ -28,16 +28,12 @@ const (
 	copyTimeout = 5 * time.Second
 )
 
-func newCopyQueue() workqueue.TypedRateLimitingInterface[EventRef] {
-	nameOf := func(ref EventRef) types.NamespacedName { return ref.NamespacedName }
-	return requests.NewQueue(copyWorkers, nameOf)("copies", requests.Backoff[EventRef]())
-}
-
 // addCopyController adds the controller that deletes second copies, on every replica: the one that stored a copy was usually
 // there when the first one was deleted, whoever leads now.
 func (m *Memory) addCopyController(mgr ctrl.Manager, live client.Writer) error {
 	options := requests.Options(mgr, "copies", "alertevent", copyWorkers,
 		func(ref EventRef) types.NamespacedName { return ref.NamespacedName })
+	m.copies = options.NewQueue("copies", options.RateLimiter)
 	options.NewQueue = func(string, workqueue.TypedRateLimiter[EventRef]) workqueue.TypedRateLimitingInterface[EventRef] {
 		return m.copies
 	}

@@ -63,7 +63,7 @@ type Memory struct {
 
 	clock   Clock
 	apiTime func() time.Time                               // by the API server's clock
-	copies  workqueue.TypedRateLimitingInterface[EventRef] // second copies, to be deleted
+	copies  workqueue.TypedRateLimitingInterface[EventRef] // second copies, to be deleted; nil: they stay
 
 	synced func() bool // whether the watch has shown what there was at the start
 
@@ -97,7 +97,6 @@ func NewMemory(clock Clock) *Memory {
 	return &Memory{
 		clock:   clock,
 		apiTime: clock.Now,
-		copies:  newCopyQueue(),
 		synced:  func() bool { return false },
 		Cached:  clustercache.NewEvents(),
 		since:   clock.Now(),
@@ -144,7 +143,7 @@ func (m *Memory) see(event *v1alpha1.AlertEvent, _ bool) {
 		entry.hold = m.clock.Now().Add(RetryHold)
 	}
 	m.seen[event.UID] = entry
-	if entry.isCopy {
+	if entry.isCopy && m.copies != nil {
 		m.copies.Add(RefOf(event))
 	}
 }
@@ -287,13 +286,13 @@ func (m *Memory) Version(event metav1.Object) string {
 // server's clock.
 func (m *Memory) Follow(mgr ctrl.Manager, apiTime func() time.Time) (err error) {
 	m.apiTime = apiTime
-	m.synced, err = informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.AlertEvent{}, m.see, m.forget)
-	if err != nil {
-		return err
-	}
 	live, err := NewClient(mgr)
 	if err != nil {
 		return err
 	}
-	return m.addCopyController(mgr, live)
+	if err := m.addCopyController(mgr, live); err != nil {
+		return err
+	}
+	m.synced, err = informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.AlertEvent{}, m.see, m.forget)
+	return err
 }
