@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 // History is what the commits of an API server tell. It is not safe for concurrent use.
@@ -111,7 +113,7 @@ func (h *History) createEvent(e *event, c *Commit) {
 	for id, seq := range e.seqs {
 		first := h.ids[id]
 		switch {
-		case first == nil:
+		case first == nil, h.freedKey(first, e):
 			h.ids[id] = e
 			if seq != "" && !e.restored {
 				h.stored[seq] = append(h.stored[seq], e)
@@ -127,6 +129,13 @@ func (h *History) createEvent(e *event, c *Commit) {
 		h.byIncident[key] = append(h.byIncident[key], e)
 		h.findUnmatched(key, c.At)
 	}
+}
+
+// freedKey says whether the first AlertEvent had stayed for its idempotency key as long as it should when another one came, which
+// is a new request then.
+func (h *History) freedKey(first, e *event) bool {
+	linger := h.options.KeyedLinger
+	return linger > 0 && v1alpha1.IsKeyedEventName(e.name) && first.isGone() && e.committed.Sub(first.committed) >= linger
 }
 
 // mark enters the mark of an AlertEvent.

@@ -142,6 +142,14 @@ func TestLiveness(t *testing.T) {
 			s.release("a")
 		}
 	}
+	again := func(s *script) {
+		s.store("a", Commit{Name: keyed, ByUser: true}, an("firing", "k", "id", "1"))
+		s.fold("k", []string{"a"})
+		s.mark("a", "1/*")
+		s.tick(10 * time.Minute)
+		s.release("a")
+		s.store("b", Commit{Name: keyed, ByUser: true}, an("firing", "k", "id", "1"))
+	}
 	tellAll(t, map[string]story{
 		"it waits, and nothing shows why":                                        {options: options, found: "E: ", tell: waits("True", "AlertsFolded")},
 		"it waits, and AlertsFolded shows why":                                   {options: options, tell: waits("False", "AlertsFolded")},
@@ -169,6 +177,15 @@ func TestLiveness(t *testing.T) {
 		}},
 		"it is deleted before its key may go": {options: options, found: "C: ", tell: released(time.Minute)},
 		"it is deleted when its key may go":   {options: options, tell: released(10 * time.Minute)},
+		"its key comes again when it may, and counts": {options: options, tell: func(s *script) {
+			again(s)
+			s.fold("k", []string{"b"})
+			s.mark("b", "1/*")
+		}},
+		"its key comes again when it may, and is taken for a second copy": {options: options, found: "A: ", tell: func(s *script) {
+			again(s)
+			s.release("b")
+		}},
 		"it stays longer than for its key": {options: options, found: "C: ", tell: func(s *script) {
 			settled(s)
 			s.tick(11 * time.Minute)
