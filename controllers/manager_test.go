@@ -71,10 +71,13 @@ func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 	options.PresetLateFiringWindow = func(string) (time.Duration, bool) { return 0, false }
 	options.Unavailable = func(string) string { return "" }
 	options.IngestBacklog = func() int { return 0 }
-	options.RestartWatch = func(bool) {}
 	if options.Health == nil {
-		health, err := replica.AddIngestHealth(mgr, options.Namespaces, options.Clock)
+		health := replica.NewIngestHealth(options.Clock)
+		canary, err := replica.NewCanary(testsite.ControlPlane(t), replica.CanaryOptions{
+			Namespace: s.Namespace, Health: health, Memory: options.Memory, Check: func() error { return nil }, RestartWatch: func(bool) {},
+		})
 		s.Expect(err).NotTo(HaveOccurred())
+		s.Expect(mgr.Add(canary)).To(Succeed())
 		options.Health = health
 	}
 	process, err := NewReplica(mgr, options)
@@ -275,7 +278,7 @@ func TestWhatTheCacheHoldsIsMeasured(t *testing.T) {
 	RegisterMetrics(registry)
 	s.Eventually(func() error {
 		return testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP tocsin_alertevents_pending AlertEvents in the cluster that are not yet released, reported alike by every replica.
+# HELP tocsin_alertevents_pending AlertEvents in the cluster that are not yet released, but canaries, reported alike by every replica.
 # TYPE tocsin_alertevents_pending gauge
 tocsin_alertevents_pending 1
 # HELP tocsin_incidents Incidents in the cluster, by state. Those that are not Resolved also by severity, reported alike by every replica; the number of the Resolved ones by the leading replica, as its newest sweep and its own writes tell it.

@@ -12,7 +12,6 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
 	"github.com/tocsin-dev/tocsin/internal/fair"
-	"github.com/tocsin-dev/tocsin/internal/leader"
 )
 
 // Options are the settings of the controllers.
@@ -73,9 +72,6 @@ func NewReplica(mgr ctrl.Manager, options Options) (*Replica, error) {
 func (r *Replica) Lead(mgr ctrl.Manager) error {
 	live, err := replica.NewClient(mgr)
 	if err != nil {
-		return err
-	}
-	if live, err = leader.TrackCalls(mgr, live); err != nil {
 		return err
 	}
 	releaser := release.New(mgr.GetCache(), live, r.options.Memory, r.options.Clock)

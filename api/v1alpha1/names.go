@@ -11,6 +11,10 @@ import (
 // keyedEventPrefix is the prefix of AlertEvents of requests with an idempotency key.
 const keyedEventPrefix = "key-"
 
+// CanaryName is the name of an Incident that never exists. The AlertEvents by which each replica tests the way of an alert belong
+// to it, in the operator's own namespace, and their names begin with it.
+const CanaryName = "tocsin-canary"
+
 // nameEncoding encodes hashes in letters and digits that are valid in names.
 var nameEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 

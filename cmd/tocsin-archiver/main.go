@@ -79,7 +79,7 @@ func run(ctx context.Context, config *rest.Config, o process.Options, url string
 		Scheme:                        scheme,
 		Logger:                        log,
 		MapperProvider:                clustercache.RESTMapper,
-		Cache:                         cache.Options{DefaultNamespaces: o.CacheNamespaces(), ByObject: archive.Cached()},
+		Cache:                         cache.Options{DefaultNamespaces: process.CacheNamespaces(o.WatchNamespaces), ByObject: archive.Cached()},
 		NewCache:                      (&clustercache.Informers{Log: log.WithName("cache")}).NewCache,
 		Metrics:                       serving,
 		HealthProbeBindAddress:        process.Off, // see internal/probes

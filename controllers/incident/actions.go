@@ -46,9 +46,10 @@ func (r *reconciler) carryOut(ctx context.Context, c *confirmed, plan fold.Plan)
 		}
 		r.announce(ctx, incident, plan)
 	}
-	now := r.Clock.Now()
-	foldDuration.Observe(now.Sub(c.began).Seconds())
-	observeFold(plan.Results, now)
+	if now := r.Clock.Now(); !r.Memory.IsCanary(c.key) {
+		foldDuration.Observe(now.Sub(c.began).Seconds())
+		observeFold(plan.Results, now)
+	}
 	return incident, nil
 }
 
@@ -151,10 +152,13 @@ func (r *reconciler) confirmAbsence(ctx context.Context, c *confirmed) error {
 
 // requireShown fails with errUnseen if the quorum list has an AlertEvent in the namespace that the watch has not shown and that
 // is not settled for the Incident: one that is older than newest or, without that one, any. It does so too if the cache shows
-// another one to fold than when the fold was decided.
+// another one to fold than when the fold was decided. For a canary it looks at all namespaces: a watch that has stalled, or has
+// lost an AlertEvent, keeps it from being settled.
 func (r *reconciler) requireShown(ctx context.Context, c *confirmed, newest *v1alpha1.AlertEvent) error {
+	everywhere := r.Memory.IsCanary(c.key)
 	for uid, event := range c.exists.events {
-		if event.key.Namespace != c.key.Namespace || event.mark.Settles(c.key.Name) || newest != nil && !r.isOlder(&event, newest) {
+		isElsewhere := event.key.Namespace != c.key.Namespace && !everywhere
+		if isElsewhere || event.mark.Settles(c.key.Name) || newest != nil && !r.isOlder(&event, newest) {
 			continue
 		}
 		if !r.Memory.HasShown(replica.EventRef{NamespacedName: event.key, UID: uid}, c.began) {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -31,6 +32,9 @@ const (
 	// slowList is from when on a list of all namespaces is heavy, whatever its bytes: the API server reads all of the AlertEvents
 	// for their metadata. An API server that is slow with everything had better make one list for all.
 	slowList = listTimeout / 2
+
+	// heavyInterval is how often a heavy list of all namespaces is made.
+	heavyInterval = 10 * time.Second
 
 	// maxListPause bounds the pause between two quorum lists.
 	maxListPause = time.Second
@@ -76,7 +80,7 @@ var errHeavy = errors.New("the list of AlertEvents is heavy")
 
 // quorumLists shares the lists of all namespaces among all folds, unless such a list is heavy. If it is, since some namespace has
 // many or large AlertEvents, the folds of each namespace share lists of their own: a fold needs no more, and nobody waits for
-// what another namespace has. The lagDetector still lists all, and so finds out when that is light again.
+// what another namespace has. Start still lists all now and then, and so finds out when that is light again.
 type quorumLists struct {
 	all  *quorumList
 	list func(namespaces ...string) lister
@@ -98,6 +102,16 @@ func (l *quorumLists) of(namespaces ...string) *quorumList {
 	return &quorumList{
 		list: l.list(namespaces...), light: l.light, heavy: l.heavy, slow: math.MaxInt64, turn: make(chan struct{}, 1),
 	}
+}
+
+// Start is a runnable of the leader's term that lists all namespaces now and then while that list is heavy.
+func (l *quorumLists) Start(ctx context.Context) error {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		if l.all.isHeavy.Load() {
+			_, _ = l.all.join(ctx) // which notes whether it is heavy
+		}
+	}, heavyInterval)
+	return nil
 }
 
 // join returns the AlertEvents of a namespace, and maybe those of others, of a list that began after the call.

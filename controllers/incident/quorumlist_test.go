@@ -237,7 +237,7 @@ func TestNobodyWaitsForWhatIsSlowInAnotherNamespace(t *testing.T) {
 					return time.Since(began)
 				}
 				g.Expect(join()).To(Equal(slowList+quick), "it gives up that of all")
-				for range 3 { // as the lagDetector does
+				for range 3 { // as Start does
 					_, err := lists.all.join(t.Context())
 					g.Expect(err != nil).To(Equal(takes > listTimeout))
 					time.Sleep(time.Second)

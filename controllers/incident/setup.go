@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -25,6 +26,9 @@ type Options struct {
 	// Namespaces are the namespaces that the manager's cache watches, one of which may be empty for all.
 	Namespaces []string
 
+	// EventNamespaces are the namespaces of which the cache has the AlertEvents: also that of the canaries. Default: Namespaces.
+	EventNamespaces []string
+
 	// Memory is the process's memory of AlertEvents. Its maker calls Listed when they are listed.
 	Memory *replica.Memory
 
@@ -33,9 +37,6 @@ type Options struct {
 
 	// IngestBacklog returns how many requests wait in this process to be stored; the more, the fewer folds write at a time.
 	IngestBacklog func() int
-
-	// RestartWatch has the manager's cache watch AlertEvents again, from where it was, or list them anew.
-	RestartWatch func(listAnew bool)
 
 	// PresetLateFiringWindow returns the window of a preset, for integrations without spec.lateFiringWindow.
 	PresetLateFiringWindow func(preset string) (window time.Duration, ok bool)
@@ -57,15 +58,20 @@ type Options struct {
 func Add(
 	mgr ctrl.Manager, live client.Client, o Options, counts *replica.Counts, releaser *release.Releaser, sweeper *sweep.Sweeper,
 ) (*Blocked, error) {
-	lists := newQuorumLists(func(namespaces ...string) lister { return listEvents(live, namespaces...) }, o.Namespaces)
-	lag := &lagDetector{hasShown: o.Memory.HasShown, clock: o.Clock, list: lists.all, restart: o.RestartWatch}
-	if err := mgr.Add(lag); err != nil {
-		return nil, fmt.Errorf("adding the detector of a watch that has stalled: %w", err)
+	if o.EventNamespaces == nil {
+		o.EventNamespaces = o.Namespaces
+	}
+	lists := newQuorumLists(func(namespaces ...string) lister { return listEvents(live, namespaces...) }, o.EventNamespaces)
+	if err := mgr.Add(lists); err != nil {
+		return nil, fmt.Errorf("adding the quorum lists: %w", err)
 	}
 	r := newReconciler(mgr.GetCache(), live, lists, o)
 	r.recorder, r.notices = mgr.GetEventRecorder("tocsin"), flowcontrol.NewTokenBucketRateLimiter(maxNoticeRate, maxNoticeBurst)
 	r.counts, r.releases, r.resolved = counts, releaser, sweeper
 	options := requests.Options(mgr, "incident", "incident", foldConcurrency, requests.NameOf)
+	options.NewQueue = requests.NewQueue(foldConcurrency, func(request ctrl.Request) types.NamespacedName {
+		return o.Memory.Turn(request.NamespacedName)
+	})
 	options.RecoverPanic = new(true)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("incident").

@@ -16,11 +16,11 @@ import (
 // tracerName is the instrumentation scope of the folds' spans.
 const tracerName = "github.com/tocsin-dev/tocsin/controllers"
 
-// beginSpan begins the span of a fold; without a provider there is none, and it costs nothing. It is the root of a trace and
+// beginSpan begins the span of a fold; without a provider, or of canaries, there is none. It is the root of a trace and
 // linked to the writes of the AlertEvents that it folds: they have answered their requests before it began, and there may be
 // many. The result ends it.
 func beginSpan(ctx context.Context, provider trace.TracerProvider, o *facts) (context.Context, func(fold.Plan, error)) {
-	if provider == nil {
+	if provider == nil || o.key.Name == v1alpha1.CanaryName {
 		return ctx, func(fold.Plan, error) {}
 	}
 	ctx, span := provider.Tracer(tracerName).Start(ctx, "fold Incident",

@@ -107,6 +107,9 @@ func nameOf(ref replica.EventRef) types.NamespacedName { return ref.NamespacedNa
 // Add adds the controller to the manager of a leader's term.
 func (r *Releaser) Add(mgr ctrl.Manager) error {
 	options := requests.Options(mgr, "release", "alertevent", concurrency, nameOf)
+	options.NewQueue = requests.NewQueue(concurrency, func(ref replica.EventRef) types.NamespacedName {
+		return r.memory.Turn(ref.NamespacedName)
+	})
 	options.Reconciler = r
 	c, err := controller.NewTyped("release", mgr, options)
 	if err == nil {

@@ -10,17 +10,9 @@ import (
 )
 
 const (
-	// probeInterval is how often a replica asks the API server whether alerts could be stored, and probeTimeout how long
-	// it waits for the answer. After maxProbeGap without one, the time before it does not count any more;
-	// ingest itself tries for 5 s to store an alert. The API server gives up after probeVerdict, for instance when an admission
-	// webhook hangs, so that its answer, which tells the time, comes before probeTimeout.
-	probeInterval = 5 * time.Second
-	probeTimeout  = 5 * time.Second
-	probeVerdict  = 3 * time.Second
-	maxProbeGap   = 15 * time.Second
-
-	// maxProbeAnswer is how many bytes of an answer to the probe are read, to use the connection again.
-	maxProbeAnswer = 64 << 10
+	// maxGap is how long the API server may give no answer to a canary: after that, the time before does not count any more. Ingest
+	// itself tries for 5 s to store an alert.
+	maxGap = 15 * time.Second
 
 	// Grace is added to autoResolveAfter when senders could not deliver: they wait between their attempts, and
 	// many of them come at once.
@@ -49,12 +41,11 @@ type Health interface {
 // tell of no quiet.
 //
 // There is one for each process. Every replica keeps it, so that a follower which becomes the leader knows its own past.
-// It depends on two things: the API server would store an alert (see Start), and no replica missed an alert for a reason of
+// It depends on two things: the API server stores a canary (see Canary), and no replica missed an alert for a reason of
 // Tocsin's or the API server's (see Missed; the other replicas report theirs in the status of the integration). The time of the
 // API server is known from any answer.
 type IngestHealth struct {
-	clock  Clock
-	prober *prober
+	clock Clock
 
 	mu     sync.Mutex
 	since  time.Time          // of the first answer in a row without a gap that said that alerts can be stored
@@ -71,7 +62,7 @@ type missed struct {
 	integrations map[string]time.Time // by name
 }
 
-// NewIngestHealth makes one without a probe.
+// NewIngestHealth returns an IngestHealth that has heard nothing of the API server yet.
 func NewIngestHealth(clock Clock) *IngestHealth {
 	return &IngestHealth{clock: clock, missed: map[string]*missed{}}
 }
@@ -122,7 +113,7 @@ func (h *IngestHealth) QuietFromByAPITime(
 
 // quietFrom is what both have in common: the API server answers. The caller holds mu.
 func (h *IngestHealth) quietFrom(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool) {
-	if h.last.IsZero() || passed(h.last, now) > maxProbeGap {
+	if h.last.IsZero() || passed(h.last, now) > maxGap {
 		return time.Time{}, false
 	}
 	from = presently(h.since, now)
@@ -164,12 +155,19 @@ func (h *IngestHealth) aheadAt(now time.Time) time.Duration {
 // Answered notes an answer of the API server to a request sent and answered at these times: alerts can be stored.
 func (h *IngestHealth) Answered(sent, received, server time.Time) (ahead time.Duration, wrong, changed bool) {
 	h.mu.Lock()
-	if h.last.IsZero() || passed(h.last, received) > maxProbeGap {
+	if h.last.IsZero() || passed(h.last, received) > maxGap {
 		h.since = received
 	}
 	h.last = received
 	h.mu.Unlock()
 	return h.tell(sent, received, server)
+}
+
+// Interrupt notes that this process accepts no alerts for now. Quiet starts anew with the next answer.
+func (h *IngestHealth) Interrupt() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.last = time.Time{}
 }
 
 // tell notes the time that the API server told in an answer, also if it missed the request; it is cut to seconds. tell returns

@@ -1,26 +1,16 @@
 package replica
 
 import (
-	"context"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"reflect"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 	"github.com/tocsin-dev/tocsin/hack/lib/wallclock"
 )
@@ -203,8 +193,8 @@ func TestAClockThatIsSetRight(t *testing.T) {
 	}
 }
 
-// TestAClockThatIsSetDuringAProbe tells no wrong time: the answer took as long as the monotonic clock says.
-func TestAClockThatIsSetDuringAProbe(t *testing.T) {
+// TestAClockThatIsSetDuringARequest tells no wrong time: the answer took as long as the monotonic clock says.
+func TestAClockThatIsSetDuringARequest(t *testing.T) {
 	for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
 		g := NewWithT(t)
 		own := &wallclock.Clock{}
@@ -214,120 +204,4 @@ func TestAClockThatIsSetDuringAProbe(t *testing.T) {
 		h.Answered(sent, own.Now(), time.Now().Round(0))
 		g.Expect(h.APITime()).To(BeTemporally("~", time.Now(), 10*time.Second), "%s", ahead)
 	}
-}
-
-func TestTheProbe(t *testing.T) {
-	t.Run("a real API server answers it and stores nothing", func(t *testing.T) {
-		s := testsite.New(t)
-		l, err := newProbing(testsite.ControlPlane(t), []string{s.Namespace}, clock.RealClock{})
-		s.Expect(err).NotTo(HaveOccurred())
-		l.probe(s.Ctx)
-		_, ok := l.QuietFrom(shop, time.Time{}, time.Now())
-		s.Expect(ok).To(BeTrue())
-		s.Expect(s.EventNames()).To(BeEmpty())
-		server, err := l.prober.ask(s.Ctx)
-		s.Expect(err).NotTo(HaveOccurred())
-		s.Expect(server).To(BeTemporally("~", time.Now(), 5*time.Second))
-	})
-	for sentence, c := range map[string]struct {
-		code  int
-		ahead time.Duration // of the own clock
-		ok    bool
-	}{
-		"created":                          {http.StatusCreated, 0, true},
-		"refused by a quota":               {http.StatusForbidden, 0, true},
-		"the token expired":                {http.StatusUnauthorized, 0, false},
-		"too many requests":                {http.StatusTooManyRequests, 0, false},
-		"an internal error":                {http.StatusInternalServerError, 0, false},
-		"the clock is an hour ahead":       {http.StatusCreated, time.Hour, false},
-		"the clock is five minutes behind": {http.StatusCreated, -5 * time.Minute, false},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			g := NewWithT(t)
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path != "/apis/tocsin.dev/v1alpha1/namespaces/default/alertevents" || r.URL.Query().Get("dryRun") != "All" {
-					w.WriteHeader(http.StatusInternalServerError)
-					return
-				}
-				w.Header().Set("Date", time.Now().Add(-c.ahead).UTC().Format(http.TimeFormat))
-				w.WriteHeader(c.code)
-			}))
-			defer server.Close()
-			l, err := newProbing(&rest.Config{Host: server.URL}, nil, clock.RealClock{})
-			g.Expect(err).NotTo(HaveOccurred())
-			l.probe(t.Context())
-			_, ok := l.QuietFrom(shop, time.Time{}, time.Now())
-			g.Expect(ok).To(Equal(c.ok))
-			now, ok := l.Now()
-			g.Expect(ok).To(BeTrue(), "any answer tells the time")
-			g.Expect(now).To(BeTemporally("~", time.Now().Add(-c.ahead), 2*time.Second))
-		})
-	}
-	for sentence, hangs := range map[string]bool{"is away": false, "hangs": true} {
-		t.Run("an admission webhook of the namespace "+sentence+": the time is known", func(t *testing.T) {
-			s := testsite.New(t)
-			denyProbes(t, s, hangs)
-			l, err := newProbing(testsite.ControlPlane(t), []string{s.Namespace}, clock.RealClock{})
-			s.Expect(err).NotTo(HaveOccurred())
-			s.Eventually(func() error {
-				_, err := l.prober.ask(s.Ctx)
-				return err
-			}, "30s").Should(HaveOccurred(), "the API server knows the webhook")
-			s.Eventually(func() bool { // an API server that gives up may close the connection instead
-				l.probe(s.Ctx)
-				_, ok := l.Now()
-				return ok
-			}, "60s").Should(BeTrue())
-			_, ok := l.QuietFrom(shop, time.Time{}, time.Now())
-			s.Expect(ok).To(BeFalse(), "no alert can be stored")
-			now, _ := l.Now()
-			s.Expect(now).To(BeTemporally("~", time.Now(), 5*time.Second))
-		})
-	}
-	t.Run("it goes on until it is stopped", func(t *testing.T) {
-		g := NewWithT(t)
-		var asked atomic.Int32
-		server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
-		defer server.Close()
-		l, err := newProbing(&rest.Config{Host: server.URL}, nil, clock.RealClock{})
-		g.Expect(err).NotTo(HaveOccurred())
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- l.Start(ctx) }()
-		g.Eventually(asked.Load).Should(BeNumerically(">=", 1))
-		cancel()
-		g.Eventually(ended).Should(Receive(BeNil()))
-	})
-}
-
-// denyProbes makes the API server ask a webhook about each AlertEvent of the namespace. Nothing listens at its address, or it
-// accepts connections and says nothing.
-func denyProbes(t *testing.T, s *testsite.Site, hangs bool) {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	s.Expect(err).NotTo(HaveOccurred())
-	address := listener.Addr().String()
-	if hangs {
-		t.Cleanup(func() { _ = listener.Close() })
-	} else {
-		s.Expect(listener.Close()).To(Succeed())
-	}
-	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "away.example.com", AdmissionReviewVersions: []string{"v1"},
-			ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: new("https://" + address)},
-			FailurePolicy:     new(admissionregistrationv1.Fail),
-			SideEffects:       new(admissionregistrationv1.SideEffectClassNone),
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule: admissionregistrationv1.Rule{
-					APIGroups: []string{v1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"alertevents"},
-				},
-			}},
-		}},
-	}
-	s.Expect(s.Live.Create(s.Ctx, configuration)).To(Succeed())
-	t.Cleanup(func() { _ = s.Live.Delete(context.Background(), configuration) })
 }

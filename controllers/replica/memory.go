@@ -2,7 +2,9 @@ package replica
 
 import (
 	"context"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,6 +67,9 @@ type Memory struct {
 	apiTime func() time.Time                               // by the API server's clock
 	copies  workqueue.TypedRateLimitingInterface[EventRef] // second copies, to be deleted; nil: they stay
 
+	canaries      string // their namespace; empty: there are none
+	canariesEnded atomic.Int64
+
 	synced func() bool // whether the watch has shown what there was at the start
 
 	mu             sync.Mutex
@@ -82,6 +87,7 @@ type seenEvent struct {
 	alerts  int
 	created time.Time
 	keyed   bool
+	canary  bool
 }
 
 // deletedEvent is the last AlertEvent of its name that was deleted.
@@ -138,6 +144,7 @@ func (m *Memory) see(event *v1alpha1.AlertEvent, _ bool) {
 	entry := seenEvent{
 		version: event.ResourceVersion, isCopy: m.isSecondCopy(event), alerts: len(event.Spec.Alerts),
 		created: event.CreationTimestamp.Time, keyed: v1alpha1.IsKeyedEventName(event.Name),
+		canary: m.IsCanary(client.ObjectKeyFromObject(event)),
 	}
 	if m.mayBeCopy(event) {
 		entry.hold = m.clock.Now().Add(RetryHold)
@@ -203,6 +210,9 @@ func (m *Memory) forget(event *v1alpha1.AlertEvent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	isCopy := m.seen[event.UID].isCopy
+	if m.seen[event.UID].canary {
+		m.canariesEnded.Add(1)
+	}
 	delete(m.seen, event.UID)
 	m.Cached.Forget(event)
 	now := m.clock.Now()
@@ -248,18 +258,36 @@ func (m *Memory) HasShown(event EventRef, since time.Time) bool {
 	return deleted && last.uid == event.UID && !last.at.Before(since)
 }
 
-// pending returns how many AlertEvents there are, and the age of the oldest one that waits to be folded.
+// IsCanary reports whether a name is that of a canary, or of the Incident that canaries belong to.
+func (m *Memory) IsCanary(name types.NamespacedName) bool {
+	return m.canaries != "" && name.Namespace == m.canaries && strings.HasPrefix(name.Name, v1alpha1.CanaryName)
+}
+
+// Turn returns the name with the namespace at whose turn it comes: canaries have a turn of their own. Otherwise a leader that is
+// behind with all else in their namespace would give the lease up.
+func (m *Memory) Turn(name types.NamespacedName) types.NamespacedName {
+	if m.IsCanary(name) {
+		name.Namespace += "/canaries"
+	}
+	return name
+}
+
+// pending returns how many AlertEvents there are but canaries, and the age of the oldest one that waits to be folded.
 func (m *Memory) pending() (events int, oldest time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.clock.Now()
 	for _, event := range m.seen {
+		if event.canary {
+			continue
+		}
+		events++
 		age := now.Sub(event.created)
 		if !event.keyed || age >= KeyedLinger+time.Minute { // before, it may be there for its idempotency key alone
 			oldest = max(oldest, age)
 		}
 	}
-	return len(m.seen), oldest
+	return events, oldest
 }
 
 // IsDeleted reports whether the watch has seen the deletion of an AlertEvent.

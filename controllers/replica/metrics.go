@@ -23,7 +23,7 @@ var clockOffset = prometheus.NewGauge(prometheus.GaugeOpts{
 // Metrics of the objects in the store, see Counts.
 var (
 	pendingDesc = prometheus.NewDesc("tocsin_alertevents_pending",
-		"AlertEvents in the cluster that are not yet released, reported alike by every replica.", nil, nil)
+		"AlertEvents in the cluster that are not yet released, but canaries, reported alike by every replica.", nil, nil)
 	oldestAgeDesc = prometheus.NewDesc("tocsin_alertevents_oldest_age_seconds",
 		"Age of the oldest AlertEvent that is not yet released, 0 without any, reported alike by every replica; "+
 			"those that may be there for their idempotency key alone do not count.", nil, nil)

@@ -1,9 +1,12 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
@@ -54,9 +58,14 @@ const (
 	leaseDialTimeout = 5 * time.Second
 	leaseKeepAlive   = 30 * time.Second
 
-	// timePatience is how long a candidate waits for the API server to tell its time, and timePoll how often it looks.
+	// timePatience is how long a candidate waits for the API server to tell its time.
 	timePatience = 30 * time.Second
-	timePoll     = 100 * time.Millisecond
+
+	// readyPoll is how often a candidate looks whether it knows the time, and a candidate or leader whether its check passes.
+	readyPoll = 100 * time.Millisecond
+
+	// namespaceFile has the namespace of the process in a pod, where the lease is by default.
+	namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 )
 
 // newManager returns the manager that every replica runs from start to stop, with its clients, metrics and cache, and
@@ -77,9 +86,9 @@ func newManager(
 		Logger:         log,
 		MapperProvider: clustercache.RESTMapper,
 		Cache: cache.Options{
-			DefaultNamespaces: o.CacheNamespaces(),
+			DefaultNamespaces: process.CacheNamespaces(o.WatchNamespaces),
 			ByObject: map[client.Object]cache.ByObject{
-				&v1alpha1.AlertEvent{}:         {Transform: memory.Cached.Condense},
+				&v1alpha1.AlertEvent{}:         {Transform: memory.Cached.Condense, Namespaces: process.CacheNamespaces(eventNamespaces(&o))},
 				&v1alpha1.Incident{}:           {Transform: clustercache.Condense, Field: clustercache.Selector()},
 				&v1alpha1.WebhookIntegration{}: {Transform: clustercache.Condense},
 			},
@@ -97,11 +106,28 @@ func newManager(
 	return mgr, objects, err
 }
 
+// ownNamespace returns the operator's own namespace, where its canaries are: that of the lease. A process outside of a cluster
+// that has none uses the first namespace that it serves, else the default one.
+func ownNamespace(o *Options) string {
+	file, _ := os.ReadFile(namespaceFile)
+	return cmp.Or(o.LeaseNamespace, strings.TrimSpace(string(file)), cmp.Or(o.WatchNamespaces...), metav1.NamespaceDefault)
+}
+
+// eventNamespaces returns the namespaces of which the cache has the AlertEvents: those that are served, and the operator's own; nil
+// for all.
+func eventNamespaces(o *Options) []string {
+	own := ownNamespace(o)
+	if len(o.WatchNamespaces) == 0 || slices.Contains(o.WatchNamespaces, own) {
+		return o.WatchNamespaces
+	}
+	return append(slices.Clone(o.WatchNamespaces), own)
+}
+
 // newCampaign returns the campaign that runs the folding controllers, and the forwarding, if any, on one replica at a time.
 func newCampaign(
-	mgr ctrl.Manager, objects cache.Cache, o Options, environment Environment, folding controllers.Options,
-	serverTime func() (time.Time, bool),
+	mgr ctrl.Manager, objects cache.Cache, o Options, environment Environment, folding controllers.Options, canary *replica.Canary,
 ) (*leader.Campaign, error) {
+	serverTime := canary.Health.Now
 	lock, err := newLock(mgr, o)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the leader election: %w", err)
@@ -129,13 +155,18 @@ func newCampaign(
 		RenewDeadline: renewDeadline,
 		RetryPeriod:   retryPeriod,
 		Prepare: func(ctx context.Context) bool {
-			return objects.WaitForCacheSync(ctx) && awaitTime(ctx, serverTime)
+			return objects.WaitForCacheSync(ctx) && awaitCheck(ctx, canary.Check) && awaitTime(ctx, serverTime)
 		},
 		Backoff: failedTermBackoff,
 		Log:     mgr.GetLogger().WithName("leader"),
 	}
 	campaign.Work = func(ctx context.Context) error {
 		term := leader.NewTerm(mgr, objects)
+		for _, work := range []manager.RunnableFunc{canary.Lead, func(ctx context.Context) error { return keepChecked(ctx, canary.Check) }} {
+			if err := term.Add(work); err != nil {
+				return fmt.Errorf("adding what may end the term: %w", err)
+			}
+		}
 		if err := own.Lead(term); err != nil {
 			return fmt.Errorf("setting up the controllers: %w", err)
 		}
@@ -149,10 +180,25 @@ func newCampaign(
 	return campaign, nil
 }
 
+// awaitCheck waits until the check of the CustomResourceDefinitions passes: the API server would drop fields of what a leader
+// writes. It returns false when ctx has ended.
+func awaitCheck(ctx context.Context, check func() error) bool {
+	return wait.PollUntilContextCancel(ctx, readyPoll, true, func(context.Context) (bool, error) { return check() == nil, nil }) == nil
+}
+
+// keepChecked is a runnable of the leader's term that fails when the check does.
+func keepChecked(ctx context.Context, check func() error) error {
+	err := wait.PollUntilContextCancel(ctx, readyPoll, true, func(context.Context) (bool, error) { return false, check() })
+	if ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
 // awaitTime waits until the API server has told its time, by which windows open and conditions are dated, but not for ever:
 // alerts are to be folded without it too. It returns false when ctx has ended.
 func awaitTime(ctx context.Context, serverTime func() (time.Time, bool)) bool {
-	_ = wait.PollUntilContextTimeout(ctx, timePoll, timePatience, true, func(context.Context) (bool, error) {
+	_ = wait.PollUntilContextTimeout(ctx, readyPoll, timePatience, true, func(context.Context) (bool, error) {
 		_, ok := serverTime()
 		return ok, nil
 	})

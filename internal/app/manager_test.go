@@ -2,12 +2,38 @@ package app
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
 )
+
+func TestALeaderWhoseCheckFailsEndsItsTerm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		start := time.Now()
+		older := errors.New("older definitions")
+		check := func() error { // fails in the second minute
+			if minute := time.Since(start) / time.Minute; minute == 1 {
+				return older
+			}
+			return nil
+		}
+		g.Expect(awaitCheck(t.Context(), check)).To(BeTrue())
+		g.Expect(time.Since(start)).To(BeZero())
+		g.Expect(keepChecked(t.Context(), check)).To(MatchError(older))
+		g.Expect(time.Since(start)).To(BeNumerically("~", time.Minute, readyPoll))
+		g.Expect(awaitCheck(t.Context(), check)).To(BeTrue())
+		g.Expect(time.Since(start)).To(BeNumerically("~", 2*time.Minute, readyPoll), "it does not compete until then")
+
+		ended, end := context.WithCancel(t.Context())
+		end()
+		g.Expect(keepChecked(ended, check)).To(Succeed())
+		g.Expect(awaitCheck(ended, func() error { return older })).To(BeFalse())
+	})
+}
 
 func TestACandidateWaitsForTheTimeOfTheAPIServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -17,10 +43,10 @@ func TestACandidateWaitsForTheTimeOfTheAPIServer(t *testing.T) {
 			return func() (time.Time, bool) { return time.Now(), time.Since(start) >= d }
 		}
 		g.Expect(awaitTime(t.Context(), after(7*time.Second))).To(BeTrue())
-		g.Expect(time.Since(start)).To(BeNumerically("~", 7*time.Second, timePoll))
+		g.Expect(time.Since(start)).To(BeNumerically("~", 7*time.Second, readyPoll))
 
 		g.Expect(awaitTime(t.Context(), after(time.Hour))).To(BeTrue(), "alerts are to be folded all the same")
-		g.Expect(time.Since(start)).To(BeNumerically("~", 7*time.Second+timePatience, 2*timePoll))
+		g.Expect(time.Since(start)).To(BeNumerically("~", 7*time.Second+timePatience, 2*readyPoll))
 
 		ended, end := context.WithCancel(t.Context())
 		end()

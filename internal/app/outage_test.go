@@ -348,14 +348,17 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	g.Expect(os.WriteFile(file, []byte("alertmanagers: [{url: 'http://"+freeAddress(t)+"'}]"), 0o600)).To(Succeed())
 	o, err := ParseFlags([]string{"--watch-namespaces=" + namespace, "--metrics-bind-address=0", "--alertmanager-config=" + file})
 	g.Expect(err).NotTo(HaveOccurred())
-	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{}, replica.NewMemory(clock.RealClock{}))
-	g.Expect(err).NotTo(HaveOccurred())
-	health, err := replica.AddIngestHealth(mgr, o.WatchNamespaces, clock.RealClock{})
+	memory, health := replica.NewMemory(clock.RealClock{}), replica.NewIngestHealth(clock.RealClock{})
+	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{}, memory)
 	g.Expect(err).NotTo(HaveOccurred())
 	folding := controllers.Options{Options: incident.Options{
-		Namespaces: o.WatchNamespaces, Health: health, Memory: replica.NewMemory(clock.RealClock{}), Clock: clock.RealClock{},
+		Namespaces: o.WatchNamespaces, Health: health, Memory: memory, Clock: clock.RealClock{},
 	}}
-	campaign, err := newCampaign(mgr, objects, o, Environment{}, folding, health.Now)
+	canary, err := replica.NewCanary(mgr.GetConfig(), replica.CanaryOptions{
+		Namespace: namespace, Health: health, Memory: memory, Check: func() error { return nil },
+	})
+	g.Expect(err).NotTo(HaveOccurred())
+	campaign, err := newCampaign(mgr, objects, o, Environment{}, folding, canary)
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx := startCache(t, mgr, objects)
 

@@ -2,7 +2,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -93,12 +92,9 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	o.webhook.Listen = environment.Listen
 	o.webhook.Now = environment.Clock.Now
 	o.webhook.Mappings, o.webhook.Cached = mapping.NewCache(), memory.Cached
-	health, err := replica.AddIngestHealth(mgr, o.WatchNamespaces, environment.Clock)
-	if err != nil {
-		return err
-	}
+	health := replica.NewIngestHealth(environment.Clock)
 	o.webhook.Refused, o.webhook.APITime, o.webhook.Metrics = health.Missed, health.APITime, environment.Metrics
-	folding := foldingOptions(o, environment, memory, health, informers)
+	folding := foldingOptions(o, environment, memory, health)
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())
 		if err != nil {
@@ -115,15 +111,22 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		return fmt.Errorf("adding the check of the CustomResourceDefinitions: %w", err)
 	}
 	o.webhook.Check = checker.Verdict
-	if err := mgr.Add(clustercache.GuardStore(mgr.GetAPIReader(), cmp.Or(o.WatchNamespaces...))); err != nil {
-		return fmt.Errorf("adding the store guard: %w", err)
+	canary, err := replica.NewCanary(mgr.GetConfig(), replica.CanaryOptions{
+		Namespace: ownNamespace(&o), Memory: memory, Health: health, Check: checker.Verdict,
+		RestartWatch: func(listAnew bool) { informers.RestartWatches(&v1alpha1.AlertEvent{}, listAnew) },
+	})
+	if err != nil {
+		return err
+	}
+	if err := mgr.Add(canary); err != nil {
+		return fmt.Errorf("adding the canary: %w", err)
 	}
 	server, err := webhookserver.New(mgr, o.webhook)
 	if err != nil {
 		return fmt.Errorf("setting up the webhook server: %w", err)
 	}
 	folding.IngestBacklog, folding.Unavailable = server.IngestBacklog, server.Refusal
-	campaign, err := newCampaign(mgr, objects, o, environment, folding, health.Now)
+	campaign, err := newCampaign(mgr, objects, o, environment, folding, canary)
 	if err != nil {
 		return err
 	}
@@ -138,13 +141,12 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 
 // foldingOptions returns the options of the controllers, all but what the webhook server and the forwarding add.
 func foldingOptions(
-	o Options, environment Environment, memory *replica.Memory, health *replica.IngestHealth, informers *clustercache.Informers,
+	o Options, environment Environment, memory *replica.Memory, health *replica.IngestHealth,
 ) controllers.Options {
 	return controllers.Options{
 		Options: incident.Options{
-			Namespaces: o.WatchNamespaces, Memory: memory, Health: health, PresetLateFiringWindow: mapping.LateFiringWindow,
-			RestartWatch:    func(listAnew bool) { informers.RestartWatches(&v1alpha1.AlertEvent{}, listAnew) },
-			ArchiveRequired: o.archiveRequired, Clock: environment.Clock,
+			Namespaces: o.WatchNamespaces, EventNamespaces: eventNamespaces(&o), Memory: memory, Health: health,
+			PresetLateFiringWindow: mapping.LateFiringWindow, ArchiveRequired: o.archiveRequired, Clock: environment.Clock,
 		},
 		CheckMapping: o.webhook.Mappings.Check, Metrics: environment.Metrics,
 		Limit: fair.Limit{All: int64(o.webhook.MaxIncidents), Share: o.webhook.NamespaceShare},

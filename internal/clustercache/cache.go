@@ -1,8 +1,7 @@
 // Package clustercache configures the manager's cache of the cluster's objects for outages of the API server.
 //
-// The manager starts without an API server (RESTMapper, NonBlocking), its informers retry at a constant rate (Informers), and a
-// store that was restored from a backup ends the process (GuardStore). The cache has the Incidents that are not Resolved
-// (Selector).
+// The manager starts without an API server (RESTMapper, NonBlocking), and its informers retry at a constant rate (Informers). The
+// cache has the Incidents that are not Resolved (Selector).
 package clustercache
 
 import (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,6 +24,12 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
+
+var config *rest.Config
+
+func TestMain(m *testing.M) {
+	os.Exit(testenv.Main(m, func(c *rest.Config) { config = c }))
+}
 
 // watchedServer is an API server with WebhookIntegrations. It shows what a test sends to its newest watch.
 type watchedServer struct {

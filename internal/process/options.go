@@ -131,13 +131,13 @@ func checkNamespace(name string) error {
 	return nil
 }
 
-// CacheNamespaces returns the cache's configuration per namespace; nil, which means all namespaces, without names.
-func (o *Options) CacheNamespaces() map[string]cache.Config {
-	if len(o.WatchNamespaces) == 0 {
+// CacheNamespaces returns the cache's configuration for each of these namespaces; nil, which means all of them, without names.
+func CacheNamespaces(names []string) map[string]cache.Config {
+	if len(names) == 0 {
 		return nil
 	}
 	namespaces := map[string]cache.Config{}
-	for _, name := range o.WatchNamespaces {
+	for _, name := range names {
 		namespaces[name] = cache.Config{}
 	}
 	return namespaces

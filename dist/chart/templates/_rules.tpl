@@ -45,6 +45,21 @@
   verbs:
   - create
   - patch
+- apiGroups:
+  - tocsin.dev
+  resources:
+  - alertevents
+  verbs:
+  - create
+  - delete
+  - list
+  - watch
+- apiGroups:
+  - tocsin.dev
+  resources:
+  - incidents
+  verbs:
+  - get
 {{- end }}
 {{- define "tocsin.rules.archiver" -}}
 - apiGroups:

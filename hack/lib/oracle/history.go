@@ -44,6 +44,9 @@ func NewHistory(options Options) *History {
 
 // Commit enters the next commit.
 func (h *History) Commit(c Commit) {
+	if strings.HasPrefix(c.Name, v1alpha1.CanaryName) {
+		return // no alert of anybody
+	}
 	h.commits++
 	c.ByUser = c.ByUser || c.Restored || c.Deleted && slices.Contains(h.options.DeletedNamespaces, c.Namespace)
 	var err error

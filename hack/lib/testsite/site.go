@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -188,8 +190,11 @@ func (s *Site) Incident(dedupKey string) *v1alpha1.Incident {
 // IncidentNames returns the names of all Incidents.
 func (s *Site) IncidentNames() []string { return s.names("Incident") }
 
-// EventNames returns the names of all AlertEvents.
-func (s *Site) EventNames() []string { return s.names("AlertEvent") }
+// EventNames returns the names of all AlertEvents but canaries.
+func (s *Site) EventNames() []string {
+	isCanary := func(name string) bool { return strings.HasPrefix(name, v1alpha1.CanaryName) }
+	return slices.DeleteFunc(s.names("AlertEvent"), isCanary)
+}
 
 func (s *Site) names(kind string) []string {
 	var list metav1.PartialObjectMetadataList

@@ -1,0 +1,65 @@
+package incident
+
+import (
+	"testing"
+
+	"github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+)
+
+// TestACanaryIsSettledOnceAllWatchesShowWhatIsOlder has an AlertEvent of another namespace that the watch does not show: an end of
+// the canary would hide that.
+func TestACanaryIsSettledOnceAllWatchesShowWhatIsOlder(t *testing.T) {
+	s := newSite(t)
+	own := testenv.Namespace(t, s.Live)
+	_, err := replica.NewCanary(testsite.ControlPlane(t), replica.CanaryOptions{Namespace: own, Memory: s.memory})
+	s.Expect(err).NotTo(gomega.HaveOccurred())
+	s.incidents.lists = newQuorumLists(func(namespaces ...string) lister { return listEvents(s.Live, namespaces...) },
+		[]string{s.Namespace, own})
+	registry := prometheus.NewPedanticRegistry()
+	replica.RegisterMetrics(registry)
+	counted := nomatch(s, registry)
+
+	older := s.PostFiring("disk")
+	canary := &v1alpha1.AlertEvent{
+		ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1alpha1.CanaryName + "-1"},
+		Spec:       v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{IncidentName: v1alpha1.CanaryName, Status: v1alpha1.AlertResolved}}},
+	}
+	s.Expect(s.Live.Create(s.Ctx, canary)).To(gomega.Succeed())
+	fold := func() (settled bool) {
+		_, err := s.incidents.Reconcile(s.Ctx, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: own, Name: v1alpha1.CanaryName}})
+		s.Expect(err).NotTo(gomega.HaveOccurred())
+		return s.releases.IsSettled(canary, v1alpha1.CanaryName)
+	}
+	fold() // which shows the canary to the memory
+	s.Expect(fold()).To(gomega.BeFalse())
+	s.memory.Handler().OnAdd(older, false)
+	s.Expect(fold()).To(gomega.BeTrue())
+	_, err = s.releases.Reconcile(s.Ctx, replica.RefOf(canary))
+	s.Expect(err).NotTo(gomega.HaveOccurred())
+	s.Expect(client.IgnoreNotFound(s.Live.Get(s.Ctx, client.ObjectKeyFromObject(canary), canary))).To(gomega.Succeed())
+	s.Expect(nomatch(s, registry)).To(gomega.Equal(counted), "it is no alert of anybody")
+}
+
+// nomatch is how many alerts matched no Incident.
+func nomatch(s *site, registry *prometheus.Registry) (alerts float64) {
+	families, err := registry.Gather()
+	s.Expect(err).NotTo(gomega.HaveOccurred())
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			if len(metric.GetLabel()) == 1 && metric.GetLabel()[0].GetValue() == "nomatch" {
+				alerts += metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return alerts
+}

@@ -1,0 +1,314 @@
+package replica
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
+)
+
+const (
+	// canaryInterval is how often a replica stores a canary, and canaryRetry how long it waits after an attempt that failed. So
+	// within maxGap there are two attempts.
+	canaryInterval = 10 * time.Second
+	canaryRetry    = time.Second
+
+	// canaryTimeout bounds one attempt. The API server gives up after canaryVerdict, for instance when an admission webhook hangs,
+	// so that its answer, which tells the time, comes before that.
+	canaryTimeout = 3 * time.Second
+	canaryVerdict = 2500 * time.Millisecond
+
+	// checkInterval is how often a replica whose check fails looks at it again.
+	checkInterval = 100 * time.Millisecond
+
+	// stuckAfter is how long a leader keeps the lease while no canary ends.
+	stuckAfter = 30 * time.Second
+
+	// maxCanaryAnswer is how many bytes of an answer are read.
+	maxCanaryAnswer = 64 << 10
+)
+
+// Canary stores an AlertEvent in the operator's own namespace, again and again, as ingest stores alerts. Its alert resolves an
+// Incident that never exists: the leader folds it, finds nothing, and deletes it. That tells all that a replica needs to know of
+// the API server, by nothing that a tenant has:
+//
+//   - Each answer tells the time, and whether alerts can be stored (IngestHealth).
+//   - If resourceVersions go back, the store was restored from a backup. Start fails, which ends the process: a cache that is newer
+//     than the store does not show objects created after the restore.
+//   - If the watch does not show the canary, or the leader's does not show its end, the watch begins again.
+//   - If the leader sees no canary end, it cannot list, fold or delete. Lead fails, which gives the lease up.
+//
+// A process has one canary at a time: as long as there is no leader, the API server answers that it exists.
+type Canary struct {
+	CanaryOptions
+	client *http.Client
+	url    string
+
+	name     string
+	stored   EventRef // the canary that exists as far as this process knows
+	storedAt time.Time
+	remedied time.Duration // the age of the canary at which the watch began again
+	newest   string        // resourceVersion of a canary
+	denial   string        // why the cluster denies canaries; empty if it does not
+
+	denied atomic.Int64 // denials
+	led    atomic.Pointer[time.Time]
+}
+
+// CanaryOptions are the settings of a Canary.
+type CanaryOptions struct {
+	// Namespace is the operator's own, of which the manager's cache has the AlertEvents.
+	Namespace string
+
+	// Health is told what each answer says.
+	Health *IngestHealth
+
+	// Memory tells what the watch has shown.
+	Memory *Memory
+
+	// Check returns why this process must store nothing; nil if it may.
+	Check func() error
+
+	// RestartWatch has the manager's cache watch AlertEvents again, from where it was, or list them anew.
+	RestartWatch func(listAnew bool)
+}
+
+// NewCanary returns a Canary that is still to be started, and tells Memory its namespace.
+func NewCanary(config *rest.Config, o CanaryOptions) (*Canary, error) {
+	config = rest.CopyConfig(config)
+	config.Timeout = canaryTimeout
+	if config.Dial == nil {
+		// A connection of its own, which waits behind no other.
+		config.Dial = (&net.Dialer{Timeout: canaryTimeout, KeepAlive: 30 * time.Second}).DialContext
+	}
+	config.GroupVersion, config.APIPath = &v1alpha1.GroupVersion, "/apis"
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	client, err := rest.RESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("making the client of the canary: %w", err)
+	}
+	request := client.Post().Namespace(o.Namespace).Resource("alertevents").Timeout(canaryVerdict).VersionedParams(
+		&metav1.CreateOptions{FieldManager: v1alpha1.FieldManager, FieldValidation: metav1.FieldValidationIgnore}, metav1.ParameterCodec)
+	o.Memory.canaries = o.Namespace
+	c := &Canary{CanaryOptions: o, client: client.Client, url: request.URL().String()}
+	c.rename()
+	return c, nil
+}
+
+// rename gives the next canary a name that no other one has.
+func (c *Canary) rename() { c.name = v1alpha1.CanaryName + "-" + uuid.NewString()[:8] }
+
+// Start implements manager.Runnable: every replica stores canaries until ctx ends. It fails if the store was restored from a backup.
+func (c *Canary) Start(ctx context.Context) error {
+	for {
+		next, err := c.round(ctx)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(next):
+		}
+	}
+}
+
+// Lead is a runnable of the leader's term, which fails when no canary ends though the cluster denies none. It counts seconds in
+// which it runs: nothing follows from those in which the process stands still.
+func (c *Canary) Lead(ctx context.Context) error {
+	c.led.Store(new(time.Now()))
+	defer c.led.Store(nil)
+	ended, waited := int64(-1), time.Duration(0)
+	err := wait.PollUntilContextCancel(ctx, time.Second, true, func(context.Context) (bool, error) {
+		if now := c.Memory.canariesEnded.Load() + c.denied.Load(); now != ended {
+			ended, waited = now, 0
+		}
+		if waited += time.Second; waited > stuckAfter {
+			return false, fmt.Errorf("cannot fold: for %s no canary was stored, shown by the watch, folded and deleted", stuckAfter)
+		}
+		return false, nil
+	})
+	if ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// round stores a canary unless the last one still exists. It returns when the next round is due. If the check of the process
+// fails, the process accepts nothing, so it notes no contact either.
+func (c *Canary) round(ctx context.Context) (next time.Duration, err error) {
+	if c.Check() != nil {
+		c.Health.Interrupt()
+		return checkInterval, nil
+	}
+	c.watchOver(time.Now())
+	sent := c.Health.clock.Now()
+	canary, server, err := c.create(ctx)
+	received := c.Health.clock.Now()
+	note, next := c.Health.tell, canaryRetry
+	switch denial := denialOf(err); {
+	case err == nil:
+		if order, err := resourceversion.CompareResourceVersion(canary.ResourceVersion, c.newest); err == nil && order < 0 {
+			return 0, fmt.Errorf("the store has gone back from resourceVersion %s to %s: it was restored from a backup",
+				c.newest, canary.ResourceVersion)
+		}
+		c.newest = canary.ResourceVersion
+		c.stored = EventRef{types.NamespacedName{Namespace: c.Namespace, Name: c.name}, canary.UID}
+		c.storedAt, c.remedied = time.Now(), 0
+		c.setDenial(ctx, "")
+		note, next = c.Health.Answered, canaryInterval
+	case apierrors.IsAlreadyExists(err):
+		note, next = c.Health.Answered, canaryInterval
+		if c.stored.UID == "" { // the response of an earlier attempt was lost, or it is in a backup
+			c.rename()
+			next = canaryRetry
+		}
+	case denial != "":
+		c.denied.Add(1)
+		c.setDenial(ctx, denial)
+		if next = canaryInterval; !isWebhookFailure(err) {
+			note = c.Health.Answered
+		}
+	default:
+		log.FromContext(ctx).V(1).Info("No canary can be stored", "reason", err.Error())
+	}
+	if !server.IsZero() {
+		reportClock(ctx, func() (time.Duration, bool, bool) { return note(sent, received, server) })
+	}
+	return next, nil
+}
+
+// watchOver has the watch of AlertEvents begin again if it does not show this process's canary, or the leader's does not show its
+// end. If that does not help, it has them listed anew.
+func (c *Canary) watchOver(now time.Time) {
+	if c.Memory.IsDeleted(c.stored) {
+		c.stored = EventRef{}
+	}
+	if c.stored.UID == "" {
+		return
+	}
+	since := c.storedAt
+	if _, shown := c.Memory.find(c.stored.UID); shown {
+		led := c.led.Load()
+		if led == nil {
+			return
+		}
+		if led.After(since) {
+			since = *led
+		}
+	}
+	switch age := now.Sub(since); {
+	case age >= 2*canaryInterval && c.remedied < 2*canaryInterval:
+		c.remedied = age
+		c.RestartWatch(true)
+	case age >= canaryInterval && c.remedied < canaryInterval:
+		c.remedied = age
+		c.RestartWatch(false)
+	}
+}
+
+// create creates a canary, and returns its metadata. server is the time that the API server told, zero if it told none.
+func (c *Canary) create(ctx context.Context) (canary *metav1.PartialObjectMetadata, server time.Time, err error) {
+	event := &v1alpha1.AlertEvent{}
+	event.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AlertEvent"))
+	event.Name, event.Namespace, event.Labels = c.name, c.Namespace, map[string]string{v1alpha1.ExcludeFromBackupLabel: "true"}
+	event.Spec.Alerts = []v1alpha1.Alert{{IncidentName: v1alpha1.CanaryName, Status: v1alpha1.AlertResolved}}
+	body, err := json.Marshal(event)
+	if err != nil {
+		return nil, server, fmt.Errorf("encoding the canary: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, canaryTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
+	if err != nil {
+		return nil, server, fmt.Errorf("making the request: %w", err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
+	response, err := c.client.Do(request)
+	if err != nil {
+		return nil, server, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if server, err = http.ParseTime(response.Header.Get("Date")); err != nil {
+		return nil, time.Time{}, fmt.Errorf("reading the API server's time: %w", err)
+	}
+	text, err := io.ReadAll(io.LimitReader(response.Body, maxCanaryAnswer))
+	if err != nil {
+		return nil, server, fmt.Errorf("reading the answer: %w", err)
+	}
+	if response.StatusCode != http.StatusCreated {
+		status := metav1.Status{}
+		_ = json.Unmarshal(text, &status) // a proxy may answer in any way
+		status.Code = int32(response.StatusCode)
+		return nil, server, &apierrors.StatusError{ErrStatus: status}
+	}
+	canary = &metav1.PartialObjectMetadata{}
+	if err := json.Unmarshal(text, canary); err != nil {
+		return nil, server, fmt.Errorf("decoding the answer: %w", err)
+	}
+	return canary, server, nil
+}
+
+// denialOf returns why the cluster denies the canary, empty if it does not: the API server has not answered, or could store
+// nothing.
+func denialOf(err error) string {
+	var status *apierrors.StatusError
+	if !errors.As(err, &status) {
+		return ""
+	}
+	switch code := status.ErrStatus.Code; {
+	case isWebhookFailure(err):
+	case code >= http.StatusInternalServerError, code == http.StatusTooManyRequests, code == http.StatusUnauthorized:
+		return ""
+	}
+	return plaintext.ShortMessage(fmt.Sprintf("%d %s", status.ErrStatus.Code, status.ErrStatus.Message))
+}
+
+// isWebhookFailure reports whether an admission webhook could not be asked. No other replica could store the object either.
+func isWebhookFailure(err error) bool { return strings.Contains(err.Error(), "failed calling webhook") }
+
+// setDenial logs it when the cluster begins to deny canaries, and when it no longer does.
+func (c *Canary) setDenial(ctx context.Context, denial string) {
+	switch {
+	case denial != "" && c.denial == "":
+		log.FromContext(ctx).Error(nil, "The cluster denies the canary; whether this replica can fold is not known", "reason", denial,
+			"namespace", c.Namespace)
+	case denial == "" && c.denial != "":
+		log.FromContext(ctx).Info("The cluster no longer denies the canary")
+	}
+	c.denial = denial
+}
+
+// reportClock sets the metric of the clock's offset, and logs it when the clock becomes wrong or right.
+func reportClock(ctx context.Context, note func() (ahead time.Duration, wrong, changed bool)) {
+	ahead, wrong, changed := note()
+	clockOffset.Set(ahead.Seconds())
+	switch {
+	case changed && wrong:
+		log.FromContext(ctx).Error(nil, "The clock differs from the API server's; no quiet Incident is resolved, and none is deleted",
+			"aheadSeconds", ahead.Seconds())
+	case changed:
+		log.FromContext(ctx).Info("The clock agrees with the API server's again")
+	}
+}

@@ -1,0 +1,340 @@
+package replica
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+)
+
+// restarts are the times at which a canary had the watch begin again.
+type restarts []string
+
+func newCanary(t *testing.T, config *rest.Config, namespace string) (*Canary, *restarts) {
+	t.Helper()
+	began, log := time.Now(), &restarts{}
+	c, err := NewCanary(config, CanaryOptions{
+		Namespace: namespace, Health: NewIngestHealth(clock.RealClock{}), Memory: NewMemory(clock.RealClock{}),
+		Check: func() error { return nil },
+		RestartWatch: func(listAnew bool) {
+			*log = append(*log, fmt.Sprint(time.Since(began), map[bool]string{false: " watch again", true: " list anew"}[listAnew]))
+		},
+	})
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	return c, log
+}
+
+// canStore reports whether the Incidents of any integration may be quiet.
+func (c *Canary) canStore() bool {
+	_, ok := c.Health.QuietFrom(shop, time.Time{}, time.Now())
+	return ok
+}
+
+func TestARealAPIServerStoresTheCanary(t *testing.T) {
+	s := testsite.New(t)
+	c, _ := newCanary(t, testsite.ControlPlane(t), s.Namespace)
+	s.Expect(c.round(s.Ctx)).To(Equal(canaryInterval))
+	s.Expect(c.canStore()).To(BeTrue())
+	now, ok := c.Health.Now()
+	s.Expect(ok).To(BeTrue())
+	s.Expect(now).To(BeTemporally("~", time.Now(), 5*time.Second))
+
+	list := v1alpha1.AlertEventList{}
+	s.Expect(s.Live.List(s.Ctx, &list)).To(Succeed())
+	canaries := func() (own []v1alpha1.AlertEvent) {
+		s.Expect(s.Live.List(s.Ctx, &list)).To(Succeed())
+		for _, event := range list.Items {
+			if event.Namespace == s.Namespace {
+				own = append(own, event)
+			}
+		}
+		return own
+	}
+	s.Expect(canaries()).To(ConsistOf(And(
+		HaveField("Name", HavePrefix("tocsin-canary-")), HaveField("UID", c.stored.UID),
+		HaveField("Labels", HaveKeyWithValue("velero.io/exclude-from-backup", "true")))))
+	s.Expect(s.EventNames()).To(BeEmpty(), "no alert of anybody waits")
+
+	s.Expect(c.round(s.Ctx)).To(Equal(canaryInterval), "that it exists is an answer")
+	s.Expect(canaries()).To(HaveLen(1), "there is no leader")
+	another, _ := newCanary(t, testsite.ControlPlane(t), s.Namespace)
+	s.Expect(another.round(s.Ctx)).To(Equal(canaryInterval))
+	s.Expect(canaries()).To(HaveLen(2), "each process has its own")
+}
+
+// answers returns an API server that answers with each of these in turn, and then with the last one again.
+func answers(t *testing.T, all ...func(http.ResponseWriter)) *rest.Config {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/apis/tocsin.dev/v1alpha1/namespaces/own/alertevents" {
+			w.WriteHeader(http.StatusNotImplemented)
+			return
+		}
+		answer := all[0]
+		if len(all) > 1 {
+			all = all[1:]
+		}
+		answer(w)
+	}))
+	t.Cleanup(server.Close)
+	return &rest.Config{Host: server.URL}
+}
+
+// created is the answer that a canary was stored with this resourceVersion.
+func created(version int) func(http.ResponseWriter) {
+	return answer(http.StatusCreated, 0, metav1.PartialObjectMetadata{
+		ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint("uid-", version)), ResourceVersion: strconv.Itoa(version)},
+	})
+}
+
+func answer(code int, ahead time.Duration, body any) func(http.ResponseWriter) {
+	return func(w http.ResponseWriter) {
+		w.Header().Set("Date", time.Now().Add(-ahead).UTC().Format(http.TimeFormat))
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(body)
+	}
+}
+
+func TestWhatTheAnswerToACanaryTells(t *testing.T) {
+	message := func(text string) metav1.Status { return metav1.Status{Message: text} }
+	for sentence, c := range map[string]struct {
+		code     int
+		ahead    time.Duration // of the own clock
+		body     any
+		canStore bool
+		denied   bool
+		next     time.Duration
+	}{
+		"stored":               {http.StatusCreated, 0, metav1.PartialObjectMetadata{}, true, false, canaryInterval},
+		"it exists":            {http.StatusConflict, 0, metav1.Status{Reason: metav1.StatusReasonAlreadyExists}, true, false, canaryRetry},
+		"denied by a quota":    {http.StatusForbidden, 0, message("exceeded quota"), true, true, canaryInterval},
+		"the token expired":    {http.StatusUnauthorized, 0, nil, false, false, canaryRetry},
+		"too many requests":    {http.StatusTooManyRequests, 0, nil, false, false, canaryRetry},
+		"an internal error":    {http.StatusInternalServerError, 0, nil, false, false, canaryRetry},
+		"a webhook is away":    {http.StatusInternalServerError, 0, message(`failed calling webhook "x"`), false, true, canaryInterval},
+		"an hour ahead":        {http.StatusCreated, time.Hour, metav1.PartialObjectMetadata{}, false, false, canaryInterval},
+		"five minutes behind":  {http.StatusCreated, -5 * time.Minute, metav1.PartialObjectMetadata{}, false, false, canaryInterval},
+		"no answer of its own": {http.StatusBadGateway, 0, "<html>", false, false, canaryRetry},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			canary, _ := newCanary(t, answers(t, answer(c.code, c.ahead, c.body)), "own")
+			g.Expect(canary.round(t.Context())).To(Equal(c.next))
+			g.Expect(canary.canStore()).To(Equal(c.canStore))
+			g.Expect(canary.denied.Load() == 1).To(Equal(c.denied))
+			now, ok := canary.Health.Now()
+			g.Expect(ok).To(BeTrue(), "any answer tells the time")
+			g.Expect(now).To(BeTemporally("~", time.Now().Add(-c.ahead), 2*time.Second))
+		})
+	}
+}
+
+func TestAWebhookOfTheOwnNamespaceLeavesTheTime(t *testing.T) {
+	for sentence, hangs := range map[string]bool{"is away": false, "hangs": true} {
+		t.Run("that "+sentence, func(t *testing.T) {
+			s := testsite.New(t)
+			denyCanaries(t, s, hangs)
+			c, _ := newCanary(t, testsite.ControlPlane(t), s.Namespace)
+			s.Eventually(func() (failures []string) { // the API server knows the webhook; one that gives up may close the connection instead
+				c.rename()
+				if _, server, err := c.create(s.Ctx); !server.IsZero() && err != nil {
+					failures = append(failures, err.Error())
+				}
+				return failures
+			}, "60s").ShouldNot(BeEmpty())
+			s.Eventually(func() bool {
+				_, err := c.round(s.Ctx)
+				s.Expect(err).NotTo(HaveOccurred())
+				_, ok := c.Health.Now()
+				return ok
+			}, "60s").Should(BeTrue())
+			s.Expect(c.canStore()).To(BeFalse())
+			s.Expect(c.denied.Load() > 0).To(Equal(!hangs), "no other replica could do better")
+			now, _ := c.Health.Now()
+			s.Expect(now).To(BeTemporally("~", time.Now(), 5*time.Second))
+		})
+	}
+}
+
+func TestAStoreThatGoesBackEndsTheProcess(t *testing.T) {
+	g := NewWithT(t)
+	away := answer(http.StatusServiceUnavailable, 0, nil)
+	c, _ := newCanary(t, answers(t, created(9), created(10), away, created(100), created(99)), "own")
+	for range 4 {
+		_, err := c.round(t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+	}
+	g.Expect(c.Start(t.Context())).To(MatchError(ContainSubstring("from resourceVersion 100 to 99: it was restored from a backup")))
+}
+
+// TestACanaryOfABackupHidesNoRestore restores a canary of the same name: none can be stored under it, so nothing tells the version.
+func TestACanaryOfABackupHidesNoRestore(t *testing.T) {
+	g := NewWithT(t)
+	exists := answer(http.StatusConflict, 0, metav1.Status{Reason: metav1.StatusReasonAlreadyExists})
+	c, _ := newCanary(t, answers(t, created(100), exists, created(50)), "own")
+	g.Expect(c.round(t.Context())).To(Equal(canaryInterval))
+	name := c.name
+	c.Memory.Handler().OnAdd(c.shown(), false)
+	c.Memory.Handler().OnDelete(c.shown())
+	g.Expect(c.round(t.Context())).To(Equal(canaryRetry))
+	g.Expect(c.name).NotTo(Equal(name))
+	_, err := c.round(t.Context())
+	g.Expect(err).To(MatchError(ContainSubstring("restored from a backup")))
+}
+
+// shown returns the stored canary as the watch shows it.
+func (c *Canary) shown() *v1alpha1.AlertEvent {
+	return &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: c.stored.Namespace, Name: c.stored.Name, UID: c.stored.UID}}
+}
+
+func TestAProcessWhoseCheckFailsStoresNoCanary(t *testing.T) {
+	g := NewWithT(t)
+	c, _ := newCanary(t, answers(t, created(1), answer(http.StatusTeapot, 0, nil)), "own")
+	g.Expect(c.round(t.Context())).To(Equal(canaryInterval))
+	before, _ := c.Health.QuietFrom(shop, time.Time{}, time.Now())
+	c.Check = func() error { return fmt.Errorf("older definitions") }
+	g.Expect(c.round(t.Context())).To(Equal(checkInterval))
+	g.Expect(c.canStore()).To(BeFalse(), "it listens to nobody")
+	g.Expect(c.denied.Load()).To(BeZero(), "it has sent nothing")
+	c.Check = func() error { return nil }
+	g.Expect(c.round(t.Context())).To(Equal(canaryInterval))
+	after, ok := c.Health.QuietFrom(shop, time.Time{}, time.Now())
+	g.Expect(ok).To(BeTrue())
+	g.Expect(after).To(BeTemporally(">", before), "quiet starts anew")
+}
+
+// TestAWatchThatDoesNotShowTheCanaryBeginsAgain looks at the watch each second.
+func TestAWatchThatDoesNotShowTheCanaryBeginsAgain(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		leads        bool
+		shown, ended time.Duration // zero: never
+		want         restarts
+	}{
+		"a follower whose watch shows it":           {shown: time.Second},
+		"a follower whose watch shows it late":      {shown: 15 * time.Second, want: restarts{"10s watch again"}},
+		"a follower whose watch has stalled":        {want: restarts{"10s watch again", "20s list anew"}},
+		"a leader whose watch shows its end":        {leads: true, shown: time.Second, ended: 9 * time.Second},
+		"a leader whose watch shows no end":         {leads: true, shown: time.Second, want: restarts{"10s watch again", "20s list anew"}},
+		"a leader whose watch shows its end late":   {leads: true, shown: time.Second, ended: 12 * time.Second, want: restarts{"10s watch again"}},
+		"a leader whose watch shows both in a bulk": {leads: true, shown: 8 * time.Second, ended: 8 * time.Second},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, log := newCanary(t, &rest.Config{Host: "http://127.0.0.1:1"}, "own")
+				c.stored = EventRef{types.NamespacedName{Namespace: "own", Name: c.name}, "uid"}
+				c.storedAt = time.Now()
+				if test.leads {
+					c.led.Store(new(time.Now().Add(-time.Hour)))
+				}
+				event := c.shown()
+				for second := range 60 * time.Second / time.Second {
+					at := second * time.Second
+					if test.shown > 0 && at == test.shown {
+						c.Memory.Handler().OnAdd(event, false)
+					}
+					if test.ended > 0 && at == test.ended {
+						c.Memory.Handler().OnDelete(event)
+					}
+					c.watchOver(time.Now())
+					time.Sleep(time.Second)
+				}
+				NewWithT(t).Expect([]string(*log)).To(HaveExactElements(test.want))
+			})
+		})
+	}
+}
+
+func TestALeaderThatSeesNoCanaryEndGivesTheLeaseUp(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		ends, denials time.Duration // how often; zero: never
+		until         time.Duration // when they stop
+		fails         time.Duration // zero: it does not
+	}{
+		"none ends from the start":         {fails: 30 * time.Second},
+		"they end":                         {ends: 10 * time.Second, until: time.Hour},
+		"they no longer end":               {ends: 10 * time.Second, until: 55 * time.Second, fails: 80 * time.Second},
+		"the cluster denies them":          {denials: 10 * time.Second, until: time.Hour},
+		"the cluster has ceased to do so":  {denials: 10 * time.Second, until: 15 * time.Second, fails: 40 * time.Second},
+		"they end as slowly as is allowed": {ends: 29 * time.Second, until: time.Hour},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				c, _ := newCanary(t, &rest.Config{Host: "http://127.0.0.1:1"}, "own")
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				every := func(interval time.Duration, do func(n int)) {
+					for n := 1; interval > 0 && time.Duration(n)*interval <= test.until && ctx.Err() == nil; n++ {
+						time.Sleep(interval)
+						do(n)
+					}
+				}
+				go every(test.ends, func(n int) {
+					event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "own", Name: c.name, UID: types.UID(strconv.Itoa(n))}}
+					c.Memory.Handler().OnAdd(event, false)
+					c.Memory.Handler().OnDelete(event)
+				})
+				go every(test.denials, func(int) { c.denied.Add(1) })
+				began := time.Now()
+				err := c.Lead(ctx)
+				defer time.Sleep(time.Hour)
+				defer cancel()
+				if test.fails == 0 {
+					g.Expect(err).NotTo(HaveOccurred())
+					g.Expect(time.Since(began)).To(Equal(10 * time.Minute))
+					return
+				}
+				g.Expect(err).To(MatchError(ContainSubstring("cannot fold")))
+				g.Expect(time.Since(began)).To(BeNumerically("~", test.fails, time.Second))
+			})
+		})
+	}
+}
+
+// denyCanaries makes the API server ask a webhook about each AlertEvent of the namespace. Nothing listens at its address, or it
+// accepts connections and says nothing.
+func denyCanaries(t *testing.T, s *testsite.Site, hangs bool) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	s.Expect(err).NotTo(HaveOccurred())
+	address := listener.Addr().String()
+	if hangs {
+		t.Cleanup(func() { _ = listener.Close() })
+	} else {
+		s.Expect(listener.Close()).To(Succeed())
+	}
+	configuration := &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name: "away.example.com", AdmissionReviewVersions: []string{"v1"},
+			ClientConfig:      admissionregistrationv1.WebhookClientConfig{URL: new("https://" + address)},
+			FailurePolicy:     new(admissionregistrationv1.Fail),
+			SideEffects:       new(admissionregistrationv1.SideEffectClassNone),
+			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups: []string{v1alpha1.GroupVersion.Group}, APIVersions: []string{"*"}, Resources: []string{"alertevents"},
+				},
+			}},
+		}},
+	}
+	s.Expect(s.Live.Create(s.Ctx, configuration)).To(Succeed())
+	t.Cleanup(func() { _ = s.Live.Delete(context.Background(), configuration) })
+}
