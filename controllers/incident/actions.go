@@ -101,7 +101,10 @@ func (r *reconciler) writePlan(
 			&read.Status, policy, "The API server rejected the content: "+rejectionOf(err), r.Clock.Now())
 		written, err = r.write(ctx, read, plan.Status)
 	}
-	if isRejected(err) {
+	switch webhook := failedWebhook(err); {
+	case webhook != "":
+		return nil, &blockedError{reason: v1alpha1.ReasonIncidentRejected, detail: webhook, cause: err}
+	case isRejected(err):
 		return nil, &blockedError{reason: v1alpha1.ReasonIncidentRejected, detail: rejectionOf(err), cause: err}
 	}
 	return written, err

@@ -2,6 +2,7 @@ package incident
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -90,6 +91,8 @@ func asBlocked(err error) *blockedError {
 		return &blockedError{reason: v1alpha1.ReasonIncidentLimit, cause: err}
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return &blockedError{reason: v1alpha1.ReasonNamespaceTerminating, cause: err}
+	case failedWebhook(err) != "":
+		return &blockedError{reason: v1alpha1.ReasonIncidentRejected, detail: failedWebhook(err), cause: err}
 	case !isRejected(err):
 		return nil
 	case isMissingPermission(err):
@@ -107,6 +110,16 @@ func asBlocked(err error) *blockedError {
 func isRejected(err error) bool {
 	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) ||
 		apierrors.IsForbidden(err)
+}
+
+// failedWebhook names the admission webhook that is away or hangs, if that is why a write failed. It may be so for good.
+func failedWebhook(err error) string {
+	_, words, ok := strings.Cut(fmt.Sprint(err), "failed calling webhook ")
+	if !ok || !apierrors.IsInternalError(err) {
+		return ""
+	}
+	name, _, _ := strings.Cut(words, ": ")
+	return plaintext.ShortMessage("failed calling webhook " + name)
 }
 
 // isMissingPermission reports whether the operator lacks a permission. The API server gives it no reason of its own.

@@ -35,8 +35,10 @@ func TestBlockedCreates(t *testing.T) {
 		"the limit of Incidents":              {fmt.Errorf("creating: %w", errIncidentLimit), v1alpha1.ReasonIncidentLimit, ""},
 		"a policy that refuses one Incident":  {forbidden("ValidatingAdmissionPolicy 'x' denied request: used"), v1alpha1.ReasonIncidentRejected, "ValidatingAdmissionPolicy 'x'"},
 		"a webhook that refuses one Incident": {forbidden(`admission webhook "x" denied the request: used`), v1alpha1.ReasonIncidentRejected, `admission webhook "x"`},
-		"an API server in trouble":            {apierrors.NewInternalError(errors.New("x")), "", ""},
-		"none":                                {nil, "", ""},
+		"a webhook that is away": {apierrors.NewInternalError(errors.New(`failed calling webhook "x.example.com": failed to call webhook: used`)),
+			v1alpha1.ReasonIncidentRejected, `failed calling webhook "x.example.com"`},
+		"an API server in trouble": {apierrors.NewInternalError(errors.New("x")), "", ""},
+		"none":                     {nil, "", ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)

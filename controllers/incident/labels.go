@@ -22,7 +22,7 @@ const labelTimeout = 5 * time.Second
 func (r *reconciler) createLabelled(ctx context.Context, incident *v1alpha1.Incident) error {
 	err := r.live.Create(ctx, incident)
 	blocked := asBlocked(err)
-	if blocked == nil || blocked.reason != v1alpha1.ReasonIncidentRejected || len(incident.Labels) == 0 {
+	if blocked == nil || blocked.reason != v1alpha1.ReasonIncidentRejected || len(incident.Labels) == 0 || !isRejected(err) {
 		return err
 	}
 	log.FromContext(ctx).Info("The Incident was rejected, creating it without labels", "rejection", err.Error())

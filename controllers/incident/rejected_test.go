@@ -119,6 +119,26 @@ func TestARejectedIncidentWaitsAlone(t *testing.T) {
 	s.Expect(s.EventNames()).To(BeEmpty())
 }
 
+func TestAWebhookThatIsAwayIsToldAndKeepsTheContent(t *testing.T) {
+	s := newSite(t)
+	integration := s.Integrate(nil)
+	s.faults.refuseStatus = func(*v1alpha1.Incident) error {
+		return apierrors.NewInternalError(errors.New(`failed calling webhook "x.example.com": connect: connection refused`))
+	}
+	firing := s.Post(s.titled("Disk full"))
+	_, err := s.reconcile("disk")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(s.foldedCondition(integration)).To(Equal("False IncidentRejected"))
+	s.Expect(s.foldedMessage(integration)).To(ContainSubstring(`failed calling webhook "x.example.com"`))
+
+	s.faults.refuseStatus = nil
+	s.pass(maxBlockedRetry)
+	s.fold("disk")
+	s.ExpectCounted("disk", firing)
+	s.Expect(s.Incident("disk").Status.Alert.Title).To(Equal("Disk full"))
+	s.Expect(s.foldedCondition(integration)).To(Equal("True Folding"))
+}
+
 // foldedMessage is the message of the condition AlertsFolded.
 func (s *site) foldedMessage(integration *v1alpha1.WebhookIntegration) string {
 	condition, _ := s.incidents.blocked.Condition(integration)
