@@ -1,6 +1,8 @@
 package apiserver
 
 import (
+	"encoding/json"
+
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -12,6 +14,37 @@ func (s *Server) Expire() {
 	for _, t := range s.tables {
 		t.expired = s.revision
 	}
+}
+
+// PublishWithout has the published schema of a kind lack a property, as that of an older CustomResourceDefinition does. path leads
+// to it in the schema. What is written is validated by the whole schema all the same. Without a path, all is published again.
+func (s *Server) PublishWithout(kind string, path ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.unpublished, kind)
+	if len(path) > 0 {
+		s.unpublished[kind] = path
+	}
+}
+
+// published returns the schema of a resource as the server publishes it.
+func (s *Server) published(r *resource) json.RawMessage {
+	s.mu.Lock()
+	path := s.unpublished[r.Kind]
+	s.mu.Unlock()
+	if path == nil {
+		return r.schema
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(r.schema, &schema); err != nil {
+		panic(err)
+	}
+	within := schema
+	for _, name := range path[:len(path)-1] {
+		within, _ = within[name].(map[string]any)
+	}
+	delete(within, path[len(path)-1])
+	return encode(schema)
 }
 
 // Revision returns the newest resourceVersion.
@@ -90,7 +123,7 @@ func (s *Server) Restore(snapshot *Snapshot, options RestoreOptions) int {
 		if options.Status && t.status && hasStatus {
 			r.Subresource = "status"
 			content = withStatus(o.content, status)
-			metaOf(content)["managedFields"] = managedFields(metaOf(content)["managedFields"], r, []string{"status"})
+			metaOf(content)["managedFields"] = managedFields(metaOf(content)["managedFields"], r, []string{"status"}, s.timestamp())
 			s.commit(t, watch.Modified, content, o, options.Manager)
 		}
 		restored++

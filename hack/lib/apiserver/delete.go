@@ -122,7 +122,7 @@ func (s *Server) remove(t *table, o *object, client string, dryRun bool) map[str
 	content := shallow(o.content)
 	meta := shallow(metaOf(o.content))
 	content["metadata"] = meta
-	meta["deletionTimestamp"] = timestamp()
+	meta["deletionTimestamp"] = s.timestamp()
 	if generation, ok := meta["generation"].(int64); ok {
 		meta["generation"] = generation + 1
 	}

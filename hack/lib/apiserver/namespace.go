@@ -25,7 +25,7 @@ func (s *Server) CreateNamespaces(names ...string) {
 		s.commit(t, watch.Added, map[string]any{
 			"kind": "Namespace", "apiVersion": "v1",
 			"metadata": map[string]any{
-				"name": name, "uid": string(s.nextUID()), "creationTimestamp": timestamp(),
+				"name": name, "uid": string(s.nextUID()), "creationTimestamp": s.timestamp(),
 				"labels": map[string]any{"kubernetes.io/metadata.name": name},
 			},
 			"spec": map[string]any{"finalizers": []any{"kubernetes"}}, "status": map[string]any{"phase": "Active"},

@@ -27,6 +27,8 @@ type Options struct {
 	// WatchTimeout ends each watch after this time, if its client does not ask for an earlier end. client-go asks for a random time
 	// from 5 to 10 minutes: with 5 minutes, chance decides nothing. Default: as the client asks.
 	WatchTimeout time.Duration
+	// Now is the time of the server's clock, which is in objects and answers. Default: time.Now.
+	Now func() time.Time
 }
 
 // Server is an API server in memory.
@@ -42,7 +44,9 @@ type Server struct {
 	quotas     map[types.NamespacedName]map[string]int64
 	denials    map[string]func(*Call, map[string]any) string
 	terminates map[string]bool // namespaces whose content was deleted
-	observers  []func(Commit)
+	// unpublished are the paths of the properties that published schemas lack, by kind.
+	unpublished map[string][]string
+	observers   []func(Commit)
 }
 
 // New returns a server with the namespaces default, kube-system and kube-public.
@@ -50,12 +54,16 @@ func New(options Options) (*Server, error) {
 	if options.Definitions == nil {
 		options.Definitions = &Definitions{}
 	}
+	if options.Now == nil {
+		options.Now = time.Now
+	}
 	if options.History <= 0 {
 		options.History = defaultHistory
 	}
 	s := &Server{
 		options: options, discarded: map[string]int{}, quotas: map[types.NamespacedName]map[string]int64{},
 		denials: map[string]func(*Call, map[string]any) string{}, terminates: map[string]bool{},
+		unpublished: map[string][]string{},
 	}
 	seen := map[string]bool{}
 	for _, r := range append(builtin(), options.Definitions.resources...) {

@@ -346,3 +346,28 @@ func TestHandlerServesANetwork(t *testing.T) {
 	w.next(1)
 	NewWithT(t).Expect(s.notes).To(Equal([]string{"ADDED Incident a"}))
 }
+
+func TestTheClockIsThatOfTheOptions(t *testing.T) {
+	ahead := time.Hour
+	options := apiserver.Options{Now: func() time.Time { return time.Now().Add(ahead) }}
+	bubble(t, options, nil, func(g *WithT, _ *apiserver.Server, s *site) {
+		want := time.Now().Add(ahead).UTC()
+		a := s.create("alertevents", alertEvent("a"))
+		g.Expect(a.at("metadata", "creationTimestamp")).To(Equal(want.Format(time.RFC3339)))
+	})
+}
+
+func TestAPropertyIsNotPublished(t *testing.T) {
+	bubble(t, apiserver.Options{}, nil, func(g *WithT, server *apiserver.Server, s *site) {
+		path := []string{"properties", "spec", "properties", "alerts", "items", "properties", "comment"}
+		published := func() any {
+			a := s.send("GET", "/openapi/v3/apis/tocsin.dev/v1alpha1", nil, "Accept", "application/json")
+			return a.at(append([]string{"components", "schemas", "dev.tocsin.v1alpha1.AlertEvent"}, path...)...)
+		}
+		g.Expect(published()).NotTo(BeNil())
+		server.PublishWithout("AlertEvent", path...)
+		g.Expect(published()).To(BeNil())
+		server.PublishWithout("AlertEvent")
+		g.Expect(published()).NotTo(BeNil())
+	})
+}

@@ -134,7 +134,7 @@ func (t *transport) RoundTrip(q *http.Request) (*http.Response, error) {
 		}
 		return nil, err
 	}
-	return answer.response(q), nil
+	return answer.response(q, t.server.options.Now()), nil
 }
 
 // errNotServed is the error for a path that leads to no resource.
@@ -148,7 +148,7 @@ func (s *Server) openAPI(path string) *reply {
 		if path == "/openapi/v3/apis/"+r.GroupVersion().String() {
 			labels := strings.Split(r.Group, ".")
 			slices.Reverse(labels)
-			schemas[strings.Join(append(labels, r.Version, r.Kind), ".")] = r.schema
+			schemas[strings.Join(append(labels, r.Version, r.Kind), ".")] = s.published(r)
 		}
 	}
 	if len(schemas) == 0 {
@@ -188,10 +188,10 @@ func failed(err error) *reply {
 	return answer
 }
 
-func (a *reply) response(q *http.Request) *http.Response {
+func (a *reply) response(q *http.Request, now time.Time) *http.Response {
 	header := http.Header{
 		"Content-Type": {"application/json"}, "Cache-Control": {"no-cache, private"},
-		"Date": {time.Now().UTC().Format(http.TimeFormat)},
+		"Date": {now.UTC().Format(http.TimeFormat)},
 	}
 	if a.retry > 0 {
 		header.Set("Retry-After", strconv.Itoa(int(a.retry)))

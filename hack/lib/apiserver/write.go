@@ -65,7 +65,7 @@ func (s *Server) prepareCreate(r *request, content map[string]any) {
 		delete(meta, name)
 	}
 	meta["uid"] = string(s.nextUID())
-	meta["creationTimestamp"] = timestamp()
+	meta["creationTimestamp"] = s.timestamp()
 	if r.table.custom {
 		meta["generation"] = int64(1)
 	}
@@ -80,7 +80,7 @@ func (s *Server) prepareCreate(r *request, content map[string]any) {
 		content["status"] = map[string]any{"phase": "Active"}
 		content["spec"] = map[string]any{"finalizers": []any{"kubernetes"}}
 	}
-	meta["managedFields"] = managedFields(nil, r, changedParts(content, nil))
+	meta["managedFields"] = managedFields(nil, r, changedParts(content, nil), s.timestamp())
 }
 
 func validateName(meta map[string]any) (wrong field.ErrorList) {
@@ -193,7 +193,7 @@ func (s *Server) replace(r *request, old *object, content map[string]any) (*repl
 	if len(parts) == 0 {
 		return stored(r, http.StatusOK, old), nil
 	}
-	meta["managedFields"] = managedFields(metaOf(old.content)["managedFields"], r, parts)
+	meta["managedFields"] = managedFields(metaOf(old.content)["managedFields"], r, parts, s.timestamp())
 	switch ends := text(meta, "deletionTimestamp") != "" && s.isFinished(r.table, content); {
 	case r.dryRun:
 		return written(r, http.StatusOK, content), nil
@@ -307,14 +307,14 @@ func equalMetadata(a, b map[string]any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// managedFields returns the entries with that of the manager of a request, which wrote these top-level fields.
-func managedFields(entries any, r *request, parts []string) []any {
+// managedFields returns the entries with that of the manager of a request, which wrote these top-level fields at this time.
+func managedFields(entries any, r *request, parts []string, at string) []any {
 	written := map[string]any{}
 	for _, part := range parts {
 		written["f:"+part] = map[string]any{}
 	}
 	mine := map[string]any{
-		"manager": r.manager, "operation": "Update", "apiVersion": r.table.GroupVersion().String(), "time": timestamp(),
+		"manager": r.manager, "operation": "Update", "apiVersion": r.table.GroupVersion().String(), "time": at,
 		"fieldsType": "FieldsV1", "fieldsV1": written,
 	}
 	if r.Subresource != "" {
@@ -349,7 +349,7 @@ func compare(a, b any, name string) int {
 }
 
 // timestamp is the time as the server writes it.
-func timestamp() string { return time.Now().UTC().Format(time.RFC3339) }
+func (s *Server) timestamp() string { return s.options.Now().UTC().Format(time.RFC3339) }
 
 // stored answers with an object that is stored.
 func stored(r *request, code int, o *object) *reply {

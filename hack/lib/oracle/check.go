@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Check compares the history with the records of the senders, and finds what should have happened by now.
@@ -14,6 +15,7 @@ func (h *History) Check(records []*Record, at Moment) Findings {
 	h.checkAnswers(r, &f)
 	h.checkSilences(r, at.Now, &f)
 	h.checkLiveness(at, &f)
+	h.checkPromptness(at.Now, &f)
 	sortFindings(f)
 	return f
 }
@@ -34,6 +36,30 @@ func (h *History) checkLiveness(at Moment, f *Findings) {
 	}
 }
 
+// checkPromptness finds AlertEvents that were folded late though nothing was in the way of their namespace.
+func (h *History) checkPromptness(now time.Time, f *Findings) {
+	if h.options.Undisturbed == nil {
+		return
+	}
+	for _, e := range slices.SortedFunc(maps.Values(h.events), func(a, b *event) int { return a.order - b.order }) {
+		latest := e.committed.Add(h.options.FoldTime)
+		switch unsettled := len(e.unsettled()) > 0; {
+		case e.excused, e.removed, e.restored, e.copyOf != nil, len(e.alerts) == 0, now.Before(latest), h.mayWaitForAny(e):
+		case !unsettled && !e.settledAt.After(latest), !h.options.Undisturbed(e.namespace, e.committed, latest):
+		case unsettled:
+			f.Add("E: AlertEvent %s is not folded, and nothing was in the way for %s", e, h.options.FoldTime)
+		default:
+			f.Add("E: AlertEvent %s was folded %s after it was stored, and nothing was in the way", e, e.settledAt.Sub(e.committed))
+		}
+	}
+}
+
+// mayWaitForAny says whether an AlertEvent may wait for one of its Incidents.
+func (h *History) mayWaitForAny(e *event) bool {
+	return h.options.MayWait == nil ||
+		slices.ContainsFunc(e.incidents(), func(name string) bool { return h.options.MayWait(e.namespace, name) })
+}
+
 // checkLeft finds what is wrong with an AlertEvent that is still there.
 func (h *History) checkLeft(e *event, at Moment, f *Findings) {
 	h.checkForgotten(e)
@@ -42,13 +68,14 @@ func (h *History) checkLeft(e *event, at Moment, f *Findings) {
 			f.Add("E: AlertEvent %s waits for %s, and no condition shows why", e, strings.Join(unsettled, ", "))
 		}
 		for _, name := range unsettled {
-			if h.options.MayWait != nil && !h.options.MayWait(name) {
+			if h.options.MayWait != nil && !h.options.MayWait(e.namespace, name) {
 				f.Add("E: AlertEvent %s waits for %s, and nothing is in the way", e, name)
 			}
 		}
 		return
 	}
 	switch {
+	case h.options.MayStay != nil && h.options.MayStay(e.namespace):
 	case h.waitsBehind(e) && h.showsWaiting(e):
 	case e.lingers() && !e.isMarkedForAll():
 		f.Add("C: AlertEvent %s stays for its idempotency key, and no mark tells that its alerts are settled", e)

@@ -103,17 +103,26 @@ type Options struct {
 	HealTime time.Duration
 	// KeyedLinger is how long an AlertEvent with an idempotency key stays after it is settled. Default: not checked.
 	KeyedLinger time.Duration
+	// FoldTime is how long after its commit an AlertEvent is settled for all its Incidents at the latest, if Undisturbed says that
+	// nothing was in the way of its namespace meanwhile. Default: not checked.
+	FoldTime    time.Duration
+	Undisturbed func(namespace string, from, to time.Time) bool
 
 	// ReportTime is how long a replica may take to report to the others that it could not store an alert.
 	ReportTime time.Duration
 
 	// MayWait says whether AlertEvents may wait for an Incident of this name after the faults ended, if a condition shows it.
 	// Default: for any.
-	MayWait func(incident string) bool
+	MayWait func(namespace, incident string) bool
+	// MayStay says whether AlertEvents of a namespace may stay after the faults ended though their alerts are settled: the API
+	// server does not let them be deleted or marked. Default: never.
+	MayStay func(namespace string) bool
 
 	// Remembers says whether a replica runs that has watched AlertEvents without a gap since that time: only such a one can tell
 	// a second copy from a first one. Default: one always does.
 	Remembers func(since time.Time) bool
+	// RememberTime is how long replicas remember an AlertEvent that is gone. Default: for ever.
+	RememberTime time.Duration
 
 	// ClockError is how far the clocks of the replicas and of the API server differ. Default: not at all.
 	ClockError time.Duration

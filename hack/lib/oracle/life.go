@@ -197,9 +197,12 @@ func (h *History) fold(l *life, added []*event) (*modelIncident, []*event) {
 
 // checkForgotten notes whether an AlertEvent is a second copy that no replica can know any more.
 func (h *History) checkForgotten(e *event) {
-	if first := e.copyOf; first != nil && first.isGone() && h.options.Remembers != nil && !h.options.Remembers(first.ended) {
-		e.forgotten = true
+	first := e.copyOf
+	if first == nil || !first.isGone() {
+		return
 	}
+	isLate := h.options.RememberTime > 0 && e.committed.Sub(first.ended) >= h.options.RememberTime
+	e.forgotten = e.forgotten || isLate || h.options.Remembers != nil && !h.options.Remembers(first.ended)
 }
 
 // replay has the model take the alerts of AlertEvents, and returns those that matched.

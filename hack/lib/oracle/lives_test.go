@@ -129,7 +129,7 @@ func TestLiveness(t *testing.T) {
 	}
 	options := Options{HealTime: time.Minute, KeyedLinger: 10 * time.Minute}
 	free := options
-	free.MayWait = func(string) bool { return false }
+	free.MayWait = func(string, string) bool { return false }
 	keyed := v1alpha1.KeyedEventName(integration, "a")
 	settled := func(s *script) {
 		s.store("a", Commit{Name: keyed, ByUser: true}, an("firing", "k"))
@@ -150,7 +150,29 @@ func TestLiveness(t *testing.T) {
 		s.release("a")
 		s.store("b", Commit{Name: keyed, ByUser: true}, an("firing", "k", "id", "1"))
 	}
+	stays, prompt := options, Options{FoldTime: 10 * time.Second}
+	stays.MayStay = func(string) bool { return true }
+	prompt.MayWait = free.MayWait
+	prompt.Undisturbed = func(string, time.Time, time.Time) bool { return true }
+	disturbed := prompt
+	disturbed.Undisturbed = func(string, time.Time, time.Time) bool { return false }
+	foldedAfter := func(d time.Duration) func(s *script) {
+		return func(s *script) {
+			s.sent("a", an("firing", "k"))
+			s.tick(d)
+			s.fold("k", []string{"a"})
+			s.release("a")
+		}
+	}
 	tellAll(t, map[string]story{
+		"it is folded late, and nothing was in the way":   {options: prompt, found: "E: ", tell: foldedAfter(20 * time.Second)},
+		"it is not folded, and nothing was in the way":    {options: prompt, found: "E: ", tell: waits("False", "AlertsFolded")},
+		"it is folded late, and something was in the way": {options: disturbed, tell: foldedAfter(20 * time.Second)},
+		"it is folded soon":                               {options: prompt, tell: foldedAfter(time.Second)},
+		"it is folded, and may stay where nothing can be deleted": {options: stays, tell: func(s *script) {
+			s.sent("a", an("firing", "k"))
+			s.fold("k", []string{"a"})
+		}},
 		"it waits, and nothing shows why":                                        {options: options, found: "E: ", tell: waits("True", "AlertsFolded")},
 		"it waits, and AlertsFolded shows why":                                   {options: options, tell: waits("False", "AlertsFolded")},
 		"it waits, and Ready shows why":                                          {options: options, tell: waits("False", "Ready")},

@@ -2,12 +2,16 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
+
+// longestDelay is that of requests and responses.
+const longestDelay = 150 * time.Second
 
 // chapters is how many slices of operations a story has.
 const chapters = 6
@@ -26,10 +30,13 @@ func drawStory(t *rapid.T) *Story {
 	case "forbidden":
 		s.Forbidden = true
 	}
+	var pause []operation
+	s.Operations, pause = (&drawer{replicas: s.Replicas}).drawTheme(t, s)
 	for chapter := range chapters { // rapid likes short slices
 		for _, scene := range rapid.SliceOfN(scenes(s.Replicas), 0, 12).Draw(t, fmt.Sprint("chapter ", chapter)) {
 			s.Operations = append(s.Operations, scene...)
 		}
+		s.Operations = append(s.Operations, pause...)
 	}
 	return s
 }
@@ -135,13 +142,15 @@ var targets = []target{
 func (d *drawer) trouble(t *rapid.T) operation {
 	o := trouble{
 		replica: d.replica(t),
-		effect:  rapid.SampledFrom([]effect{lose, lose, hang, late, slow, refuse, reject, throttle}).Draw(t, "effect"),
+		effect:  rapid.SampledFrom([]effect{lose, lose, hang, late, slow, answerLate, refuse, reject, throttle}).Draw(t, "effect"),
 		target:  rapid.SampledFrom(targets).Draw(t, "target"),
 		count:   rapid.SampledFrom([]int{1, 2, 5, 0}).Draw(t, "calls"),
 		d:       d.short(t),
 	}
-	if o.effect == late || o.effect == slow {
-		o.delay = duration(t, "delay", time.Second, 200*time.Millisecond, 4*time.Second, 15*time.Second)
+	if o.effect == late || o.effect == slow || o.effect == answerLate {
+		short := []time.Duration{time.Second, 200 * time.Millisecond, 4 * time.Second, 15 * time.Second}
+		long := []time.Duration{50 * time.Second, longestDelay}
+		o.delay = duration(t, "delay", slices.Concat(short, short, long)...)
 	}
 	return o
 }
@@ -233,7 +242,11 @@ func (d *drawer) policy(t *rapid.T) operation {
 
 func (d *drawer) setClock(t *rapid.T) operation {
 	ahead := duration(t, "ahead", 20*time.Second, -20*time.Second, 90*time.Second, -90*time.Second, time.Hour, -time.Hour)
-	return setClock{d.replica(t), ahead, d.short(t)}
+	if rapid.IntRange(0, 3).Draw(t, "whose clock") == 3 {
+		return setServerClock{duration(t, "server ahead", 20*time.Second, -20*time.Second), d.short(t)}
+	}
+	lasting := duration(t, "for", 2*time.Second, 12*time.Second, 35*time.Second, 2*time.Minute, 10*time.Minute)
+	return setClock{d.replica(t), ahead, lasting}
 }
 
 // secondCopy draws a create whose response hangs until the AlertEvent is folded, released and out of the ledger, while another

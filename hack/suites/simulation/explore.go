@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,7 +22,18 @@ type Failure struct {
 // String tells the story, one operation a line, and the findings.
 func (f *Failure) String() string {
 	return fmt.Sprintf("seed %d\n    %s\nfindings:\n    %s", f.Seed,
-		strings.ReplaceAll(f.Story.String(), "\n", "\n    "), strings.Join(f.Findings, "\n    "))
+		strings.ReplaceAll(f.Story.String(), "\n", "\n    "), strings.Join(f.firstFindings(), "\n    "))
+}
+
+// maxFindings is how many findings are told.
+const maxFindings = 8
+
+// firstFindings returns the first ones, and how many more there are.
+func (f *Failure) firstFindings() []string {
+	if more := len(f.Findings) - maxFindings; more > 0 {
+		return append(slices.Clone(f.Findings[:maxFindings]), fmt.Sprintf("and %d more", more))
+	}
+	return f.Findings
 }
 
 // explore plays the story of a seed. If it breaks a guarantee, explore shrinks it and returns the shortest one that breaks the

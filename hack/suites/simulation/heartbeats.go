@@ -74,23 +74,31 @@ func (p *ping) isKept() bool {
 
 // pings are those of all tenants, and judges what is made of them.
 type pings struct {
-	mu     sync.Mutex
-	silent map[string]time.Time // until when, by namespace
-	acked  map[string][]*ping
-	found  oracle.Findings
-	open   map[string]bool      // namespaces with an open Incident of the heartbeat
-	late   map[string]time.Time // when the heartbeat was last said to be missed, by namespace
-	missed func(namespace string, since time.Duration)
+	mu          sync.Mutex
+	silent      map[string]time.Time // until when, by namespace
+	acked       map[string][]*ping
+	unavailable map[string]time.Time // the last that was not accepted because of older CustomResourceDefinitions, by namespace
+	found       oracle.Findings
+	open        map[string]bool      // namespaces with an open Incident of the heartbeat
+	late        map[string]time.Time // when the heartbeat was last said to be missed, by namespace
+	missed      func(namespace string, since time.Duration)
 }
 
 func newPings() *pings {
-	return &pings{silent: map[string]time.Time{}, acked: map[string][]*ping{}, open: map[string]bool{}, late: map[string]time.Time{}}
+	return &pings{silent: map[string]time.Time{}, acked: map[string][]*ping{}, open: map[string]bool{}, late: map[string]time.Time{},
+		unavailable: map[string]time.Time{}}
 }
 
 func (p *pings) silence(namespace string, until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.silent[namespace] = until
+}
+
+func (p *pings) markUnavailable(namespace string, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.unavailable[namespace] = at
 }
 
 func (p *pings) isSilent(namespace string) bool {
@@ -130,7 +138,11 @@ func (w *world) ping(t *tenant, to int) bool {
 		return false
 	}
 	defer func() { _ = response.Body.Close() }()
-	if _, err = io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
+	_, err = io.Copy(io.Discard, response.Body)
+	if response.StatusCode == http.StatusServiceUnavailable && p.definitions.isOutdated(0) {
+		w.pings.markUnavailable(t.namespace, time.Now())
+	}
+	if err != nil || response.StatusCode != http.StatusOK {
 		return false
 	}
 	made := &ping{at: began, by: p}
@@ -181,6 +193,9 @@ func (p *pings) judge(namespace string, now time.Time) {
 	case last == nil && len(p.acked[namespace]) > 0: // those that are not surely kept were heard
 	case last == nil:
 		p.found.Add("H: the heartbeat of %s is missed before it was heard", namespace)
+	case now.Sub(p.unavailable[namespace]) < beatInterval && now.Sub(p.unavailable[namespace]) > reportTime:
+		p.found.Add("H: the heartbeat of %s is missed, and one got 503 for the CustomResourceDefinitions %s ago", namespace,
+			now.Sub(p.unavailable[namespace]))
 	case now.Sub(last.at) < beatInterval:
 		p.found.Add("H: the heartbeat of %s is missed, and a ping was acknowledged %s ago", namespace, now.Sub(last.at))
 	case p.missed != nil:
@@ -188,13 +203,13 @@ func (p *pings) judge(namespace string, now time.Time) {
 	}
 }
 
-// check judges the last state: what is pinged has no open Incident.
-func (p *pings) check(now time.Time, mayWait bool) oracle.Findings {
+// check judges the last state: what is pinged has no open Incident, unless alerts of its namespace may wait.
+func (p *pings) check(now time.Time, mayWait func(namespace string) bool) oracle.Findings {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for namespace, open := range p.open {
 		acked := p.acked[namespace]
-		if open && !mayWait && len(acked) > 0 && acked[len(acked)-1].isKept() && now.Sub(acked[len(acked)-1].at) < 2*pingEvery {
+		if open && !mayWait(namespace) && len(acked) > 0 && acked[len(acked)-1].isKept() && now.Sub(acked[len(acked)-1].at) < 2*pingEvery {
 			p.found.Add("H: the heartbeat of %s is pinged, and its Incident is open", namespace)
 		}
 	}
@@ -212,6 +227,9 @@ func (w *world) fallSilent() oracle.Findings {
 	began := time.Now()
 	heard := map[string]time.Time{} // since when silence counts, of namespaces whose heartbeat is expected
 	for _, t := range w.tenants {
+		if w.story.stays(t.namespace) {
+			continue // no alert of the heartbeat may be storable
+		}
 		integration := &v1alpha1.WebhookIntegration{}
 		key := client.ObjectKey{Namespace: t.namespace, Name: integrationName}
 		if err := w.users.Get(context.Background(), key, integration); err != nil || !integration.DeletionTimestamp.IsZero() {

@@ -24,38 +24,61 @@ const healTime = 60 * time.Second
 // first.
 const shareTime = 5 * time.Second
 
+// rememberTime is how long replicas remember an AlertEvent that is gone, as replayWindow in package replica, and a second less:
+// their watches show it later.
+const rememberTime = 2*time.Minute - time.Second
+
 // judge tells the oracle what was committed.
 type judge struct {
 	mu      sync.Mutex
 	history *oracle.History
 	mutes   *mutes
 	pings   *pings
-	mayWait bool // for an Incident of a heartbeat
+	story   *Story
+	writes  *judgeWrites // that no process may make
 	say     func(format string, args ...any)
 }
 
-func newJudge(story *Story, remembers func(time.Time) bool) *judge {
+func newJudge(story *Story, w *world) *judge {
 	options := oracle.Options{
 		HealTime: healTime, KeyedLinger: 10 * time.Minute, ClockError: shareTime, ReportTime: reportTime,
-		MayWait: story.mayWait, Remembers: remembers,
+		MayWait: story.mayWait, MayStay: story.mayStay, Remembers: w.remembers, RememberTime: rememberTime,
+		FoldTime: foldTime, Undisturbed: w.calm.isCalm,
 	}
 	for _, o := range story.Operations {
 		switch o := o.(type) {
 		case deleteNamespace:
 			options.DeletedNamespaces = append(options.DeletedNamespaces, tenantName(o.tenant))
-		case setClock:
+		case setClock, setServerClock:
 			options.ClockError = 2 * fold.MaxClockDifference
 		}
 	}
 	mutes := &mutes{
 		incidents: map[types.NamespacedName]*v1alpha1.Incident{}, integrations: map[types.NamespacedName]*v1alpha1.WebhookIntegration{},
 	}
-	return &judge{history: oracle.NewHistory(options), mutes: mutes, pings: newPings(), mayWait: story.MaxIncidents > 0}
+	return &judge{history: oracle.NewHistory(options), mutes: mutes, pings: newPings(), story: story, writes: &w.network.writes}
 }
 
 // mayWait says whether alerts of an Incident may wait after all faults ended.
-func (s *Story) mayWait(incident string) bool {
-	return s.MaxIncidents > 0 || s.Forbidden && incident == v1alpha1.IncidentName(integrationName, keyName(0))
+func (s *Story) mayWait(namespace, incident string) bool {
+	return s.MaxIncidents > 0 || s.Forbidden && incident == v1alpha1.IncidentName(integrationName, keyName(0)) || s.stays(namespace)
+}
+
+// mayStay says whether AlertEvents of a namespace may stay though their alerts are settled.
+func (s *Story) mayStay(namespace string) bool { return s.stays(namespace) }
+
+// stays says whether a fault of a namespace stays to the end.
+func (s *Story) stays(namespace string) bool {
+	return slices.ContainsFunc(s.Operations, func(o operation) bool {
+		switch o := o.(type) {
+		case breakWebhook:
+			return o.d == 0 && tenantName(o.tenant) == namespace
+		case quota:
+			return o.d == 0 && tenantName(o.tenant) == namespace
+		default:
+			return false
+		}
+	})
 }
 
 // commit is for apiserver.Server.OnCommit.
@@ -122,7 +145,7 @@ func (j *judge) watchNoMore() {
 func (j *judge) findings() oracle.Findings {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return slices.Concat(j.history.Findings(), j.mutes.found, j.pings.found)
+	return slices.Concat(j.history.Findings(), j.mutes.found, j.pings.found, j.writes.findings())
 }
 
 // check judges the whole run.
@@ -130,5 +153,7 @@ func (j *judge) check(records []*oracle.Record, faultsEnded time.Time) oracle.Fi
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	found := j.history.Check(records, oracle.Moment{FaultsEnded: faultsEnded, Now: time.Now()})
-	return slices.Concat(found, j.mutes.check(time.Now()), j.pings.check(time.Now(), j.mayWait))
+	return slices.Concat(found, j.mutes.check(time.Now(), j.story.stays), j.pings.check(time.Now(), func(namespace string) bool {
+		return j.story.MaxIncidents > 0 || j.story.stays(namespace)
+	}))
 }

@@ -90,6 +90,8 @@ func (m *mutes) judge(key types.NamespacedName, before, after *v1alpha1.Incident
 	}
 	wasOpen, isOpen := was.State == v1alpha1.IncidentOpen, is.State == v1alpha1.IncidentOpen
 	switch {
+	case wasOpen && is.AlertCount-was.AlertCount > 1 && (!isOpen || is.Episode.Number != was.Episode.Number):
+		// The mute follows each alert, and a fold of several tells only the last one: the window may have ended before a resolve.
 	case wasOpen && !isOpen && (was.Mute == nil) != (is.Mute == nil):
 		m.found.Add("M: %s is resolved, was muted: %v, and is: %v", key, was.Mute, is.Mute)
 	case is.Mute == nil:
@@ -105,10 +107,11 @@ func (m *mutes) judge(key types.NamespacedName, before, after *v1alpha1.Incident
 // slowest is how long after a window has opened or ended the last Incident may be written, when nothing is wrong.
 const slowest = 10 * time.Second
 
-// check judges the last state: Incidents are muted if their integration has an open window.
-func (m *mutes) check(now time.Time) oracle.Findings {
+// check judges the last state: Incidents are muted if their integration has an open window. Where a fault stays, they may not be
+// writable.
+func (m *mutes) check(now time.Time, stays func(namespace string) bool) oracle.Findings {
 	for key, incident := range m.incidents {
-		if incident == nil || incident.Status.State != v1alpha1.IncidentOpen || !incident.DeletionTimestamp.IsZero() {
+		if incident == nil || stays(key.Namespace) || incident.Status.State != v1alpha1.IncidentOpen || !incident.DeletionTimestamp.IsZero() {
 			continue
 		}
 		integration := m.integrations[types.NamespacedName{Namespace: key.Namespace, Name: incident.Spec.IntegrationName}]

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,6 +28,10 @@ type network struct {
 	names  map[string]int    // AlertEvents by the order in which they were first seen: their names are random
 	taken  map[int64]bool    // nanoseconds at which a call goes on
 	trace  func(call string) // of every call, for TestRepeats
+
+	webhooks   []*brokenWebhook
+	rolledBack atomic.Bool // the CustomResourceDefinitions were
+	writes     judgeWrites
 }
 
 func newNetwork(seed uint64) *network {
@@ -120,29 +125,30 @@ func (t target) matches(call *apiserver.Call) bool {
 type effect int
 
 const (
-	lose     effect = iota // the response
-	hang                   // the response never comes
-	late                   // the request arrives later, whether or not its sender waits for it
-	slow                   // the request arrives later
-	refuse                 // nobody listens
-	reject                 // 503
-	throttle               // 429
-	lag                    // events of a watch come later
-	stall                  // no events of a watch come
-	end                    // the watch ends
-	expire                 // with 410
-	behind                 // reads that may be stale are
+	lose       effect = iota // the response
+	hang                     // the response never comes
+	late                     // the request arrives later, whether or not its sender waits for it
+	slow                     // the request arrives later
+	answerLate               // the response comes later
+	refuse                   // nobody listens
+	reject                   // 503
+	throttle                 // 429
+	lag                      // events of a watch come later
+	stall                    // no events of a watch come
+	end                      // the watch ends
+	expire                   // with 410
+	behind                   // reads that may be stale are
 )
 
 func (e effect) String() string {
-	return []string{"lose", "hang", "late", "slow", "refuse", "503", "429", "lag", "stall", "end", "expire", "stale"}[e]
+	return []string{"lose", "hang", "late", "slow", "delay", "refuse", "503", "429", "lag", "stall", "end", "expire", "stale"}[e]
 }
 
 // fault is an effect on some calls of a replica for a while.
 type fault struct {
 	target
 	effect
-	delay time.Duration // of late, slow and lag
+	delay time.Duration // of late, slow, answerLate and lag
 	until time.Time
 	left  int           // how many calls it concerns still; negative: any number
 	ended chan struct{} // closed when the faults are healed early
@@ -151,7 +157,8 @@ type fault struct {
 // link is the connection of one process to the API server. It implements apiserver.Faults.
 type link struct {
 	*network
-	client string
+	client      string
+	definitions definitionsSeen
 
 	mu     sync.Mutex
 	faults []*fault
@@ -292,7 +299,7 @@ func (l *link) Arrive(ctx context.Context, call *apiserver.Call) (*metav1.Status
 	}
 	switch f := l.take(call, refuse, reject, throttle); {
 	case f == nil:
-		return nil, nil
+		return l.admit(ctx, call)
 	case f.effect == refuse:
 		return nil, errRefused
 	case f.effect == throttle:
@@ -327,9 +334,11 @@ func (l *link) Leave(ctx context.Context, call *apiserver.Call, _ int) error {
 	if err := l.travel(ctx, "leave", call, longestTravel); err != nil {
 		return err
 	}
-	switch f := l.take(call, lose, hang); {
+	switch f := l.take(call, lose, hang, answerLate); {
 	case f == nil:
 		return nil
+	case f.effect == answerLate:
+		return l.wait(ctx, f, f.delay)
 	case f.effect == lose:
 		return errLost
 	default:
@@ -394,8 +403,12 @@ func (t *transport) RoundTrip(q *http.Request) (*http.Response, error) {
 		if dead := t.run(); dead != nil {
 			return nil, dead
 		}
+		if err == nil && t.rolledBack.Load() && strings.HasPrefix(q.URL.Path, "/openapi/") && response.StatusCode == http.StatusOK {
+			err = t.definitions.see(response)
+		}
 		return response, err
 	}
+	t.writes.sent(t.link, q)
 	sent, cancel := context.WithCancel(context.WithoutCancel(q.Context()))
 	request := q.Clone(sent)
 	if q.Body != nil {

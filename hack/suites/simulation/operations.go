@@ -85,12 +85,7 @@ func (o burst) String() string {
 func (o burst) do(w *world) {
 	w.chores.Go(func() {
 		random := seededReader{state: o.salt}
-		number := func(n int) int {
-			var b [8]byte
-			_, _ = random.Read(b[:])
-			return int(uint16(b[0])|uint16(b[1])<<8) % n
-		}
-		statuses := []string{"firing", "firing", "firing", "resolved", "acknowledged"}
+		number := random.number
 		for i := range o.count {
 			key := ""
 			if o.keyed {
@@ -111,7 +106,10 @@ func (o burst) do(w *world) {
 	})
 }
 
-var severities = []string{"critical", "error", "warning", "info"}
+var (
+	severities = []string{"critical", "error", "warning", "info"}
+	statuses   = []string{"firing", "firing", "firing", "resolved", "acknowledged"}
+)
 
 // Deaths and births of processes.
 type (
@@ -139,6 +137,18 @@ func (o setClock) do(w *world) {
 	clock := &w.replicas[o.replica].clock
 	clock.Set(o.ahead)
 	w.later(o.d, func() { clock.Set(0) })
+}
+
+// setServerClock makes the clock of the API server wrong for a while.
+type setServerClock struct{ ahead, d time.Duration }
+
+func (o setServerClock) String() string {
+	return fmt.Sprintf("the clock of the API server jumps by %s for %s", o.ahead, o.d)
+}
+
+func (o setServerClock) do(w *world) {
+	w.serverAhead.Store(int64(o.ahead))
+	w.later(o.d, func() { w.serverAhead.Store(0) })
 }
 
 // forgets says whether an operation makes replicas read everything anew.
@@ -196,6 +206,8 @@ func (o trouble) String() string {
 		what += " the response to"
 	case late, slow, lag:
 		what += fmt.Sprintf(" by %s:", o.delay)
+	case answerLate:
+		what += fmt.Sprintf(" by %s the response to", o.delay)
 	case reject, throttle:
 		what = "answer " + what + " to"
 	default: // the name says it
@@ -239,8 +251,8 @@ func (compact) do(w *world) {
 type quota struct {
 	tenant   int
 	resource string
-	more     int64 // than there are
-	d        time.Duration
+	more     int64         // than there are
+	d        time.Duration // 0: to the end, also after all other faults
 }
 
 const (
@@ -250,14 +262,20 @@ const (
 )
 
 func (o quota) String() string {
-	return fmt.Sprintf("quota of %s: %d more %s, for %s", tenantName(o.tenant), o.more, o.resource, o.d)
+	text := fmt.Sprintf("quota of %s: %d more %s", tenantName(o.tenant), o.more, o.resource)
+	if o.d == 0 {
+		return text + ", to the end"
+	}
+	return fmt.Sprintf("%s, for %s", text, o.d)
 }
 
 func (o quota) do(w *world) {
 	namespace := tenantName(o.tenant)
 	used := int64(len(w.objects(o.resource, namespace)))
 	w.server.SetQuota(namespace, quotaName, map[string]int64{"count/" + o.resource + ".tocsin.dev": used + o.more})
-	w.later(o.d, func() { w.server.SetQuota(namespace, quotaName, nil) })
+	if o.d > 0 {
+		w.later(o.d, func() { w.server.SetQuota(namespace, quotaName, nil) })
+	}
 }
 
 // deny has a policy deny writes for a while.

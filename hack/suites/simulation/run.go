@@ -61,6 +61,7 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 			return funcr.New(func(prefix, args string) { w.note("%s %s %s", replica, prefix, args) }, funcr.Options{Verbosity: 1})
 		}
 	}
+	w.calm.add("", began, began.Add(calmAfter/2))
 	for _, r := range w.replicas {
 		if err := r.start(); err != nil {
 			return []string{"the simulation failed: " + err.Error()}
@@ -91,6 +92,7 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 func (w *world) perform() []string {
 	for _, o := range w.story.Operations {
 		w.note("* %s", o)
+		w.calm.note(o)
 		o.do(w)
 		time.Sleep(pause)
 		if found := w.judge.findings(); len(found) > 0 {
@@ -106,12 +108,16 @@ func (w *world) perform() []string {
 	if found := w.judge.check(w.senders.records, healed); len(found) > 0 {
 		return found
 	}
+	if found := w.emptyNamespaces(); len(found) > 0 {
+		return found
+	}
 	return w.fallSilent()
 }
 
 // end ends all faults and waits for the answers to all requests.
 func (w *world) end() []string {
 	w.note("* heal")
+	w.calm.add("", time.Now(), time.Now().Add(calmAfter))
 	if err := w.heal(); err != nil {
 		return []string{"the simulation failed: " + err.Error()}
 	}

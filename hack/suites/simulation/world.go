@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -47,8 +48,11 @@ type world struct {
 	pings    *pings
 	judge    *judge
 	backups  client.Client // of the backup tool
-	chores   sync.WaitGroup
-	healed   chan struct{} // closed when all faults end
+	calm     *disturbances
+
+	serverAhead atomic.Int64 // by how many nanoseconds the clock of the API server is ahead
+	chores      sync.WaitGroup
+	healed      chan struct{} // closed when all faults end
 
 	log  func(replica string) logr.Logger // nil: none
 	says func(format string, args ...any) // nil: nothing
@@ -89,6 +93,13 @@ func (r *seededReader) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// number returns a number from 0 to n-1.
+func (r *seededReader) number(n int) int {
+	var b [8]byte
+	_, _ = r.Read(b[:])
+	return int(uint16(b[0])|uint16(b[1])<<8) % n
+}
+
 // newWorld makes the API server and the tenants. No replica runs yet.
 func newWorld(seed uint64, story *Story) (*world, error) {
 	uuid.SetRand(&seededReader{state: seed})
@@ -97,10 +108,13 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &world{story: story, began: time.Now(), network: newNetwork(seed), healed: make(chan struct{})}
-	w.judge = newJudge(story, w.remembers)
+	w := &world{story: story, began: time.Now(), network: newNetwork(seed), healed: make(chan struct{}), calm: &disturbances{}}
+	w.judge = newJudge(story, w)
 	w.senders, w.pings = &senders{world: w}, w.judge.pings
-	w.server, err = apiserver.New(apiserver.Options{Definitions: defined, WatchTimeout: 5 * time.Minute, UID: uids(seed)})
+	w.server, err = apiserver.New(apiserver.Options{
+		Definitions: defined, WatchTimeout: 5 * time.Minute, UID: uids(seed),
+		Now: func() time.Time { return time.Now().Add(time.Duration(w.serverAhead.Load())) },
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +170,7 @@ func (w *world) integration(t *tenant) *v1alpha1.WebhookIntegration {
 		},
 	}
 	if w.story.AutoResolve {
-		integration.Spec.AutoResolveAfter = &metav1.Duration{Duration: time.Minute}
+		integration.Spec.AutoResolveAfter = &metav1.Duration{Duration: autoResolveAfter}
 	}
 	return integration
 }
@@ -223,7 +237,9 @@ func (w *world) heal() error {
 	}
 	w.server.Deny(policyName, nil)
 	for _, t := range w.tenants {
-		w.server.SetQuota(t.namespace, quotaName, nil)
+		if !w.story.stays(t.namespace) {
+			w.server.SetQuota(t.namespace, quotaName, nil)
+		}
 	}
 	if running {
 		return nil

@@ -1,0 +1,44 @@
+package simulation
+
+import (
+	"fmt"
+	"time"
+)
+
+// flood sends requests that each have an idempotency key, and repeats each of them after some minutes.
+type flood struct {
+	tenant, count int
+	over          time.Duration
+	salt          uint64 // decides the alerts, and when they are repeated
+}
+
+func (o flood) String() string {
+	return fmt.Sprintf("post %d requests with idempotency keys of %s within %s, and repeat each after %s to %s (%d)",
+		o.count, tenantName(o.tenant), o.over, firstRepeat, lastRepeat, o.salt)
+}
+
+// firstRepeat and lastRepeat are the times after which a sender repeats a request: an AlertEvent stays for ten minutes after it
+// was folded, and its name is remembered for two more.
+const (
+	firstRepeat = time.Minute
+	lastRepeat  = 13 * time.Minute
+)
+
+func (o flood) do(w *world) {
+	w.chores.Go(func() {
+		random := seededReader{state: o.salt}
+		for i := range o.count {
+			a := alert{key: random.number(5), status: statuses[random.number(len(statuses))], severity: severities[i%len(severities)]}
+			r := w.senders.request(w.tenants[o.tenant], []alert{a}, fmt.Sprintf("flood %d, request %d", o.salt, i))
+			to := random.number(len(w.replicas))
+			w.senders.deliver(r, to)
+			after := firstRepeat + time.Duration(random.number(1000))*(lastRepeat-firstRepeat)/1000
+			w.later(after, func() { w.senders.deliver(r, to+1) })
+			select {
+			case <-w.healed:
+				return
+			case <-time.After(o.over / time.Duration(o.count)):
+			}
+		}
+	})
+}

@@ -1,0 +1,81 @@
+package simulation
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
+)
+
+const (
+	// autoResolveAfter is that of the integrations of a story with AutoResolve.
+	autoResolveAfter = time.Minute
+
+	// emptyTime is how long after its last alert an Incident is Resolved at the latest, when nothing is wrong.
+	emptyTime = autoResolveAfter + grace + 30*time.Second
+
+	// newcomer is the key of an Incident that needs a place where there is none.
+	newcomer = 9
+)
+
+// emptyNamespaces judges that a namespace that has as many Incidents as it may have gets empty by itself, though a sender goes on
+// to post alerts that need a place.
+func (w *world) emptyNamespaces() oracle.Findings {
+	if !w.story.AutoResolve || w.story.MaxIncidents == 0 {
+		return nil
+	}
+	quiet := map[string][]string{} // names of the Incidents that get no alert any more, by namespace
+	for _, t := range w.tenants {
+		quiet[t.namespace] = w.openIncidents(t.namespace)
+	}
+	for began := time.Now(); time.Since(began) < emptyTime; time.Sleep(10 * time.Second) {
+		for i, t := range w.tenants {
+			w.senders.deliver(w.senders.request(t, []alert{{key: newcomer, status: "firing", severity: "error"}}, ""), i)
+		}
+	}
+	w.senders.busy.Wait()
+	found := w.judge.findings()
+	for _, t := range w.tenants {
+		open := map[string]bool{}
+		for _, name := range w.openIncidents(t.namespace) {
+			open[name] = true
+		}
+		for _, name := range quiet[t.namespace] {
+			if open[name] && !w.story.stays(t.namespace) && w.isReady(t.namespace) {
+				found.Add("B: %s/%s is Open, and has had no alert for %s", t.namespace, name, emptyTime)
+			}
+		}
+	}
+	return found
+}
+
+// openIncidents returns the names of the Incidents of alerts that are Open and not being deleted.
+func (w *world) openIncidents(namespace string) []string {
+	var names []string
+	for _, object := range w.objects("incidents", namespace) {
+		var incident v1alpha1.Incident
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &incident); err != nil {
+			panic(err)
+		}
+		isOwn := incident.Spec.DedupKey != v1alpha1.HeartbeatKey(heartbeatName) && incident.Spec.DedupKey != keyName(newcomer)
+		if isOwn && incident.Status.State == v1alpha1.IncidentOpen && incident.DeletionTimestamp.IsZero() {
+			names = append(names, incident.Name)
+		}
+	}
+	return names
+}
+
+// isReady says whether the integration of a namespace accepts alerts.
+func (w *world) isReady(namespace string) bool {
+	for _, object := range w.objects("webhookintegrations", namespace) {
+		var integration v1alpha1.WebhookIntegration
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &integration); err != nil {
+			panic(err)
+		}
+		return meta.IsStatusConditionTrue(integration.Status.Conditions, v1alpha1.ConditionReady)
+	}
+	return false
+}

@@ -1,0 +1,90 @@
+package simulation
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
+)
+
+// rollBack has the API server publish an older CustomResourceDefinition of AlertEvents for a while.
+type rollBack struct{ d time.Duration }
+
+func (o rollBack) String() string {
+	return fmt.Sprintf("roll the CustomResourceDefinitions back for %s", o.d)
+}
+
+func (o rollBack) do(w *world) {
+	w.network.rolledBack.Store(true)
+	w.server.PublishWithout("AlertEvent", append([]string{"properties", "spec", "properties", "alerts", "items", "properties"}, newField)...)
+	w.later(o.d, func() { w.server.PublishWithout("AlertEvent") })
+}
+
+// newField is the field of alerts that the older definition lacks. Only users write it.
+const newField = "comment"
+
+// definitionsSeen is what a process knows of the CustomResourceDefinitions, and what it does when they are too old.
+type definitionsSeen struct {
+	mu       sync.Mutex
+	outdated time.Time // since when it knows that they are; zero: they are not
+}
+
+// see notes the definitions that a process was told of.
+func (s *definitionsSeen) see(response *http.Response) error {
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return err
+	}
+	_ = response.Body.Close()
+	response.Body = io.NopCloser(bytes.NewReader(text))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch isOutdated := !bytes.Contains(text, []byte(`"`+newField+`":`)); {
+	case !isOutdated:
+		s.outdated = time.Time{}
+	case s.outdated.IsZero():
+		s.outdated = time.Now()
+	}
+	return nil
+}
+
+// isOutdated says whether the process has known for so long that the definitions are too old.
+func (s *definitionsSeen) isOutdated(d time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.outdated.IsZero() && time.Since(s.outdated) >= d
+}
+
+// stepDownTime is how long a process may take to stop writing once it knows that the definitions are too old.
+const stepDownTime = 8 * time.Second
+
+// judgeWrites finds writes that the API server would strip of fields.
+type judgeWrites struct {
+	mu    sync.Mutex
+	found oracle.Findings
+}
+
+// sent judges a request of a process.
+func (j *judgeWrites) sent(l *link, q *http.Request) {
+	isWrite := slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, q.Method)
+	isOurs := strings.Contains(q.URL.Path, "/incidents") || q.Method == http.MethodPost && strings.HasSuffix(q.URL.Path, "/alertevents")
+	if !isWrite || !isOurs || !strings.Contains(q.URL.Path, "/namespaces/tenant-") || q.URL.Query().Has("dryRun") ||
+		!l.definitions.isOutdated(stepDownTime) {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.found.Add("D: %s knows that the CustomResourceDefinitions are too old, and sends %s %s", l.client, q.Method, q.URL.Path)
+}
+
+func (j *judgeWrites) findings() oracle.Findings {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.found)
+}

@@ -1,0 +1,132 @@
+package simulation
+
+import (
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// theme is how a story begins that needs more than a few operations, and the pause after each of its chapters: so what takes
+// minutes happens before the end of the story.
+type theme struct {
+	weight int
+	draw   func(d *drawer, t *rapid.T, s *Story) (first []operation)
+	pause  time.Duration
+}
+
+// themes are those of stories. Most have none: the others take several times as long.
+var themes = []theme{
+	{40, func(*drawer, *rapid.T, *Story) []operation { return nil }, 0},
+	{4, (*drawer).brokenWebhook, 0},
+	{3, (*drawer).lateCreates, 20 * time.Second},
+	{3, (*drawer).olderDefinitions, 20 * time.Second},
+	{2, (*drawer).fullNamespace, 0},
+	{1, (*drawer).stayingQuota, 0},
+	{1, (*drawer).keyedFlood, 135 * time.Second},
+}
+
+// drawTheme draws the beginning of a story, and what comes after each chapter.
+func (d *drawer) drawTheme(t *rapid.T, s *Story) (first, after []operation) {
+	var weighted []theme
+	for _, theme := range themes {
+		for range theme.weight {
+			weighted = append(weighted, theme)
+		}
+	}
+	drawn := rapid.SampledFrom(weighted).Draw(t, "theme")
+	if drawn.pause > 0 {
+		after = []operation{wait{drawn.pause}}
+	}
+	return drawn.draw(d, t, s), after
+}
+
+// written are the writes that an admission webhook may concern.
+var written = []target{
+	{"update", "incidents/status"}, {"create", "alertevents"}, {"delete", "alertevents"}, {"create", "incidents"}, {"", "incidents"},
+	{"", "alertevents"},
+}
+
+// brokenWebhook draws a webhook of one namespace that does not work, while senders post to both.
+func (d *drawer) brokenWebhook(t *rapid.T, _ *Story) []operation {
+	salt := rapid.Uint64Range(0, 9999).Draw(t, "salt")
+	operations := []operation{
+		wait{45 * time.Second},
+		breakWebhook{
+			tenant: 0, target: rapid.SampledFrom(written).Draw(t, "target"), hangs: rapid.Bool().Draw(t, "hangs"),
+			d: duration(t, "broken", 40*time.Second, 2*time.Minute, 0),
+		},
+		burst{tenant: 0, count: rapid.IntRange(10, 60).Draw(t, "count"), keys: 5, over: 5 * time.Second, salt: salt},
+	}
+	for range 5 {
+		operations = append(operations, wait{2 * time.Second},
+			post{tenant: 1, to: d.replica(t), times: 1, alerts: rapid.SliceOfN(rapid.Custom(d.alert), 1, 3).Draw(t, "alerts")})
+	}
+	return append(operations, wait{12 * time.Second})
+}
+
+// lateCreates draws creates of AlertEvents that take effect after their client has given up, while replicas begin anew.
+func (d *drawer) lateCreates(t *rapid.T, _ *Story) []operation {
+	writer := d.replica(t)
+	operations := []operation{
+		wait{40 * time.Second},
+		trouble{
+			replica: writer, effect: late, target: target{"create", "alertevents"}, count: rapid.IntRange(1, 4).Draw(t, "calls"),
+			delay: duration(t, "delay", 40*time.Second, 90*time.Second, longestDelay), d: 5 * time.Second,
+		},
+	}
+	for range rapid.IntRange(1, 4).Draw(t, "posts") {
+		operations = append(operations,
+			post{tenant: 0, to: writer, times: 1, alerts: []alert{d.alert(t)}, key: rapid.SampledFrom([]string{"", "", "k1"}).Draw(t, "key")})
+	}
+	operations = append(operations, wait{8 * time.Second})
+	switch rapid.IntRange(0, 3).Draw(t, "anew") {
+	case 0:
+		operations = append(operations, kill{writer}, start{writer})
+	case 1:
+		other := (writer + 1) % d.replicas
+		operations = append(operations, kill{other}, start{other})
+	default:
+	}
+	return append(operations, d.wait(t))
+}
+
+// olderDefinitions draws a rollback of the CustomResourceDefinitions, which replicas notice within a minute, while senders go on.
+func (d *drawer) olderDefinitions(t *rapid.T, s *Story) []operation {
+	s.AutoResolve = rapid.Bool().Draw(t, "autoResolve")
+	operations := []operation{
+		wait{40 * time.Second}, rollBack{duration(t, "for", 80*time.Second, 3*time.Minute, 5*time.Minute)},
+	}
+	for i := range rapid.IntRange(4, 16).Draw(t, "posts") {
+		alerts := []alert{{key: rapid.IntRange(1, 2).Draw(t, "key"), status: "firing", severity: "error"}}
+		operations = append(operations, post{tenant: 0, to: i, times: 1, alerts: alerts}, wait{10 * time.Second})
+	}
+	return operations
+}
+
+// fullNamespace draws a namespace that has as many Incidents as it may have, each of which ends when it is quiet.
+func (d *drawer) fullNamespace(t *rapid.T, s *Story) []operation {
+	s.MaxIncidents, s.Forbidden, s.AutoResolve = 8, false, true
+	var operations []operation
+	for _, key := range rapid.Permutation([]int{0, 1, 2, 3, 4}).Draw(t, "keys") {
+		operations = append(operations,
+			post{tenant: 0, to: d.replica(t), times: 1, alerts: []alert{{key: key, status: "firing", severity: "error"}}}, wait{time.Second})
+	}
+	return operations
+}
+
+// stayingQuota draws a quota of a namespace that stays to the end.
+func (d *drawer) stayingQuota(t *rapid.T, _ *Story) []operation {
+	resource := rapid.SampledFrom([]string{"incidents", "alertevents"}).Draw(t, "resource")
+	return []operation{
+		wait{40 * time.Second}, quota{tenant: 0, resource: resource, more: rapid.Int64Range(0, 2).Draw(t, "more")},
+		d.burst(t), d.wait(t), d.burst(t),
+	}
+}
+
+// keyedFlood draws many requests with idempotency keys, which are all repeated.
+func (d *drawer) keyedFlood(t *rapid.T, _ *Story) []operation {
+	return []operation{wait{10 * time.Second}, flood{
+		tenant: d.tenant(t), count: rapid.IntRange(5, 150).Draw(t, "count"),
+		over: duration(t, "over", 5*time.Second, time.Minute), salt: rapid.Uint64Range(0, 9999).Draw(t, "salt"),
+	}}
+}
