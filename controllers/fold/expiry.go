@@ -44,7 +44,7 @@ func openDeadline(incident *v1alpha1.Incident, p Policy) (at time.Time, expires 
 	if since.IsZero() {
 		return time.Time{}, false
 	}
-	if p.Silent { // the sender may be dead
+	if p.Silent || slices.Contains(p.Heartbeats, incident.Spec.DedupKey) { // the sender may be dead, or its job may have failed
 		return time.Time{}, false
 	}
 	if p.AutoResolveAfter > 0 {

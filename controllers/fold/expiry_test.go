@@ -61,6 +61,10 @@ func TestDeadline(t *testing.T) {
 			},
 			policy: Policy{AutoResolveAfter: time.Hour, Silent: true},
 		},
+		"Open, of a heartbeat: when it is heard": {
+			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5)},
+			policy: Policy{AutoResolveAfter: time.Hour, Heartbeats: []string{"key"}},
+		},
 		"Open, and the sender was silent: autoResolveAfter from when it was heard again": {
 			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5)},
 			policy: Policy{AutoResolveAfter: time.Hour, HeardSince: minute(30)}, want: minute(90),
@@ -98,7 +102,7 @@ func TestDeadline(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
-			incident := &v1alpha1.Incident{Status: c.status}
+			incident := &v1alpha1.Incident{Spec: v1alpha1.IncidentSpec{DedupKey: "key"}, Status: c.status}
 			incident.CreationTimestamp = metav1.NewTime(minute(-1))
 			when, ok := Deadline(incident, c.policy)
 			g.Expect(ok).To(Equal(!c.want.IsZero()))
@@ -187,6 +191,8 @@ func TestAnIntegrationIsSilent(t *testing.T) {
 	g.Expect(PolicyOf(integration, noWindow).Silent).To(BeFalse())
 	g.Expect(PolicyOf(integration, noWindow).HeardSince).To(BeZero())
 
+	integration.Spec.Heartbeats = []v1alpha1.Heartbeat{{Name: "a"}}
+	g.Expect(PolicyOf(integration, noWindow).Heartbeats).To(ConsistOf("heartbeat/a"))
 	heartbeats := []v1alpha1.HeartbeatStatus{{Name: "a"}, {Name: "b", MissedTime: minuteStamp(1)}}
 	integration.Status.Heartbeats = heartbeats
 	g.Expect(PolicyOf(integration, noWindow).Silent).To(BeTrue())

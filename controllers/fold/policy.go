@@ -55,6 +55,7 @@ type Policy struct {
 
 	Silent     bool      // a heartbeat of the integration is missed: its Incidents do not end for want of alerts
 	HeardSince time.Time // all heartbeats have been heard since then, zero if there are none
+	Heartbeats []string  // the dedup keys of the heartbeats: their Incidents end when they are heard
 
 	Unavailable time.Time // when a replica last reported an answer of 5xx, by the API server's clock
 
@@ -86,6 +87,9 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(preset
 		Unavailable:      valueOf(integration.Status.LastUnavailableTime).Time,
 	}
 	p.Silent = IsSilent(integration)
+	for i := range spec.Heartbeats {
+		p.Heartbeats = append(p.Heartbeats, v1alpha1.HeartbeatKey(spec.Heartbeats[i].Name))
+	}
 	if heard := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionHeartbeatsHeard); heard != nil {
 		p.HeardSince = heard.LastTransitionTime.Time
 	}
