@@ -75,11 +75,11 @@ func BenchmarkCommit(b *testing.B) {
 
 // BenchmarkHeartbeats measures the time of a signal of one of many heartbeats.
 func BenchmarkHeartbeats(b *testing.B) {
-	reporter, cached, now := newSignalReporter(nil, nil, logr.Discard()), manyHeartbeats(time.Now()), time.Now()
+	reporter, cached, now := newReporter(nil, nil, logr.Discard()), manyHeartbeats(time.Now()), time.Now()
 	n := 0
 	for b.Loop() {
 		w := cached[n%len(cached)]
-		reporter.note(w, []signal{{heartbeat: w.Spec.Heartbeats[n/len(cached)%len(w.Spec.Heartbeats)].Name, time: now}})
+		reporter.reportSignals(w, []signal{{heartbeat: w.Spec.Heartbeats[n/len(cached)%len(w.Spec.Heartbeats)].Name, time: now}})
 		n++
 	}
 }

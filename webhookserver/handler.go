@@ -56,13 +56,15 @@ type committer interface {
 	Commit(ctx context.Context, submission commit.Submission) (commit.Receipt, error)
 }
 
-// reporter shows a refusal on the integration whose token the request bore. It never blocks.
+// reporter shows a refusal on the integration whose token the request bore. Only writeFailure waits, until the status says that a
+// heartbeat has failed: after an error it may say so later.
 type reporter interface {
 	reportRejection(integration *v1alpha1.WebhookIntegration, reason, message string)
 	reportFailures(integration *v1alpha1.WebhookIntegration, failures []mapping.Failure)
 	reportUnavailable(integration types.NamespacedName)
 	reportUse(integration *v1alpha1.WebhookIntegration, token *v1alpha1.Token)
 	reportSignals(integration *v1alpha1.WebhookIntegration, signals []signal)
+	writeFailure(ctx context.Context, integration *v1alpha1.WebhookIntegration, failed signal) error
 }
 
 func newHandler(

@@ -2,7 +2,7 @@ package webhookserver
 
 import (
 	"cmp"
-	"fmt"
+	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
@@ -19,6 +20,7 @@ type signal struct {
 	heartbeat string
 	time      time.Time // by the API server's clock
 	failed    bool      // the sender reported a failure
+	exit      int64     // the exit code of the failure, 0 if the sender gave none
 }
 
 // outcomes are the values of a ping's parameter status, and whether they are failures.
@@ -81,7 +83,7 @@ func (h *handler) noteSignals(x *exchange, decoded *decodedAlerts) {
 	}
 }
 
-// ping takes a ping of a heartbeat to its answer. One that reports a failure is an alert, and stored before it is answered.
+// ping takes a ping of a heartbeat to its answer. One that reports a failure is in the status of the integration before.
 func (h *handler) ping(x *exchange) (reply protocol.Reply, p *problem) {
 	if p = x.parseParameters(); p != nil {
 		return reply, p
@@ -90,34 +92,49 @@ func (h *handler) ping(x *exchange) (reply protocol.Reply, p *problem) {
 	if strings.Contains(exit, "/") {
 		return reply, &problemNotFound
 	}
-	beat, p := findPing(x.integration, name)
-	if p != nil {
+	if p = findPing(x.integration, name); p != nil {
 		return reply, p
 	}
-	failed, ok := x.outcome(exit)
+	failed, code, ok := x.outcome(exit)
 	if !ok {
 		return reply, &problemOutcome
 	}
-	heard := signal{heartbeat: name, time: x.received, failed: failed}
+	heard := signal{heartbeat: name, time: x.received, failed: failed, exit: code}
+	answer := &pong{Status: "accepted", Heartbeat: name, Failed: failed}
 	status := http.StatusOK
-	if failed && !x.dryRun {
-		if p = h.storeFailure(x, beat, exit); p != nil {
+	switch {
+	case x.dryRun:
+		answer.Status = "dryRun"
+		return protocol.Reply{Status: status, Body: answer}, nil
+	case failed:
+		if p = h.writeFailure(x, heard); p != nil {
 			return reply, p
 		}
 		status = http.StatusAccepted
-	}
-	answer := &pong{Status: "accepted", Heartbeat: name, Failed: failed}
-	if x.dryRun {
-		answer.Status = "dryRun"
-	} else {
+	default:
 		h.reports.reportSignals(x.integration, []signal{heard})
-		h.noteSignals(x, nil)
 	}
+	h.noteSignals(x, nil)
 	return protocol.Reply{Status: status, Body: answer}, nil
 }
 
+// writeFailure has the status say that a heartbeat has failed. The leader stores the alert.
+func (h *handler) writeFailure(x *exchange, failed signal) *problem {
+	memory := h.bodies.Reserve(x.sender(), minBodyMemory, 0)
+	if memory == nil {
+		return &problemOverload
+	}
+	defer memory.Release()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.Context()), commit.Timeout)
+	defer cancel()
+	if x.cause = h.reports.writeFailure(ctx, x.integration, failed); x.cause != nil {
+		return problemUnavailable.withDetail("The Kubernetes API server did not accept the failure in time; try again.")
+	}
+	return nil
+}
+
 // outcome says whether a ping reports a failure, by its exit code or its parameter status; ok is false if that is unclear.
-func (x *exchange) outcome(exit string) (failed, ok bool) {
+func (x *exchange) outcome(exit string) (failed bool, code int64, ok bool) {
 	given := false
 	for name, value := range x.parameters() {
 		if name != "status" {
@@ -125,16 +142,16 @@ func (x *exchange) outcome(exit string) (failed, ok bool) {
 		}
 		outcome, known := outcomes[strings.ToLower(value)]
 		if !known || given && outcome != failed {
-			return false, false
+			return false, 0, false
 		}
 		given, failed = true, outcome
 	}
-	code, err := strconv.ParseUint(cmp.Or(exit, "0"), 10, 8)
-	return failed || code > 0, err == nil
+	parsed, err := strconv.ParseUint(cmp.Or(exit, "0"), 10, 8)
+	return failed || parsed > 0, int64(parsed), err == nil
 }
 
-// findPing returns the heartbeat that is pinged under a name, or the problem that lists those that there are.
-func findPing(integration *v1alpha1.WebhookIntegration, name string) (*v1alpha1.Heartbeat, *problem) {
+// findPing returns nil if a heartbeat is pinged under a name, or else the problem that lists those that are.
+func findPing(integration *v1alpha1.WebhookIntegration, name string) *problem {
 	var names []string
 	for i := range integration.Spec.Heartbeats {
 		beat := &integration.Spec.Heartbeats[i]
@@ -142,48 +159,13 @@ func findPing(integration *v1alpha1.WebhookIntegration, name string) (*v1alpha1.
 			continue
 		}
 		if beat.Name == name {
-			return beat, nil
+			return nil
 		}
 		names = append(names, beat.Name)
 	}
 	if len(names) == 0 {
-		return nil, problemHeartbeat.withDetail("The integration has no heartbeat with match.ping.")
+		return problemHeartbeat.withDetail("The integration has no heartbeat with match.ping.")
 	}
-	return nil, problemHeartbeat.withDetail(
+	return problemHeartbeat.withDetail(
 		"The integration has these heartbeats with match.ping: " + strings.Join(names, ", ") + ".")
-}
-
-// storeFailure stores the alert that a heartbeat has failed.
-func (h *handler) storeFailure(x *exchange, beat *v1alpha1.Heartbeat, exit string) *problem {
-	switch {
-	case h.capacity.Refusal(x.integration.Namespace) == v1alpha1.ReasonQueueFull:
-		return &problemNamespaceFull
-	case h.committer.CheckCapacity(x.sender()) != nil:
-		return &problemOverload
-	}
-	memory := h.bodies.Reserve(x.sender(), minBodyMemory, 0)
-	if memory == nil {
-		return &problemOverload
-	}
-	defer memory.Release()
-	description := "The sender reported a failure."
-	if code := strings.TrimLeft(exit, "0"); code != "" {
-		description = fmt.Sprintf("The sender reported a failure, with the exit code %s.", code)
-	}
-	alerts := []mapping.Alert{{Alert: v1alpha1.Alert{
-		DedupKey: v1alpha1.HeartbeatKey(beat.Name), Status: v1alpha1.AlertFiring,
-		AlertContent: v1alpha1.AlertContent{
-			Title:       cmp.Or(beat.Title, fmt.Sprintf("The heartbeat %s has failed", beat.Name)),
-			Description: description, Severity: cmp.Or(beat.Severity, v1alpha1.SeverityCritical), Type: "heartbeat",
-		},
-	}}}
-	if x.key != "" {
-		x.key = x.operationKey()
-	}
-	identify(alerts, x.integration.Name, x.key, []byte(x.URL.RawQuery))
-	receipt, p := h.store(x, []v1alpha1.Alert{alerts[0].Alert})
-	if p == nil {
-		x.accepted = newAcceptance(x, &decodedAlerts{Result: mapping.Result{Alerts: alerts}}, receipt)
-	}
-	return p
 }

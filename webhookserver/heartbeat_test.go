@@ -9,14 +9,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -63,43 +61,42 @@ func TestPings(t *testing.T) {
 		method, path string
 		status       int
 		heard        string
-		stored       int
 	}{
-		{http.MethodGet, "backup", 200, "backup any", 0},
-		{http.MethodHead, "backup", 200, "backup any", 0},
-		{http.MethodPost, "sync/", 200, "sync any", 0},
-		{http.MethodGet, "backup/0", 200, "backup any", 0},
-		{http.MethodGet, "backup?status=ok&msg=OK&ping=12", 200, "backup any", 0},
-		{http.MethodGet, "backup/1", 202, "backup! any", 1},
-		{http.MethodGet, "backup/255", 202, "backup! any", 1},
-		{http.MethodPost, "backup?status=failed", 202, "backup! any", 1},
-		{http.MethodGet, "backup?status=down", 202, "backup! any", 1},
-		{http.MethodGet, "backup/0?status=failed", 202, "backup! any", 1},
-		{http.MethodGet, "backup/1?dryRun=true", 200, "", 0},
-		{http.MethodGet, "backup?dryRun=1", 200, "", 0},
-		{http.MethodGet, "backup/256", 400, "", 0},
-		{http.MethodGet, "backup/-1", 400, "", 0},
-		{http.MethodGet, "backup/x", 400, "", 0},
-		{http.MethodGet, "backup/1/2", 404, "", 0},
-		{http.MethodGet, "backup?status=maybe", 400, "", 0},
-		{http.MethodGet, "backup?status=%25RESULT%25", 400, "", 0},
-		{http.MethodGet, "backup?status=%RESULT%", 400, "", 0},
-		{http.MethodGet, "backup?status=failed;x=1", 202, "backup! any", 1},
-		{http.MethodGet, "backup?status=ok&status=failed", 400, "", 0},
-		{http.MethodGet, "backup?status=up&status=ok", 200, "backup any", 0},
-		{http.MethodGet, "backup?%73tatus=%66ailed&msg=%", 202, "backup! any", 1},
-		{http.MethodGet, "backup?dry-run=1", 400, "", 0},
-		{http.MethodGet, "backups", 404, "", 0},
-		{http.MethodGet, "watchdog", 404, "", 0},
-		{http.MethodGet, "any", 404, "", 0},
-		{http.MethodPut, "backup", 405, "", 0},
+		{http.MethodGet, "backup", 200, "backup any"},
+		{http.MethodHead, "backup", 200, "backup any"},
+		{http.MethodPost, "sync/", 200, "sync any"},
+		{http.MethodGet, "backup/0", 200, "backup any"},
+		{http.MethodGet, "backup?status=ok&msg=OK&ping=12", 200, "backup any"},
+		{http.MethodGet, "backup/1", 202, "backup! any"},
+		{http.MethodGet, "backup/255", 202, "backup! any"},
+		{http.MethodPost, "backup?status=failed", 202, "backup! any"},
+		{http.MethodGet, "backup?status=down", 202, "backup! any"},
+		{http.MethodGet, "backup/0?status=failed", 202, "backup! any"},
+		{http.MethodGet, "backup/1?dryRun=true", 200, ""},
+		{http.MethodGet, "backup?dryRun=1", 200, ""},
+		{http.MethodGet, "backup/256", 400, ""},
+		{http.MethodGet, "backup/-1", 400, ""},
+		{http.MethodGet, "backup/x", 400, ""},
+		{http.MethodGet, "backup/1/2", 404, ""},
+		{http.MethodGet, "backup?status=maybe", 400, ""},
+		{http.MethodGet, "backup?status=%25RESULT%25", 400, ""},
+		{http.MethodGet, "backup?status=%RESULT%", 400, ""},
+		{http.MethodGet, "backup?status=failed;x=1", 202, "backup! any"},
+		{http.MethodGet, "backup?status=ok&status=failed", 400, ""},
+		{http.MethodGet, "backup?status=up&status=ok", 200, "backup any"},
+		{http.MethodGet, "backup?%73tatus=%66ailed&msg=%", 202, "backup! any"},
+		{http.MethodGet, "backup?dry-run=1", 400, ""},
+		{http.MethodGet, "backups", 404, ""},
+		{http.MethodGet, "watchdog", 404, ""},
+		{http.MethodGet, "any", 404, ""},
+		{http.MethodPut, "backup", 405, ""},
 	} {
 		t.Run(test.method+" "+test.path, func(t *testing.T) {
 			g, b := NewWithT(t), newBeatingBench()
 			response := b.post(testPath+"/heartbeat/"+test.path, "", by(test.method))
 			g.Expect(response.StatusCode).To(Equal(test.status))
 			g.Expect(b.heard()).To(Equal(test.heard))
-			g.Expect(b.store.Stored()).To(HaveLen(test.stored))
+			g.Expect(b.store.Stored()).To(BeEmpty())
 		})
 	}
 }
@@ -111,24 +108,17 @@ func TestAnAlertThatNeedsANewIncidentIsASignalAtTheLimit(t *testing.T) {
 	g.Expect(b.heard()).To(Equal("any"), "the sender is alive, and its alert does not count as missed")
 }
 
-func TestAFailedPingIsAnAlert(t *testing.T) {
+func TestAFailedPingIsAnsweredWhenTheStatusSaysSo(t *testing.T) {
 	g, b := NewWithT(t), newBeatingBench()
 	now := time.Now().Add(-20 * time.Second) // the clock of the process is ahead of it
 	b.options.APITime = func() time.Time { return now }
 	g.Expect(b.post(testPath+"/heartbeat/backup/3", "").StatusCode).To(Equal(http.StatusAccepted))
-	event := b.store.Stored()[0]
-	alert := event.Spec.Alerts[0]
-	g.Expect(alert.DedupKey).To(Equal("heartbeat/backup"))
-	g.Expect(alert.Status).To(Equal(v1alpha1.AlertFiring))
-	g.Expect(alert.Title).To(Equal("The heartbeat backup has failed"))
-	g.Expect(alert.Description).To(Equal("The sender reported a failure, with the exit code 3."))
-	g.Expect(alert.Severity).To(Equal(v1alpha1.SeverityCritical))
-	g.Expect(event.Spec.ReceivedTime.Time).To(BeTemporally("~", b.reports.signals[0].time, time.Microsecond))
-
-	for range 2 {
-		b.post(testPath+"/heartbeat/backup/3", "", with("Idempotency-Key", "run-17"))
-	}
-	g.Expect(b.store.Stored()).To(HaveLen(2), "a repeated ping is the same alert")
+	g.Expect(b.reports.signals[0]).To(Equal(signal{heartbeat: "backup", time: now, failed: true, exit: 3}))
+	b.reports.failureError = errors.New("away")
+	response := b.post(testPath+"/heartbeat/backup/3", "")
+	g.Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+	g.Expect(response.Header.Get("Retry-After")).NotTo(BeEmpty())
+	g.Expect(b.reports.unavailable).To(HaveLen(1), "the leader measures no quiet meanwhile")
 }
 
 func TestAnUnknownHeartbeatListsTheOthers(t *testing.T) {
@@ -181,7 +171,7 @@ type beating struct {
 	t        *testing.T
 	client   client.Client
 	now      time.Time
-	replicas [2]*signalReporter
+	replicas [2]*statusReporter
 }
 
 func newBeating(t *testing.T) *beating {
@@ -193,7 +183,7 @@ func newBeating(t *testing.T) *beating {
 	w.Spec.Heartbeats = []v1alpha1.Heartbeat{beatEvery("beat", 3*time.Minute, nil), beatEvery("other", time.Hour, nil)}
 	s.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(w).WithStatusSubresource(w).Build()
 	for i := range s.replicas {
-		s.replicas[i] = newSignalReporter(s.client, s.client, logr.Discard())
+		s.replicas[i] = newReporter(s.client, nil, logr.Discard())
 		s.replicas[i].now = func() time.Time { return s.now }
 	}
 	return s
@@ -209,7 +199,7 @@ func (s *beating) get() *v1alpha1.WebhookIntegration {
 func (s *beating) hear(replica int, after time.Duration) time.Duration {
 	s.now = s.now.Add(after)
 	w := s.get()
-	s.replicas[replica].note(w, []signal{{heartbeat: "beat", time: s.now}})
+	s.replicas[replica].reportSignals(w, []signal{{heartbeat: "beat", time: s.now}})
 	return s.flush(0)
 }
 
@@ -217,7 +207,7 @@ func (s *beating) hear(replica int, after time.Duration) time.Duration {
 func (s *beating) flush(after time.Duration) time.Duration {
 	s.now = s.now.Add(after)
 	for _, r := range s.replicas {
-		r.flush(s.t.Context(), false)
+		r.writeAll(s.t.Context(), false)
 	}
 	status := v1alpha1.FindHeartbeat(s.get().Status.Heartbeats, "beat")
 	s.Expect(status).NotTo(BeNil())
@@ -239,22 +229,23 @@ func TestSignalsAreWrittenEveryThirdOfTheInterval(t *testing.T) {
 	version := s.get().ResourceVersion
 	s.hear(1, time.Second)
 	s.Expect(s.get().ResourceVersion).To(Equal(version))
-	s.replicas[1].flush(t.Context(), true)
+	s.replicas[1].writeAll(t.Context(), true)
 	s.Expect(s.flush(0)).To(BeZero(), "as at the end of the process")
 }
 
 func TestASignalThatEndsAnIncidentIsWrittenAtOnce(t *testing.T) {
 	s := newBeating(t)
 	s.hear(0, 0)
-	open := true
-	s.replicas[0].isOpen = func(namespace, name string) bool {
-		return open && namespace == "team-a" && name == v1alpha1.IncidentName("prometheus", "heartbeat/beat")
-	}
+	w := s.get()
+	w.Status.Heartbeats[0].AlertTime, w.Status.Heartbeats[0].AlertStatus = w.Status.Heartbeats[0].LastSignalTime, v1alpha1.AlertFiring
+	s.Expect(s.client.Status().Update(t.Context(), w)).To(Succeed())
 	s.Expect(s.hear(0, time.Second)).To(BeZero())
-	open = false
+	w = s.get()
+	w.Status.Heartbeats[0].AlertStatus = v1alpha1.AlertResolved
+	s.Expect(s.client.Status().Update(t.Context(), w)).To(Succeed())
 	s.Expect(s.hear(0, time.Second)).To(Equal(time.Second))
 
-	w := s.get()
+	w = s.get()
 	w.Status.Heartbeats[0].MissedTime = w.Status.Heartbeats[0].LastSignalTime
 	s.Expect(s.client.Status().Update(t.Context(), w)).To(Succeed())
 	s.Expect(s.hear(0, time.Second)).To(BeZero())
@@ -273,12 +264,12 @@ func TestSignalsWaitForTheAPIServer(t *testing.T) {
 	}})
 	s.Expect(s.hear(0, 10*time.Minute)).To(Equal(10 * time.Minute))
 	r.client = working
-	s.Expect(s.flush(time.Second)).To(Equal(time.Second))
+	s.Expect(s.flush(reportPause)).To(Equal(reportPause))
 	s.Expect(r.pending).To(BeEmpty())
 
 	s.Expect(s.client.Delete(t.Context(), s.get())).To(Succeed())
-	r.note(integration("team-a", "prometheus"), []signal{{heartbeat: "beat", time: s.now}})
-	r.flush(t.Context(), false)
+	r.reportSignals(integration("team-a", "prometheus"), []signal{{heartbeat: "beat", time: s.now}})
+	r.writeAll(t.Context(), false)
 	s.Expect(r.pending).To(BeEmpty(), "the integration is gone")
 }
 
@@ -287,7 +278,7 @@ func TestTheIntervalOfAPendingSignalChanges(t *testing.T) {
 	s.hear(0, 0)
 	w := s.get()
 	w.Spec.Heartbeats[0].Interval = &metav1.Duration{Duration: 720 * time.Hour}
-	s.replicas[0].note(w, []signal{{heartbeat: "beat", time: s.now.Add(time.Second)}})
+	s.replicas[0].reportSignals(w, []signal{{heartbeat: "beat", time: s.now.Add(time.Second)}})
 	s.Expect(s.flush(time.Hour)).To(Equal(time.Hour - time.Second))
 }
 
@@ -321,12 +312,12 @@ func TestWhatTenThousandHeartbeatsCost(t *testing.T) {
 	before := heap()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	all := manyHeartbeats(now)
-	r := newSignalReporter(nil, nil, logr.Discard())
+	r := newReporter(nil, nil, logr.Discard())
 	r.now = func() time.Time { return now }
 	ping := func() {
 		for _, w := range all {
 			for i := range w.Spec.Heartbeats {
-				r.note(w, []signal{{heartbeat: w.Spec.Heartbeats[i].Name, time: now}})
+				r.reportSignals(w, []signal{{heartbeat: w.Spec.Heartbeats[i].Name, time: now}})
 			}
 		}
 	}
@@ -335,7 +326,8 @@ func TestWhatTenThousandHeartbeatsCost(t *testing.T) {
 	t.Logf("%.1f MiB", took)
 	g.Expect(took).To(BeNumerically("<", 32))
 
-	all, r.pending = all[:50], map[types.NamespacedName]*pendingSignals{} // the store is slow
+	all, r = all[:50], newReporter(nil, nil, logr.Discard()) // the store is slow
+	r.now = func() time.Time { return now }
 	scheme := runtime.NewScheme()
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	store := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(all[0])
@@ -355,7 +347,7 @@ func TestWhatTenThousandHeartbeatsCost(t *testing.T) {
 	for range thirds * 5 { // minutes
 		now = now.Add(time.Minute)
 		ping()
-		r.flush(t.Context(), false)
+		r.writeAll(t.Context(), false)
 	}
 	g.Expect(writes.Load()).To(BeNumerically("==", thirds*len(all)), "one write for all heartbeats of an integration")
 }
@@ -371,47 +363,110 @@ func TestMergedSignals(t *testing.T) {
 		{Name: "removed", MissedTime: at(-5)}, {Name: "old", LastSignalTime: at(-1)}, {Name: "future", LastSignalTime: at(1000)},
 	}
 	heard := heardTimes{heard: now.Add(-2 * time.Second)}
-	updated, newer := merge(w, map[string]heardTimes{"old": heard, "future": heard, "new": heard, "unknown": heard}, now)
-	NewWithT(t).Expect(newer).To(ConsistOf("future", "new"))
+	updated, due, failures, changed := merge(
+		w, map[string]heardTimes{"old": heard, "future": heard, "new": heard, "unknown": heard}, now)
+	NewWithT(t).Expect(changed).To(BeTrue())
+	NewWithT(t).Expect(due).To(BeZero(), "one has none in the status")
+	NewWithT(t).Expect(failures).To(BeEmpty())
 	NewWithT(t).Expect(updated).To(Equal([]v1alpha1.HeartbeatStatus{
 		{Name: "removed", MissedTime: at(-5)}, {Name: "old", LastSignalTime: at(-1)},
 		{Name: "future", LastSignalTime: at(-2)}, {Name: "new", LastSignalTime: at(-2)},
 	}))
 }
 
-// Writes that hang for one namespace must not keep the signals of others from being written.
-func TestSignalsOfOtherNamespacesAreWrittenWhileSomeHang(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := NewWithT(t)
-		var objects []client.Object
-		add := func(namespace, name string) {
-			w := integration(namespace, name)
-			w.Spec.Heartbeats = []v1alpha1.Heartbeat{beatEvery("beat", time.Hour, nil)}
-			objects = append(objects, w)
-		}
-		for i := range 50 {
-			add("hangs", fmt.Sprint(i))
-		}
-		add("team-a", "prometheus")
-		scheme := runtime.NewScheme()
-		utilruntime.Must(v1alpha1.AddToScheme(scheme))
-		c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(objects...).
-			WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, resource string,
-				object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
-				if object.GetNamespace() == "hangs" {
-					<-ctx.Done()
-					return ctx.Err()
+// The time of the API server is known to a second, and replicas hold signals back.
+func TestASignalEndsAFailureOnlyIfItCameLater(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	at := func(ms int) time.Time { return now.Add(time.Duration(ms) * time.Millisecond) }
+	stamp := func(ms int) *v1alpha1.Timestamp { return new(v1alpha1.NewTimestamp(at(ms))) }
+	for sentence, test := range map[string]struct {
+		status v1alpha1.HeartbeatStatus
+		heard  heardTimes
+		fails  bool
+	}{
+		"a failure": {heard: heardTimes{heard: at(0), failed: at(0)}, fails: true},
+		"a failure after a success, to the same replica":         {heard: heardTimes{heard: at(10), failed: at(10)}, fails: true},
+		"a success after a failure, to the same replica":         {heard: heardTimes{heard: at(10), failed: at(0)}},
+		"a failure after a success that seems to be later":       {v1alpha1.HeartbeatStatus{LastSignalTime: stamp(900)}, heardTimes{heard: at(0), failed: at(0)}, true},
+		"a failure that waited while the heartbeat was heard":    {v1alpha1.HeartbeatStatus{LastSignalTime: stamp(9000)}, heardTimes{heard: at(0), failed: at(0)}, false},
+		"a success of before the failure that seems to be later": {v1alpha1.HeartbeatStatus{LastSignalTime: stamp(0), FailedTime: stamp(0)}, heardTimes{heard: at(900)}, true},
+		"a success of after the failure that seems to be earlier": {
+			v1alpha1.HeartbeatStatus{LastSignalTime: stamp(0), FailedTime: stamp(0)}, heardTimes{heard: at(-900), after: at(0)}, false},
+		"a success after a failure of another replica that was not known": {
+			v1alpha1.HeartbeatStatus{LastSignalTime: stamp(0), FailedTime: stamp(0)}, heardTimes{heard: at(2001)}, false},
+		"a success that knew only an earlier failure": {
+			v1alpha1.HeartbeatStatus{LastSignalTime: stamp(0), FailedTime: stamp(0)}, heardTimes{heard: at(500), after: at(-100)}, true},
+		"a failure after the heartbeat was missed": {
+			v1alpha1.HeartbeatStatus{LastSignalTime: stamp(-9e6), MissedTime: stamp(500), AlertTime: stamp(500)},
+			heardTimes{heard: at(0), failed: at(0)}, true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g, before := NewWithT(t), test.status
+			status := *before.DeepCopy()
+			changed, failed := test.heard.mergeInto(&status, now)
+			g.Expect(status.HasFailed()).To(Equal(test.fails))
+			for _, earlier := range []*v1alpha1.Timestamp{before.FailedTime, before.MissedTime, before.AlertTime} {
+				if failed && earlier != nil {
+					g.Expect(status.FailedTime.After(earlier.Time)).To(BeTrue(), "the leader finds what is new by the time")
 				}
-				return c.SubResource(resource).Patch(ctx, object, patch, options...)
-			}}).Build()
-		r := newSignalReporter(c, c, logr.Discard())
-		for _, object := range objects {
-			r.note(object.(*v1alpha1.WebhookIntegration), []signal{{heartbeat: "beat", time: time.Now()}})
+			}
+			again, _ := test.heard.mergeInto(&status, now)
+			g.Expect(changed && again && !failed).To(BeFalse())
+		})
+	}
+}
+
+// A sender waits for each answer before it sends the next ping.
+func TestTheLastPingOfASenderCounts(t *testing.T) {
+	s := newBeating(t)
+	r := s.replicas[0]
+	cached := s.get() // and stays so: the cache lags
+	ping := func(failed bool) bool {
+		if failed {
+			answered := make(chan error, 1)
+			go func() {
+				answered <- r.writeFailure(t.Context(), cached, signal{heartbeat: "beat", time: s.now, failed: true, exit: 7})
+			}()
+			s.Eventually(func() bool {
+				r.writeAll(t.Context(), false)
+				return len(answered) > 0
+			}).Should(BeTrue())
+			s.Expect(<-answered).To(Succeed())
+		} else {
+			r.reportSignals(cached, []signal{{heartbeat: "beat", time: s.now}})
+			r.writeAll(t.Context(), false)
 		}
-		begun := time.Now()
-		r.flush(t.Context(), false)
-		g.Expect(time.Since(begun)).To(BeNumerically("<=", reportTimeout))
-		g.Expect(r.pending).To(HaveLen(50))
-		g.Expect(r.pending).NotTo(HaveKey(HaveField("Namespace", "team-a")))
-	})
+		return v1alpha1.FindHeartbeat(s.get().Status.Heartbeats, "beat").HasFailed()
+	}
+	for range 3 {
+		s.Expect(ping(false)).To(BeFalse())
+		s.Expect(ping(true)).To(BeTrue(), "in the same microsecond")
+		s.Expect(ping(true)).To(BeTrue())
+		s.Expect(ping(false)).To(BeFalse())
+		s.now = s.now.Add(-100 * time.Millisecond) // it is known to a second
+	}
+	status := v1alpha1.FindHeartbeat(s.get().Status.Heartbeats, "beat")
+	s.Expect(*status.ExitCode).To(BeEquivalentTo(7))
+	s.flush(signalRecheck + time.Second)
+	s.Expect(r.pending).To(BeEmpty(), "the cache knows the failure now")
+
+	t.Log("without the API server the sender has to try again")
+	working := r.client
+	r.client = interceptor.NewClient(working.(client.WithWatch), interceptor.Funcs{SubResourcePatch: func(
+		context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption,
+	) error {
+		return errors.New("away")
+	}})
+	answered := make(chan error, 1)
+	go func() {
+		answered <- r.writeFailure(t.Context(), s.get(), signal{heartbeat: "beat", time: s.now, failed: true})
+	}()
+	s.Eventually(func() bool {
+		r.writeAll(t.Context(), false)
+		return len(answered) > 0
+	}).Should(BeTrue())
+	s.Expect(<-answered).To(MatchError("away"))
+	r.client = working
+	s.flush(reportPause)
+	s.Expect(v1alpha1.FindHeartbeat(s.get().Status.Heartbeats, "beat").HasFailed()).To(BeTrue(), "it is written nevertheless")
 }

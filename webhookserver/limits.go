@@ -101,24 +101,29 @@ const (
 	// unauthorizedInterval is the least between two log lines about requests without a valid token: anybody can cause them.
 	unauthorizedInterval = time.Minute
 
+	// Writes to the status of integrations. One namespace has at most reportShare of the writers: some of them are free for the
+	// others even if all its writes hang. What cannot be written is tried again after reportPause, which doubles up to
+	// maxReportPause.
+	reportWriters  = 8
+	reportShare    = 2
+	reportTimeout  = 5 * time.Second // of one write
+	reportPause    = time.Second     // also between two looks at what is due
+	maxReportPause = 16 * time.Second
+
 	// Signals of heartbeats. Each heartbeat is written at most every third of its interval, which is 20 s or more.
-	signalPause   = time.Second      // between two rounds of writes
 	signalRecheck = 20 * time.Second // until a signal that is not due is looked at again: the interval may have changed
-	signalWriters = 8                // writes at a time
 
-	maxSignalLead        = time.Minute // of the stored time of a signal before the API server's clock; a later one is wrong
-	maxHeartbeatStatuses = 40          // of an integration, equal to that of the schema
+	maxSignalLead        = time.Minute     // of the stored time of a signal before the API server's clock; a later one is wrong
+	maxClockSkew         = 2 * time.Second // between the times of two replicas: each knows that of the API server to a second
+	maxHeartbeatStatuses = 40              // of an integration, equal to that of the schema
 
-	reportInterval      = time.Minute     // the least between two reports of the same kind for one integration
-	reportTimeout       = 5 * time.Second // of the write of one report
-	useInterval         = time.Hour       // the least between two reports of the use of one token
-	maxReportQueue      = 128             // reports that wait to be written; further ones are dropped
-	maxReportMemory     = 10_000          // integrations whose last reports are remembered, for reportMemory
+	reportInterval      = time.Minute // the least between two reports of the same kind for one integration
+	useInterval         = time.Hour   // the least between two reports of the use of one token
+	maxReportMemory     = 10_000      // integrations whose last reports are remembered, for reportMemory
 	reportMemory        = 24 * time.Hour
 	maxFailedExpression = 256 // characters of an expression that a report quotes
 
-	// Reports of 5xx answers. The interval is shorter than replica.Grace, which covers the answers between two reports.
-	unavailableInterval   = 20 * time.Second // the least between two reports of a replica for one integration
-	unavailablePause      = time.Second      // between two rounds of reports
-	maxUnavailableReports = 20               // in one round: an outage that ends does not become a storm of writes
+	// unavailableInterval is the least between two reports of 5xx answers by a replica for one integration. It is shorter than
+	// replica.Grace, which covers the answers between two reports.
+	unavailableInterval = 20 * time.Second
 )

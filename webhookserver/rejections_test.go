@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -19,58 +21,63 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
+// writeAll writes what is due, or everything as at the end.
+func (r *statusReporter) writeAll(ctx context.Context, ending bool) {
+	for r.enqueueAll(ending); r.turns.Available() > 0; {
+		r.writeNext(ctx)
+	}
+	r.ending = false
+}
+
 func TestRejectionsAreReportedOnceAMinute(t *testing.T) {
 	g := NewWithT(t)
 	now := noon
 	r := newReporter(nil, nil, logr.Discard())
 	r.now = func() time.Time { return now }
 	one, two := integration("team-a", "one"), integration("team-a", "two")
+	reported := func(w *v1alpha1.WebhookIntegration) string { // since the last call
+		p := r.pending[client.ObjectKeyFromObject(w)]
+		if p == nil || p.rejection == nil {
+			return ""
+		}
+		defer func() { p.rejection = nil }()
+		return p.rejection.Message
+	}
 
 	r.reportRejection(one, "MalformedJSON", "first")
 	r.reportRejection(one, "EmptyBody", "within the minute")
 	r.reportRejection(two, "MalformedJSON", "of another integration")
-	g.Expect(r.queue).To(HaveLen(2))
+	g.Expect(reported(one)).To(Equal("first"))
+	g.Expect(reported(two)).To(Equal("of another integration"))
 	now = now.Add(reportInterval)
 	r.reportRejection(one, "EmptyBody", "a minute later")
-	g.Expect(r.queue).To(HaveLen(3))
+	g.Expect(reported(one)).To(Equal("a minute later"))
 
 	t.Log("a report by another replica counts as well")
 	three := integration("team-a", "three")
 	three.Status.LastRejection = &v1alpha1.Rejection{Time: v1alpha1.NewTimestamp(now.Add(-time.Second))}
-	r.reportRejection(three, "EmptyBody", "")
-	g.Expect(r.queue).To(HaveLen(3))
+	r.reportRejection(three, "EmptyBody", "again")
+	g.Expect(reported(three)).To(BeEmpty())
 
 	t.Log("but not one of the future, which a wrong clock has written")
 	three.Status.LastRejection.Time = v1alpha1.NewTimestamp(now.Add(time.Hour))
-	r.reportRejection(three, "EmptyBody", "")
-	g.Expect(r.queue).To(HaveLen(4))
-}
+	r.reportRejection(three, "EmptyBody", "again")
+	g.Expect(reported(three)).To(Equal("again"))
 
-func TestRejectionsNeverBlock(t *testing.T) {
-	g := NewWithT(t)
-	r := newReporter(nil, nil, logr.Discard())
+	t.Log("the last ones of many integrations are remembered, but not all")
 	for i := range maxReportMemory + 100 {
-		r.reportRejection(integration("team-a", fmt.Sprint(i)), "EmptyBody", "")
+		r.reportRejection(integration("team-b", fmt.Sprint(i)), "EmptyBody", "")
 	}
-	g.Expect(r.queue).To(HaveLen(maxReportQueue))
 	g.Expect(r.reported.Keys()).To(HaveLen(maxReportMemory))
-
-	t.Log("a report that was dropped keeps no other out")
-	<-r.queue
-	r.reportRejection(integration("team-a", fmt.Sprint(maxReportMemory)), "EmptyBody", "")
-	g.Expect(r.queue).To(HaveLen(maxReportQueue))
 }
 
 func TestA5xxAnswerIsReportedUntilItIsWritten(t *testing.T) {
 	g := NewWithT(t)
-	failing, hanging := true, make(chan struct{})
+	failing := true
 	one, two := integration("team-a", "one"), integration("team-b", "two")
 	c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithStatusSubresource(one).WithObjects(one).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, resource string,
 			object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
-			if object.GetNamespace() == "slow" {
-				<-hanging
-			}
 			if failing {
 				return errors.New("no")
 			}
@@ -90,16 +97,18 @@ func TestA5xxAnswerIsReportedUntilItIsWritten(t *testing.T) {
 	tell := func() {
 		r.reportUnavailable(client.ObjectKeyFromObject(one))
 		r.reportUnavailable(client.ObjectKeyFromObject(two)) // it does not exist any more
-		r.writeUnavailable(t.Context())
+		r.writeAll(t.Context(), false)
 	}
 
 	tell()
 	g.Expect(reported()).To(BeZero())
-	g.Expect(r.unavailable).To(HaveLen(2), "it is tried again")
-	failing, now = false, now.Add(time.Second)
-	r.writeUnavailable(t.Context())
+	g.Expect(r.pending).To(HaveLen(2), "it is tried again")
+	tell()
+	g.Expect(r.turns.IsEmpty()).To(BeTrue(), "but not with each 5xx answer")
+	failing, now = false, now.Add(reportPause)
+	r.writeAll(t.Context(), false)
 	g.Expect(reported()).To(BeTemporally("==", now), "with the time of the report")
-	g.Expect(r.unavailable).To(BeEmpty())
+	g.Expect(r.pending).To(BeEmpty())
 
 	first := now
 	now = now.Add(unavailableInterval - 1)
@@ -108,35 +117,60 @@ func TestA5xxAnswerIsReportedUntilItIsWritten(t *testing.T) {
 	now = now.Add(1)
 	tell()
 	g.Expect(reported()).To(BeTemporally(">", first))
+}
 
-	t.Log("one namespace with many integrations does not delay the reports of another one")
-	now = now.Add(2 * unavailableInterval)
-	for i := range 10 * maxUnavailableReports {
-		r.reportUnavailable(client.ObjectKeyFromObject(integration("team-c", fmt.Sprint("many-", i))))
+// The leader takes an unreported 5xx answer for quiet of the sender, and resolves what it should not.
+func TestNoNamespaceDelaysTheReportsOfAnotherOneByMoreThanAWrite(t *testing.T) {
+	const many = 1000
+	for sentence, write := range map[string]func(ctx context.Context) error{
+		"a thousand integrations whose writes hang": func(ctx context.Context) error {
+			<-ctx.Done()
+			return ctx.Err()
+		},
+		"a thousand integrations whose writes take a second": func(ctx context.Context) error {
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+			return ctx.Err()
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				written := make(chan string, many)
+				c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(
+					ctx context.Context, _ client.Client, _ string, object client.Object, _ client.Patch, _ ...client.SubResourcePatchOption,
+				) error {
+					if object.GetNamespace() == "busy" {
+						return write(ctx)
+					}
+					written <- object.GetName()
+					return nil
+				}}).Build()
+				r := newReporter(c, events.NewFakeRecorder(2*many), logr.Discard())
+				ctx, cancel := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { r.run(ctx) })
+				for i := range many {
+					busy := integration("busy", fmt.Sprint(i))
+					r.reportUnavailable(client.ObjectKeyFromObject(busy))
+					r.reportRejection(busy, "EmptyBody", "")
+				}
+				for i := range 10 {
+					time.Sleep(3 * time.Second)
+					begun := time.Now()
+					r.reportUnavailable(types.NamespacedName{Namespace: "team-a", Name: fmt.Sprint(i)})
+					g.Expect(<-written).To(Equal(fmt.Sprint(i)))
+					g.Expect(time.Since(begun)).To(BeNumerically("<=", time.Second))
+				}
+				cancel()
+				ended := time.Now()
+				running.Wait()
+				g.Expect(time.Since(ended)).To(BeNumerically("<=", reportTimeout+time.Second))
+			})
+		})
 	}
-	tell()
-	g.Expect(reported()).To(BeTemporally("==", now))
-	r.unavailable.Clear()
-
-	t.Log("nor does one whose integrations cannot be written")
-	now = now.Add(2 * unavailableInterval)
-	for i := range 10 * maxUnavailableReports {
-		r.reportUnavailable(client.ObjectKeyFromObject(integration("slow", fmt.Sprint("many-", i))))
-	}
-	told := make(chan struct{})
-	go func() { tell(); close(told) }()
-	g.Eventually(reported).Should(BeTemporally("==", now))
-	close(hanging)
-	<-told
-	r.unavailable.Clear()
-
-	t.Log("after an outage, many integrations do not become a storm of writes")
-	for i := range 2 * maxReportMemory {
-		r.reportUnavailable(client.ObjectKeyFromObject(integration("team-c", fmt.Sprint(i))))
-	}
-	g.Expect(r.unavailable).To(HaveLen(maxReportMemory))
-	r.writeUnavailable(t.Context())
-	g.Expect(r.unavailable).To(HaveLen(maxReportMemory - maxUnavailableReports))
 }
 
 func TestTheUseOfATokenIsReportedOnceAnHour(t *testing.T) {
@@ -147,9 +181,13 @@ func TestTheUseOfATokenIsReportedOnceAnHour(t *testing.T) {
 	w := integration("team-a", "one", "first", "second")
 	first, second := &w.Spec.Tokens[0], &w.Spec.Tokens[1]
 	reported := func(token *v1alpha1.Token) bool {
-		before := len(r.uses)
 		r.reportUse(w, token)
-		return len(r.uses) > before
+		p := r.pending[client.ObjectKeyFromObject(w)]
+		if p == nil || len(p.uses) == 0 {
+			return false
+		}
+		clear(p.uses)
+		return true
 	}
 	g.Expect([]bool{reported(first), reported(second), reported(first)}).To(Equal([]bool{true, true, false}))
 	now = now.Add(useInterval)
@@ -166,16 +204,6 @@ func TestTheUseOfATokenIsReportedOnceAnHour(t *testing.T) {
 	w = integration("team-c", "three", "first")
 	w.Status.Tokens = []v1alpha1.TokenUse{{Name: first.Name, SHA256: "another", LastUsedTime: v1alpha1.NewTimestamp(now)}}
 	g.Expect(reported(&w.Spec.Tokens[0])).To(BeTrue())
-
-	t.Log("it never blocks, and what is dropped is reported at the next use")
-	for i := range 2 * maxReportQueue {
-		r.reportUse(integration("team-d", fmt.Sprint(i), "first"), first)
-	}
-	g.Expect(r.uses).To(HaveLen(maxReportQueue))
-	last := integration("team-d", fmt.Sprint(2*maxReportQueue-1), "first")
-	<-r.uses
-	r.reportUse(last, first)
-	g.Expect(r.uses).To(HaveLen(maxReportQueue))
 }
 
 func TestReplicasDoNotOverwriteTheUsesOfEachOther(t *testing.T) {
@@ -191,18 +219,20 @@ func TestReplicasDoNotOverwriteTheUsesOfEachOther(t *testing.T) {
 	key := client.ObjectKeyFromObject(w)
 	store := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithStatusSubresource(w).WithObjects(w).Build()
 	other := newReporter(store, nil, logr.Discard())
+	write := func(r *statusReporter, use v1alpha1.TokenUse) {
+		_, _, err := r.write(t.Context(), key, &pendingReports{uses: map[string]v1alpha1.TokenUse{use.SHA256: use}})
+		g.Expect(err).NotTo(HaveOccurred())
+	}
 	reads := 0
 	raced := interceptor.NewClient(store, interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey,
 		object client.Object, options ...client.GetOption) error {
 		err := c.Get(ctx, key, object, options...)
 		if reads++; reads == 1 { // the other replica writes between the read and the write of this one
-			use := use(0, noon.Add(2*time.Hour))
-			g.Expect(other.writeUse(ctx, key, &use)).To(Succeed())
+			write(other, use(0, noon.Add(2*time.Hour)))
 		}
 		return err
 	}})
-	second := use(1, noon.Add(time.Hour))
-	g.Expect(newReporter(raced, nil, logr.Discard()).writeUse(t.Context(), key, &second)).To(Succeed())
+	write(newReporter(raced, nil, logr.Discard()), use(1, noon.Add(time.Hour)))
 	g.Expect(reads).To(Equal(2))
 
 	got := &v1alpha1.WebhookIntegration{}
@@ -214,8 +244,6 @@ func TestReplicasDoNotOverwriteTheUsesOfEachOther(t *testing.T) {
 	g.Expect(times).To(Equal(map[string]time.Time{"a": noon.Add(2 * time.Hour).UTC(), "b": noon.Add(time.Hour).UTC()}),
 		"both uses, and none of tokens that are not listed any more")
 	g.Expect(got.Status.ObservedGeneration).To(BeEquivalentTo(7))
-	gone := types.NamespacedName{Namespace: "team-a", Name: "gone"}
-	g.Expect(other.writeUse(t.Context(), gone, &second)).To(Succeed())
 }
 
 func TestRejectionIsWrittenToStatusAndAsEvent(t *testing.T) {
@@ -226,11 +254,11 @@ func TestRejectionIsWrittenToStatusAndAsEvent(t *testing.T) {
 	for name, test := range map[string]struct {
 		exists bool
 		funcs  interceptor.Funcs
-		fails  bool
+		waits  bool // to be tried again
 		events int
 	}{
 		"the field of the status, then the Event":     {exists: true, events: 1},
-		"no Event when the status was not written":    {exists: true, funcs: failing, fails: true},
+		"no Event when the status was not written":    {exists: true, funcs: failing, waits: true},
 		"nothing for an integration that was deleted": {},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -245,9 +273,10 @@ func TestRejectionIsWrittenToStatusAndAsEvent(t *testing.T) {
 			c := builder.Build()
 			recorder := events.NewFakeRecorder(10)
 			r := newReporter(c, recorder, logr.Discard())
-			err := r.write(t.Context(), report{integration: w, rejection: &v1alpha1.Rejection{
-				Reason: "MalformedJSON", Message: "The body is not valid JSON, at byte 3.", Time: v1alpha1.NewTimestamp(noon)}})
-			g.Expect(err != nil).To(Equal(test.fails))
+			r.now = func() time.Time { return noon }
+			r.reportRejection(w, "MalformedJSON", "The body is not valid JSON, at byte 3.")
+			r.writeAll(t.Context(), false)
+			g.Expect(len(r.pending) > 0).To(Equal(test.waits))
 			g.Expect(recorder.Events).To(HaveLen(test.events))
 			if test.events == 0 {
 				return

@@ -55,8 +55,7 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	}
 	committer := commit.New(store, options.MaxInFlightWrites, options.TracerProvider)
 	reports := newReporter(mgr.GetClient(), mgr.GetEventRecorder("tocsin"), log)
-	reports.now, reports.signals.now = options.APITime, options.APITime
-	reports.signals.live, reports.signals.isOpen = mgr.GetAPIReader(), capacity.HasOpenIncident
+	reports.now, reports.live = options.APITime, mgr.GetAPIReader()
 	ready := func() bool { return synced() && options.Check() == nil }
 	return &Server{
 		options: options, committer: committer, store: store, reports: reports, log: log,

@@ -1,186 +1,76 @@
 package webhookserver
 
 import (
-	"context"
-	"maps"
 	"slices"
-	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
-	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/retry"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
-// signalReporter writes the signals of heartbeats to the status of their integration: each heartbeat at most once in a third of
-// its interval, and the last signal always within that time. So the leader, whichever replica it is, has it well before the
-// heartbeat is missed. A signal of a heartbeat with an open Incident is written at once: it resolves the Incident.
-type signalReporter struct {
-	client client.Client
-	live   client.Reader                     // of the API server, not of a cache
-	now    func() time.Time                  // by the API server's clock
-	isOpen func(namespace, name string) bool // whether an Incident exists that is not Resolved
-	log    logr.Logger
+// Signals of heartbeats are written to the status of their integration: each heartbeat at most once in a third of its interval,
+// and the last signal always within that time. So the leader, whichever replica it is, has it well before the heartbeat is
+// missed. A signal that ends a miss or a failure is written at once, and a ping that reports a failure before its answer.
 
-	mu      sync.Mutex
-	pending map[types.NamespacedName]*pendingSignals
+// heardTimes are the signals of a heartbeat that came to this replica and are not in the status. They are in the order in which
+// they came: one that seems to be before the last one, since the time of the API server is known to a second, counts as after it.
+type heardTimes struct {
+	heard  time.Time // the last signal
+	failed time.Time // the last ping that reported a failure
+	exit   int64     // of that ping
+
+	// A signal ends a failure that was known when it came, whatever their times. One that another replica wrote is known from
+	// the cache, and one that this replica wrote before the cache has it.
+	after   time.Time
+	written time.Time
 }
 
-// pendingSignals are the signals of an integration that are not in its status.
-type pendingSignals struct {
-	due   time.Time // when one of them is to be written, or looked at
-	beats map[string]heardTimes
-}
-
-// heardTimes are when a heartbeat was last heard, and when it last reported a failure.
-type heardTimes struct{ heard, failed time.Time }
-
-func newSignalReporter(c client.Client, live client.Reader, log logr.Logger) *signalReporter {
-	return &signalReporter{
-		client: c, live: live, now: time.Now, isOpen: func(string, string) bool { return false }, log: log,
-		pending: map[types.NamespacedName]*pendingSignals{},
+// hear notes a signal. It returns when the signals of the heartbeat are to be written, as far as the integration tells.
+func (p *pendingReports) hear(integration *v1alpha1.WebhookIntegration, s signal) (due time.Time) {
+	if p.beats == nil {
+		p.beats = map[string]heardTimes{}
 	}
+	known := v1alpha1.FindHeartbeat(integration.Status.Heartbeats, s.heartbeat)
+	times := p.beats[s.heartbeat]
+	at := latest(s.time.Truncate(time.Microsecond), next(times.heard), next(times.written))
+	times.heard, times.after = at, time.Time{}
+	switch {
+	case s.failed:
+		times.failed, times.exit = at, s.exit
+	case known != nil && known.FailedTime != nil:
+		times.after = latest(times.written, known.FailedTime.Time)
+	default:
+		times.after = times.written
+	}
+	p.beats[s.heartbeat] = times
+	if !times.failed.IsZero() || !times.written.IsZero() {
+		return time.Time{}
+	}
+	return signalDue(integration, known)
 }
 
-// note notes signals. It never blocks for long, and drops none.
-func (r *signalReporter) note(integration *v1alpha1.WebhookIntegration, signals []signal) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	key := client.ObjectKeyFromObject(integration)
-	p := r.pending[key]
-	if p == nil {
-		p = &pendingSignals{due: r.now().Add(signalRecheck), beats: map[string]heardTimes{}}
-		r.pending[key] = p
+// signalDue is when a signal of a heartbeat is to be written, as far as the integration tells.
+func signalDue(integration *v1alpha1.WebhookIntegration, known *v1alpha1.HeartbeatStatus) time.Time {
+	if known == nil || known.LastSignalTime == nil || known.MissedTime != nil || known.HasFailed() ||
+		known.AlertStatus == v1alpha1.AlertFiring {
+		return time.Time{}
 	}
-	for _, signal := range signals {
-		times := p.beats[signal.heartbeat]
-		if signal.time.After(times.heard) {
-			times.heard = signal.time
-		}
-		if signal.failed && signal.time.After(times.failed) {
-			times.failed = signal.time
-		}
-		p.beats[signal.heartbeat] = times
-		if due := r.dueTime(integration, signal.heartbeat); due.Before(p.due) {
-			p.due = due
-		}
-	}
-}
-
-// dueTime is when a signal of a heartbeat is to be written, as far as the integration tells.
-func (r *signalReporter) dueTime(integration *v1alpha1.WebhookIntegration, heartbeat string) (due time.Time) {
-	at := slices.IndexFunc(integration.Spec.Heartbeats, func(h v1alpha1.Heartbeat) bool { return h.Name == heartbeat })
-	known := v1alpha1.FindHeartbeat(integration.Status.Heartbeats, heartbeat)
-	incident := v1alpha1.IncidentName(integration.Name, v1alpha1.HeartbeatKey(heartbeat))
-	if at < 0 || known == nil || known.LastSignalTime == nil || known.MissedTime != nil ||
-		r.isOpen(integration.Namespace, incident) {
+	at := slices.IndexFunc(integration.Spec.Heartbeats, func(h v1alpha1.Heartbeat) bool { return h.Name == known.Name })
+	if at < 0 {
 		return time.Time{}
 	}
 	return known.LastSignalTime.Add(integration.Spec.Heartbeats[at].Every() / 3)
 }
 
-// run writes what is due until ctx ends, and then everything.
-func (r *signalReporter) run(ctx context.Context) {
-	wait.UntilWithContext(ctx, func(ctx context.Context) { r.flush(ctx, false) }, signalPause)
-	r.flush(context.WithoutCancel(ctx), true)
-}
-
-// flush writes the signals that are due, or all. What cannot be written stays for the next round. Namespaces take turns, and the
-// round ends after reportTimeout: writes that hang hold up those of few other namespaces, and not for long.
-func (r *signalReporter) flush(ctx context.Context, all bool) {
-	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
-	defer cancel()
-	now := r.now()
-	var due []types.NamespacedName
-	r.mu.Lock()
-	for key, p := range r.pending {
-		if all || !p.due.After(now) {
-			due = append(due, key)
-		}
+// merge returns the status of an integration's heartbeats with signals that came, when they are to be written at the latest, and
+// the failures among them with the times that they got. changed is false if all are in the status. The signals of heartbeats that
+// are not defined any more are ignored.
+func merge(integration *v1alpha1.WebhookIntegration, beats map[string]heardTimes, now time.Time) (
+	updated []v1alpha1.HeartbeatStatus, due time.Time, failures map[string]time.Time, changed bool,
+) {
+	due, failures = now.Add(signalRecheck), map[string]time.Time{}
+	for i := range integration.Status.Heartbeats {
+		updated = append(updated, *integration.Status.Heartbeats[i].DeepCopy())
 	}
-	r.mu.Unlock()
-	var group errgroup.Group
-	group.SetLimit(signalWriters)
-	for _, key := range fair.InTurns(due, namespaceOf) {
-		group.Go(func() error {
-			if err := r.write(ctx, key, all); err != nil {
-				r.log.V(1).Info("Could not write the signals of heartbeats; trying again",
-					"namespace", key.Namespace, "integration", key.Name, "reason", err.Error())
-			}
-			return nil
-		})
-	}
-	_ = group.Wait()
-}
-
-func namespaceOf(name types.NamespacedName) string { return name.Namespace }
-
-// write writes the signals of an integration if one is due by what its status says now, or all is set.
-func (r *signalReporter) write(ctx context.Context, key types.NamespacedName, all bool) error {
-	r.mu.Lock()
-	p := r.pending[key]
-	beats := maps.Clone(p.beats)
-	r.mu.Unlock()
-	next := r.now().Add(signalRecheck)
-	wrote := false
-	var reader client.Reader = r.client
-	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		integration := &v1alpha1.WebhookIntegration{}
-		if err := reader.Get(ctx, key, integration); err != nil {
-			return err
-		}
-		reader = r.live // the next time: the cache is old
-		updated, newer := merge(integration, beats, r.now())
-		isDue := all
-		for _, name := range newer {
-			due := r.dueTime(integration, name)
-			isDue = isDue || !due.After(r.now())
-			if due.Before(next) {
-				next = due
-			}
-		}
-		if wrote = len(newer) == 0; wrote || !isDue {
-			return nil
-		}
-		err := patchStatus(ctx, r.client, key, integration.ResourceVersion, map[string]any{"heartbeats": updated})
-		wrote = err == nil
-		return err
-	})
-	if apierrors.IsNotFound(err) {
-		wrote, err = true, nil // it was deleted
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case err != nil: // it stays due
-	case !wrote:
-		p.due = next
-	default:
-		for name, times := range beats {
-			if p.beats[name] == times {
-				delete(p.beats, name)
-			}
-		}
-		if p.due = r.now(); len(p.beats) == 0 { // else others came meanwhile
-			delete(r.pending, key)
-		}
-	}
-	return err
-}
-
-// merge returns the status of an integration's heartbeats with signals that were heard, and those whose signal is newer than
-// what it has. The signals of heartbeats that are not defined any more are ignored. A time in the future is of a wrong clock.
-func merge(
-	integration *v1alpha1.WebhookIntegration, beats map[string]heardTimes, now time.Time,
-) (updated []v1alpha1.HeartbeatStatus, newer []string) {
-	updated = slices.Clone(integration.Status.Heartbeats)
 	for i := range integration.Spec.Heartbeats {
 		name := integration.Spec.Heartbeats[i].Name
 		times, ok := beats[name]
@@ -195,20 +85,68 @@ func merge(
 			updated = append(updated, v1alpha1.HeartbeatStatus{Name: name})
 			status = &updated[len(updated)-1]
 		}
-		isNewer := advance(&status.LastSignalTime, times.heard, now)
-		if advance(&status.FailedTime, times.failed, now) || isNewer {
-			newer = append(newer, name)
+		isNewer, failed := times.mergeInto(status, now)
+		if !isNewer {
+			continue
+		}
+		changed = true
+		at := signalDue(integration, v1alpha1.FindHeartbeat(integration.Status.Heartbeats, name))
+		if failed {
+			failures[name], at = status.FailedTime.Time, time.Time{}
+		}
+		if at.Before(due) {
+			due = at
 		}
 	}
-	return updated, newer
+	return updated, due, failures, changed
 }
 
-// advance replaces a stored time by a later one, or one in the future by any.
-func advance(stored **v1alpha1.Timestamp, heard, now time.Time) bool {
-	next := v1alpha1.NewTimestamp(heard)
-	if heard.IsZero() || *stored != nil && !next.After((*stored).Time) && (*stored).Sub(now) <= maxSignalLead {
-		return false
+// mergeInto brings the status of a heartbeat up to date. failed says that it has a failure which it had not.
+//
+// Clocks of replicas differ by up to maxClockSkew. Otherwise, a signal that came before a failure, to another replica, could seem
+// to end it, and nobody would be told. So within maxClockSkew a signal ends only a failure that was known when it came, and a
+// failure is after the signals that the status has. A time in the future is of a wrong clock.
+func (t heardTimes) mergeInto(s *v1alpha1.HeartbeatStatus, now time.Time) (changed, failed bool) {
+	heardBefore, failedBefore := believed(s.LastSignalTime, now), believed(s.FailedTime, now)
+	heard, failure := heardBefore, failedBefore
+	isFailing := !failure.IsZero() && !heard.After(failure)
+	failed = !t.failed.IsZero() && !t.failed.Equal(failure) && !(isFailing && failure.After(t.failed))
+	switch {
+	case failed && heard.Sub(t.failed) > maxClockSkew: // it waited for the API server, and the heartbeat has been heard since
+		failure, heard = t.failed, latest(heard, t.heard)
+		failed = failure.After(failedBefore)
+	case failed:
+		failure = latest(t.failed, next(heard), next(failure), next(believed(s.MissedTime, now)), next(believed(s.AlertTime, now)))
+		heard = failure
+		if t.heard.After(t.failed) {
+			heard = latest(t.heard, next(failure))
+		}
+	case !isFailing:
+		heard = latest(heard, t.heard)
+	case !t.heard.IsZero() && (!t.after.Before(failure) || t.heard.Sub(failure) > maxClockSkew):
+		heard = latest(t.heard, next(failure))
 	}
-	*stored = &next
-	return true
+	if failed {
+		s.FailedTime, s.ExitCode = new(v1alpha1.NewTimestamp(failure)), nil
+		if t.exit > 0 {
+			s.ExitCode = new(t.exit)
+		}
+	}
+	if heard.After(heardBefore) {
+		s.LastSignalTime = new(v1alpha1.NewTimestamp(heard))
+	}
+	return failed || heard.After(heardBefore), failed
 }
+
+// believed returns a stored time, zero if there is none or it is in the future.
+func believed(t *v1alpha1.Timestamp, now time.Time) time.Time {
+	if t == nil || t.Sub(now) > maxSignalLead {
+		return time.Time{}
+	}
+	return t.Time
+}
+
+// next returns the first time after another one that the status can have.
+func next(t time.Time) time.Time { return t.Add(time.Microsecond) }
+
+func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }

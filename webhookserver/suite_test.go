@@ -2,6 +2,7 @@ package webhookserver
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -60,6 +61,8 @@ type recordedReports struct {
 	texts       []string
 	unavailable []types.NamespacedName
 	signals     []signal
+
+	failureError error // of writing a failure
 }
 
 func (r *recordedReports) reportRejection(integration *v1alpha1.WebhookIntegration, reason, message string) {
@@ -85,6 +88,11 @@ func (r *recordedReports) reportSignals(_ *v1alpha1.WebhookIntegration, signals 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.signals = append(r.signals, signals...)
+}
+
+func (r *recordedReports) writeFailure(_ context.Context, w *v1alpha1.WebhookIntegration, failed signal) error {
+	r.reportSignals(w, []signal{failed})
+	return r.failureError
 }
 
 func (*recordedReports) reportUse(*v1alpha1.WebhookIntegration, *v1alpha1.Token) {}

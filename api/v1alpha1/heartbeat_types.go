@@ -85,6 +85,12 @@ type HeartbeatStatus struct {
 	// +optional
 	FailedTime *Timestamp `json:"failedTime,omitempty,omitzero"`
 
+	// exitCode is the exit code of that ping. Absent if it had none.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=255
+	// +optional
+	ExitCode *int64 `json:"exitCode,omitempty"`
+
 	// missedTime is the time at which the heartbeat was found to be missed. Absent unless it is missed.
 	// +optional
 	MissedTime *Timestamp `json:"missedTime,omitempty,omitzero"`
@@ -92,6 +98,14 @@ type HeartbeatStatus struct {
 	// missedAfterTime is the time of the last signal before it was missed: a later one ends that.
 	// +optional
 	MissedAfterTime *Timestamp `json:"missedAfterTime,omitempty,omitzero"`
+
+	// alertTime is the missedTime or failedTime that the last alert which the operator stored is about. Absent before the first.
+	// +optional
+	AlertTime *Timestamp `json:"alertTime,omitempty,omitzero"`
+
+	// alertStatus is the status of that alert: firing or resolved.
+	// +optional
+	AlertStatus AlertStatus `json:"alertStatus,omitempty"`
 }
 
 // Period is how long after a signal the heartbeat is missed.

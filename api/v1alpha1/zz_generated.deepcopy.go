@@ -361,12 +361,21 @@ func (in *HeartbeatStatus) DeepCopyInto(out *HeartbeatStatus) {
 		in, out := &in.FailedTime, &out.FailedTime
 		*out = (*in).DeepCopy()
 	}
+	if in.ExitCode != nil {
+		in, out := &in.ExitCode, &out.ExitCode
+		*out = new(int64)
+		**out = **in
+	}
 	if in.MissedTime != nil {
 		in, out := &in.MissedTime, &out.MissedTime
 		*out = (*in).DeepCopy()
 	}
 	if in.MissedAfterTime != nil {
 		in, out := &in.MissedAfterTime, &out.MissedAfterTime
+		*out = (*in).DeepCopy()
+	}
+	if in.AlertTime != nil {
+		in, out := &in.AlertTime, &out.AlertTime
 		*out = (*in).DeepCopy()
 	}
 }

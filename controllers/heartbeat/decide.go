@@ -3,6 +3,7 @@ package heartbeat
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,13 @@ const (
 	// relearn is for how long nothing is missed by a new interval. Replicas may hold signals back for a third of the former one,
 	// and look at them every 20 s.
 	relearn = 25 * time.Second
+
+	// alertPause is the least time between two alerts of a heartbeat.
+	alertPause = 10 * time.Second
+
+	// maxStatuses is how many heartbeats the status of an integration can have, as the schema says. It is more than can be defined,
+	// for those that were removed.
+	maxStatuses = 40
 )
 
 // facts are what is known of the heartbeats of an integration. All times are by the API server's clock.
@@ -34,20 +42,26 @@ type facts struct {
 	specified   time.Time // since when the leader knows the heartbeats as they are defined
 	judging     bool      // false: a silence says nothing now, and the time may be wrong
 
-	// open returns the open Incident of a heartbeat, nil if there is none.
-	open func(name string) *v1alpha1.Incident
-
-	// posted are the heartbeats that this reconciliation has posted as missed, without writing it to the status.
-	posted sets.Set[string]
+	// isOpen reports whether a heartbeat has an open Incident. It is asked about those that are seen for the first time.
+	isOpen func(name string) bool
 }
 
-// plan is what is to be done, in this order: store the alerts, and write the status if it has changed.
+// plan is what is to be done, in this order: write the status if it has changed, and store the alerts that it calls for.
 type plan struct {
-	alerts     []v1alpha1.Alert // the ID is also the name of the AlertEvent: the same for every leader that decides the same
 	heartbeats []v1alpha1.HeartbeatStatus
 	changed    bool
-	missed     []string  // heartbeats that one of the alerts says are missed
+	missed     []string // heartbeats that have been found to be missed
+	alerts     []owed
 	next       time.Time // when to look again, zero for never
+}
+
+// owed is an alert that is to be stored, and the heartbeat and the time that it is about.
+type owed struct {
+	v1alpha1.Alert
+
+	heartbeat string
+	about     *v1alpha1.Timestamp
+	last      bool // nothing more is to be known of the heartbeat
 }
 
 func (p *plan) isIdle() bool { return len(p.alerts) == 0 && !p.changed }
@@ -65,27 +79,51 @@ func decide(f *facts) *plan {
 			s = *known.DeepCopy()
 		}
 		if s.ObservedTime == nil {
-			s.ObservedTime, p.changed = new(v1alpha1.NewTimestamp(f.now)), true
+			p.observe(f, &s)
 		}
-		for _, t := range []*v1alpha1.Timestamp{s.LastSignalTime, s.FailedTime, s.ObservedTime} {
+		for _, t := range []*v1alpha1.Timestamp{s.LastSignalTime, s.FailedTime, s.ObservedTime, s.AlertTime} {
 			if f.judging && t != nil && t.Sub(f.now) > fold.MaxClockDifference { // of a wrong clock
 				*t, p.changed = v1alpha1.NewTimestamp(f.now), true
 			}
 		}
 		p.judge(f, h, &s)
 		p.heartbeats = append(p.heartbeats, s)
+		p.owe(f, h, &p.heartbeats[len(p.heartbeats)-1])
 	}
 	for i := range status.Heartbeats {
-		s := &status.Heartbeats[i]
-		if defined.Has(s.Name) {
-			continue
-		}
-		p.changed = true
-		if s.MissedTime != nil || f.open(s.Name) != nil || f.posted.Has(s.Name) {
-			p.resolve(f, s, "removed", "The heartbeat was removed from the integration.")
+		if s := status.Heartbeats[i].DeepCopy(); !defined.Has(s.Name) {
+			p.remove(f, s)
 		}
 	}
 	return p
+}
+
+// observe notes a heartbeat that is defined. If its integration was deleted and is defined again, an Incident of it may be open,
+// which ends when it is heard.
+func (p *plan) observe(f *facts, s *v1alpha1.HeartbeatStatus) {
+	s.ObservedTime, p.changed = new(v1alpha1.NewTimestamp(f.now)), true
+	if s.AlertTime == nil && f.isOpen(s.Name) {
+		s.AlertTime, s.AlertStatus = s.ObservedTime.DeepCopy(), v1alpha1.AlertFiring
+	}
+}
+
+// remove forgets a heartbeat that is not defined any more, as soon as its Incident needs no resolve. If it is defined again
+// before, its last signal counts: the silence may go on.
+func (p *plan) remove(f *facts, s *v1alpha1.HeartbeatStatus) {
+	if s.MissedTime != nil || s.FailedTime != nil || s.ObservedTime != nil {
+		p.changed = true
+		if trouble := newestTrouble(s); trouble != nil && (s.AlertTime == nil || trouble.After(s.AlertTime.Time)) {
+			s.AlertTime, s.AlertStatus = trouble, v1alpha1.AlertFiring
+		}
+	}
+	if s.AlertStatus != v1alpha1.AlertFiring || len(p.heartbeats) >= maxStatuses {
+		p.changed = true
+		return
+	}
+	left := v1alpha1.HeartbeatStatus{
+		Name: s.Name, LastSignalTime: s.LastSignalTime, AlertTime: s.AlertTime, AlertStatus: s.AlertStatus}
+	p.heartbeats = append(p.heartbeats, left)
+	p.resolve(f, &left, "The heartbeat was removed from the integration.", true)
 }
 
 // judge decides about one heartbeat, and brings its status up to date.
@@ -101,41 +139,37 @@ func (p *plan) judge(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatu
 		if at := fold.Latest(deadline(due, h.Period(), f.quietFrom), f.specified.Add(relearn)); f.now.Before(at) {
 			p.at(at)
 		} else {
-			p.miss(f, h, s)
+			p.miss(f, s)
 		}
-	case f.posted.Has(h.Name) && !s.HasFailed():
-		p.resolve(f, s, "heard", "The heartbeat is heard again.")
-	default:
-		if expected {
-			p.at(due)
-		}
-		p.recover(f, s)
+	case expected:
+		p.at(due)
 	}
+}
+
+// miss notes that a heartbeat is missed. The time is after that of the last alert, whatever was done to the clock.
+func (p *plan) miss(f *facts, s *v1alpha1.HeartbeatStatus) {
+	at := f.now
+	for _, before := range []*v1alpha1.Timestamp{s.AlertTime, s.FailedTime} {
+		if before != nil {
+			at = fold.Latest(at, before.Add(time.Microsecond))
+		}
+	}
+	s.MissedTime, s.MissedAfterTime, p.changed = new(v1alpha1.NewTimestamp(at)), s.LastSignalTime, true
+	p.missed = append(p.missed, s.Name)
 }
 
 // judgeMissed decides about a heartbeat that is missed. Nothing is to be done until it is heard: whoever resolves its Incident by
 // hand has seen it. It stays missed if it is late, or was when it was found missed: the clock may have been set back since.
 func (p *plan) judgeMissed(f *facts, s *v1alpha1.HeartbeatStatus, stays bool) {
 	heard := s.LastSignalTime != nil && (s.MissedAfterTime == nil || s.LastSignalTime.After(s.MissedAfterTime.Time))
-	switch {
-	case heard && s.HasFailed(): // its Incident is about the failure now
-		s.MissedTime, s.MissedAfterTime, p.changed = nil, nil, true
-	case heard:
-		p.resolve(f, s, "heard", "The heartbeat is heard again.")
-	case !stays && f.judging:
-		p.resolve(f, s, "respecified", "The heartbeat is not missed by its present interval.")
-	}
-}
-
-// recover resolves the Incident of a heartbeat that has failed, or was missed, and was heard since.
-func (p *plan) recover(f *facts, s *v1alpha1.HeartbeatStatus) {
-	incident := f.open(s.Name)
-	if incident == nil || s.LastSignalTime == nil || s.HasFailed() {
+	if !heard && (stays || !f.judging) {
 		return
 	}
-	if last := incident.Status.LastAlertTime; last == nil || s.LastSignalTime.After(last.Time) {
-		p.resolve(f, s, "recovered", "The heartbeat is heard again.")
+	if s.AlertTime == nil || s.MissedTime.After(s.AlertTime.Time) {
+		// Its alert may be stored, by a leader that could not note it. A resolve that matches nothing does no harm.
+		s.AlertTime, s.AlertStatus = s.MissedTime, v1alpha1.AlertFiring
 	}
+	s.MissedTime, s.MissedAfterTime, p.changed = nil, nil, true
 }
 
 // dueTime is when a heartbeat is late. It is not expected while it waits for its first signal.
@@ -164,48 +198,98 @@ func (p *plan) at(t time.Time) {
 	}
 }
 
-// miss opens the Incident of a heartbeat. The generation is part of the name: a heartbeat that is missed by one interval, and not
-// by another, may be missed by the first one again.
-func (p *plan) miss(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus) {
-	expectation := fmt.Sprintf("One is expected every %s, and may be late by %s.",
-		duration(h.Every()), duration(h.Period()-h.Every()))
-	silence := "No signal has come since the heartbeat was defined, at " + rfc3339(s.ObservedTime) + ". "
-	if s.LastSignalTime != nil {
-		silence = "The last signal came at " + rfc3339(s.LastSignalTime) + ". "
+// newestTrouble is when the heartbeat was last missed, if it is, or has failed. Each such time is after those before.
+func newestTrouble(s *v1alpha1.HeartbeatStatus) *v1alpha1.Timestamp {
+	if s.MissedTime != nil && (s.FailedTime == nil || s.MissedTime.After(s.FailedTime.Time)) {
+		return s.MissedTime
 	}
-	since := cmp.Or(s.LastSignalTime, s.ObservedTime)
-	p.post(f, v1alpha1.Alert{
-		DedupKey: v1alpha1.HeartbeatKey(h.Name),
-		Status:   v1alpha1.AlertFiring,
+	return s.FailedTime
+}
+
+// owe finds the alert that the status of a heartbeat calls for: one of each miss and failure, and one of their end. Alerts of a
+// heartbeat are at least alertPause apart: their AlertEvents are kept for a while, and a sender may fail as often as it wants.
+func (p *plan) owe(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus) {
+	trouble := newestTrouble(s)
+	fires := trouble != nil && (s.AlertTime == nil || trouble.After(s.AlertTime.Time))
+	// The Incident of a heartbeat that was seen for the first time while it was open ends with a signal.
+	hasEnded := s.AlertStatus == v1alpha1.AlertFiring && s.MissedTime == nil && !s.HasFailed() &&
+		(s.LastSignalTime != nil || s.AlertTime.After(s.ObservedTime.Time))
+	switch {
+	case !fires && !hasEnded:
+	case s.AlertTime != nil && f.now.Before(s.AlertTime.Add(alertPause)):
+		p.at(s.AlertTime.Add(alertPause))
+	case fires:
+		p.fire(f, h, s, trouble)
+	case s.LastSignalTime != nil:
+		p.resolve(f, s, "The heartbeat is heard again.", false)
+	default:
+		p.resolve(f, s, "The heartbeat is not missed by its present interval.", false)
+	}
+}
+
+// fire opens the Incident of a heartbeat that is missed or has failed.
+func (p *plan) fire(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus, trouble *v1alpha1.Timestamp) {
+	title, description := "The heartbeat %s is missed", silence(h, s)
+	if trouble == s.FailedTime {
+		title, description = "The heartbeat %s has failed", "The sender reported a failure."
+		if s.ExitCode != nil {
+			description = fmt.Sprintf("The sender reported a failure, with the exit code %d.", *s.ExitCode)
+		}
+	}
+	p.post(f, s, trouble, v1alpha1.Alert{
+		Status: v1alpha1.AlertFiring,
 		AlertContent: v1alpha1.AlertContent{
-			Title:       cmp.Or(h.Title, fmt.Sprintf("The heartbeat %s is missed", h.Name)),
-			Description: silence + expectation,
+			Title:       cmp.Or(h.Title, fmt.Sprintf(title, h.Name)),
+			Description: description,
 			Severity:    cmp.Or(h.Severity, v1alpha1.SeverityCritical),
 			Type:        AlertType,
 			// Not the time of the last signal: this silence may have begun before the end of an Incident that was resolved, and would
 			// be taken for a late alert of it.
-			StartTime: new(v1alpha1.NewTimestamp(f.now)),
+			StartTime: trouble,
 		},
-	}, "missed", h.Name, rfc3339(since), fmt.Sprint(f.integration.Generation))
-	p.missed = append(p.missed, h.Name)
-	s.MissedTime, s.MissedAfterTime, p.changed = new(v1alpha1.NewTimestamp(f.now)), s.LastSignalTime, true
+	}, false)
 }
 
-func (p *plan) resolve(f *facts, s *v1alpha1.HeartbeatStatus, how, why string) {
-	p.post(f, v1alpha1.Alert{
-		DedupKey: v1alpha1.HeartbeatKey(s.Name), Status: v1alpha1.AlertResolved, Comment: why,
-	}, how, s.Name, rfc3339(s.LastSignalTime), rfc3339(s.MissedTime), fmt.Sprint(f.integration.Generation))
-	if s.MissedTime != nil {
-		s.MissedTime, s.MissedAfterTime, p.changed = nil, nil, true
+// silence describes since when a heartbeat is silent.
+func silence(h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus) string {
+	expectation := fmt.Sprintf("One is expected every %s, and may be late by %s.",
+		duration(h.Every()), duration(h.Period()-h.Every()))
+	if s.LastSignalTime == nil {
+		return "No signal has come since the heartbeat was defined, at " + rfc3339(s.ObservedTime) + ". " + expectation
 	}
+	return "The last signal came at " + rfc3339(s.LastSignalTime) + ". " + expectation
 }
 
-// post adds an alert. Its AlertEvent is named after what is said and about what: no header has a NUL, so no sender has the name.
-func (p *plan) post(f *facts, alert v1alpha1.Alert, about ...string) {
-	key := "heartbeat\x00" + string(f.integration.UID) + "\x00" + strings.Join(about, "\x00")
+// resolve ends the Incident of a heartbeat. The alert tells the time of the end, so it ends no later miss or failure: a leader
+// that was suspended may store it late.
+func (p *plan) resolve(f *facts, s *v1alpha1.HeartbeatStatus, why string, last bool) {
+	end := s.AlertTime
+	if s.LastSignalTime != nil && s.LastSignalTime.After(end.Time) {
+		end = s.LastSignalTime
+	}
+	p.post(f, s, s.AlertTime, v1alpha1.Alert{
+		Status: v1alpha1.AlertResolved, Comment: why, AlertContent: v1alpha1.AlertContent{EndTime: end},
+	}, last)
+}
+
+// post adds an alert. Its AlertEvent is named after what it is about, so each leader stores the same: no header has a NUL, so no
+// sender has the name.
+func (p *plan) post(f *facts, s *v1alpha1.HeartbeatStatus, about *v1alpha1.Timestamp, alert v1alpha1.Alert, last bool) {
+	key := strings.Join([]string{"heartbeat", string(f.integration.UID), string(alert.Status), s.Name, rfc3339(about)}, "\x00")
+	alert.DedupKey = v1alpha1.HeartbeatKey(s.Name)
 	alert.ID = v1alpha1.KeyedEventName(f.integration.Name, key)
 	alert.IncidentName = v1alpha1.IncidentName(f.integration.Name, alert.DedupKey)
-	p.alerts = append(p.alerts, alert)
+	p.alerts = append(p.alerts, owed{Alert: alert, heartbeat: s.Name, about: about, last: last})
+}
+
+// stored notes an alert that is stored in the status of its heartbeat.
+func (p *plan) stored(alert *owed) {
+	at := slices.IndexFunc(p.heartbeats, func(s v1alpha1.HeartbeatStatus) bool { return s.Name == alert.heartbeat })
+	if alert.last {
+		p.heartbeats = slices.Delete(p.heartbeats, at, at+1)
+		return
+	}
+	p.heartbeats[at].AlertTime, p.heartbeats[at].AlertStatus = alert.about, alert.Status
 }
 
 func rfc3339(t *v1alpha1.Timestamp) string {

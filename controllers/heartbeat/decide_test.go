@@ -8,7 +8,6 @@ import (
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
@@ -20,16 +19,18 @@ var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // stage is an integration with a heartbeat of five minutes and a grace of one, which was defined at the epoch.
 type stage struct {
 	facts
-	incident *v1alpha1.Incident
-	stored   []*v1alpha1.AlertEvent
+	open   bool // as the leader sees it when it begins
+	denied bool // no alert can be stored
+	names  []string
+	stored []*v1alpha1.AlertEvent
 }
 
 func newStage() *stage {
 	s := &stage{facts: facts{
-		now: epoch, quietFrom: epoch.Add(-time.Hour), judging: true, posted: sets.New[string](),
+		now: epoch, quietFrom: epoch.Add(-time.Hour), judging: true,
 		integration: &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Name: "prometheus", UID: "u", Generation: 1}},
 	}}
-	s.open = func(string) *v1alpha1.Incident { return s.incident }
+	s.isOpen = func(string) bool { return s.open }
 	s.integration.Spec.Heartbeats = []v1alpha1.Heartbeat{{Name: "beat", Interval: &metav1.Duration{Duration: 5 * time.Minute}}}
 	s.at(0)
 	return s
@@ -43,21 +44,25 @@ func (s *stage) hear(after time.Duration) {
 	s.status().LastSignalTime = new(v1alpha1.NewTimestamp(epoch.Add(after)))
 }
 
+// fail has the heartbeat fail, as a replica writes it.
+func (s *stage) fail(after time.Duration, exit int64) {
+	s.hear(after)
+	s.status().FailedTime, s.status().ExitCode = s.status().LastSignalTime, &exit
+}
+
 // at decides at a time after the epoch, and does what was decided. It returns the alerts' status.
 func (s *stage) at(after time.Duration) (posted []v1alpha1.AlertStatus) {
 	s.now = epoch.Add(after)
 	p := decide(&s.facts)
-	s.integration.Status.Heartbeats = p.heartbeats
-	for _, alert := range p.alerts {
-		posted = append(posted, alert.Status)
-		s.store(alert)
-		switch alert.Status {
-		case v1alpha1.AlertFiring:
-			s.incident = &v1alpha1.Incident{Status: v1alpha1.IncidentStatus{LastAlertTime: new(v1alpha1.NewTimestamp(s.now))}}
-		default:
-			s.incident = nil
+	for i := range p.alerts {
+		if s.denied {
+			continue
 		}
+		posted = append(posted, p.alerts[i].Status)
+		s.store(p.alerts[i].Alert)
+		p.stored(&p.alerts[i])
 	}
+	s.integration.Status.Heartbeats = p.heartbeats
 	return posted
 }
 
@@ -73,7 +78,7 @@ func (s *stage) store(alert v1alpha1.Alert) {
 			IntegrationName: s.integration.Name, ReceivedTime: v1alpha1.NewTimestamp(s.now), Alerts: []v1alpha1.Alert{alert},
 		},
 	}
-	event.Spec.Alerts[0].ID = event.Name
+	s.names, event.Spec.Alerts[0].ID = append(s.names, alert.ID), event.Name
 	s.stored = append(s.stored, event)
 }
 
@@ -105,16 +110,15 @@ func TestEachMissOpensTheIncident(t *testing.T) {
 	s.hear(0)
 	g.Expect(s.at(6 * time.Minute)).To(fires)
 	s.heartbeat().Interval, s.integration.Generation = &metav1.Duration{Duration: 5*time.Minute + 10*time.Second}, 2
-	g.Expect(s.at(6*time.Minute + 2*time.Second)).To(resolves)
+	g.Expect(s.at(6*time.Minute + 2*time.Second)).To(BeEmpty())
+	g.Expect(s.at(6*time.Minute + alertPause)).To(resolves)
 	g.Expect(s.at(6*time.Minute + 12*time.Second)).To(fires)
 	g.Expect(s.folded()).To(Equal([]v1alpha1.IncidentState{open, resolved, open}))
 
-	// A failure, which a user resolves, and then the silence.
+	t.Log("A failure, which a user resolves, and then the silence")
 	s = newStage()
-	s.hear(time.Minute)
-	s.status().FailedTime = s.status().LastSignalTime
-	s.now = epoch.Add(time.Minute)
-	s.store(v1alpha1.Alert{DedupKey: v1alpha1.HeartbeatKey("beat"), Status: v1alpha1.AlertFiring})
+	s.fail(time.Minute, 1)
+	g.Expect(s.at(time.Minute)).To(fires)
 	s.now = epoch.Add(2 * time.Minute)
 	s.store(v1alpha1.Alert{DedupKey: v1alpha1.HeartbeatKey("beat"), Status: v1alpha1.AlertResolved})
 	g.Expect(s.at(7 * time.Minute)).To(fires)
@@ -147,7 +151,7 @@ func TestAHeartbeatIsMissedAndHeardAgain(t *testing.T) {
 	s.hear(10 * time.Hour)
 	g.Expect(s.at(10*time.Hour + time.Second)).To(resolves)
 	g.Expect(s.status().MissedTime).To(BeNil())
-	g.Expect(s.at(10*time.Hour + time.Minute)).To(BeEmpty())
+	g.Expect(s.at(10*time.Hour+time.Minute)).To(BeEmpty(), "one resolve")
 	g.Expect(s.at(10*time.Hour + 6*time.Minute)).To(fires)
 }
 
@@ -180,16 +184,23 @@ func TestASilenceWhileNobodyListensIsNotTheSenders(t *testing.T) {
 	g.Expect(s.at(time.Hour + 6*time.Minute)).To(fires)
 }
 
+// A leader writes that the heartbeat is missed and ends; the next one finds the alert in the status.
 func TestAnotherLeaderDecidesTheSame(t *testing.T) {
 	g, s := NewWithT(t), newStage()
 	s.hear(0)
 	s.now = epoch.Add(10 * time.Minute)
-	first := decide(&s.facts).alerts[0]
+	p := decide(&s.facts)
+	first := p.alerts[0].ID
+	s.integration.Status.Heartbeats = p.heartbeats
 	s.now = epoch.Add(11 * time.Minute)
-	g.Expect(decide(&s.facts).alerts[0].ID).To(Equal(first.ID), "the API server stores it once")
-	g.Expect(v1alpha1.IsKeyedEventName(first.ID)).To(BeTrue())
-	s.hear(time.Minute)
-	g.Expect(decide(&s.facts).alerts[0].ID).NotTo(Equal(first.ID), "it is another silence")
+	p = decide(&s.facts)
+	g.Expect(p.alerts[0].ID).To(Equal(first), "the API server stores it once")
+	g.Expect(p.changed).To(BeFalse())
+	g.Expect(v1alpha1.IsKeyedEventName(first)).To(BeTrue())
+	s.hear(12 * time.Minute)
+	s.at(12 * time.Minute)
+	s.at(30 * time.Minute)
+	g.Expect(s.names).NotTo(ContainElement(first), "it is another silence")
 }
 
 func TestASilencePagesOnce(t *testing.T) {
@@ -197,8 +208,7 @@ func TestASilencePagesOnce(t *testing.T) {
 	s.hear(0)
 	g.Expect(s.at(6 * time.Minute)).To(fires)
 	g.Expect(s.at(6*time.Minute-time.Second)).To(BeEmpty(), "the clock was set back")
-	s.incident = nil // a user resolves it
-	g.Expect(s.at(time.Hour)).To(BeEmpty())
+	g.Expect(s.at(time.Hour)).To(BeEmpty(), "whether or not a user has resolved it")
 	s.hear(time.Hour)
 	s.at(time.Hour)
 	g.Expect(s.status().MissedTime).To(BeNil())
@@ -211,13 +221,35 @@ func TestASignalFromBeforeTheMissEndsIt(t *testing.T) {
 	s.hear(0)
 	g.Expect(s.at(6 * time.Minute)).To(fires)
 	s.hear(5*time.Minute + 50*time.Second)
-	g.Expect(s.at(6*time.Minute + time.Second)).To(resolves)
+	g.Expect(s.at(6*time.Minute + time.Second)).To(BeEmpty())
+	g.Expect(s.status().MissedTime).To(BeNil())
+	g.Expect(s.at(6*time.Minute + alertPause)).To(resolves)
+	g.Expect(s.folded()).To(HaveExactElements(v1alpha1.IncidentOpen, v1alpha1.IncidentResolved))
+}
 
-	// And the status could not be written for it, but the alert is stored.
+// A quota may deny the alert for a while.
+func TestAHeartbeatIsMissedThoughItsAlertIsDenied(t *testing.T) {
+	g, s := NewWithT(t), newStage()
+	s.hear(0)
+	s.denied = true
+	s.at(6 * time.Minute)
+	missed := s.status().MissedTime
+	g.Expect(missed).NotTo(BeNil())
+	g.Expect(fold.IsSilent(s.integration)).To(BeTrue())
+	s.at(time.Hour)
+	s.denied = false
+	g.Expect(s.at(2 * time.Hour)).To(fires)
+	g.Expect(s.status().MissedTime).To(Equal(missed))
+
+	t.Log("and is heard before the alert could be stored, or before a leader has noted that it was")
 	s = newStage()
-	s.hear(5*time.Minute + 50*time.Second)
-	s.posted.Insert("beat")
-	g.Expect(s.at(6 * time.Minute)).To(resolves)
+	s.hear(0)
+	s.denied = true
+	s.at(6 * time.Minute)
+	s.denied = false
+	s.hear(7 * time.Minute)
+	g.Expect(s.at(7 * time.Minute)).To(resolves)
+	g.Expect(s.at(8 * time.Minute)).To(BeEmpty())
 }
 
 func TestTheSpecChangesWhileAHeartbeatIsMissed(t *testing.T) {
@@ -234,6 +266,71 @@ func TestTheSpecChangesWhileAHeartbeatIsMissed(t *testing.T) {
 	g.Expect(s.at(74*time.Minute)).To(resolves, "it was removed")
 	g.Expect(s.integration.Status.Heartbeats).To(BeEmpty())
 	g.Expect(s.at(75 * time.Minute)).To(BeEmpty())
+}
+
+// The status says that it was removed before the resolve is stored. So whatever the next leader sees, a heartbeat that is missed
+// has its alert.
+func TestAMissedHeartbeatIsRemovedAndDefinedAgain(t *testing.T) {
+	for sentence, resolved := range map[string]bool{
+		"before the resolve was stored": false, "after the resolve was stored, before the status says so": true,
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g, s := NewWithT(t), newStage()
+			s.hear(0)
+			g.Expect(s.at(6 * time.Minute)).To(fires)
+			defined := s.integration.Spec.Heartbeats
+			s.integration.Spec.Heartbeats = nil
+			s.now = epoch.Add(7 * time.Minute)
+			p := decide(&s.facts)
+			s.integration.Status.Heartbeats = p.heartbeats
+			if resolved {
+				s.store(p.alerts[0].Alert)
+			}
+			s.integration.Spec.Heartbeats, s.specified = defined, s.now
+			s.at(7 * time.Minute)
+			g.Expect(s.at(7*time.Minute+relearn)).To(fires, "it is silent since before")
+			g.Expect(s.status().MissedTime).NotTo(BeNil())
+			states := s.folded()
+			g.Expect(states[len(states)-1]).To(Equal(v1alpha1.IncidentOpen))
+			if resolved {
+				g.Expect(s.names[1]).To(Equal(s.names[2]), "the API server stores one resolve")
+			}
+		})
+	}
+	g, s := NewWithT(t), newStage()
+	for i := range maxStatuses + 1 {
+		s.integration.Status.Heartbeats = append(s.integration.Status.Heartbeats, v1alpha1.HeartbeatStatus{
+			Name: fmt.Sprint("former-", i), AlertTime: new(v1alpha1.NewTimestamp(epoch)), AlertStatus: v1alpha1.AlertFiring,
+		})
+	}
+	s.denied = true
+	s.at(0)
+	g.Expect(s.integration.Status.Heartbeats).To(HaveLen(maxStatuses), "as many as the schema allows")
+}
+
+// A leader that was suspended stores the resolve of an earlier miss while the next one is open.
+func TestALateResolveEndsNoLaterMiss(t *testing.T) {
+	g, s := NewWithT(t), newStage()
+	s.hear(0)
+	s.at(6 * time.Minute)
+	s.hear(7 * time.Minute)
+	s.now = epoch.Add(7 * time.Minute)
+	late := decide(&s.facts).alerts[0]
+	s.at(7 * time.Minute)
+	g.Expect(s.at(13 * time.Minute)).To(fires)
+	s.store(late.Alert)
+	g.Expect(s.folded()).To(HaveExactElements(
+		v1alpha1.IncidentOpen, v1alpha1.IncidentResolved, v1alpha1.IncidentOpen, v1alpha1.IncidentOpen))
+}
+
+// The integration was deleted while its heartbeat was missed, and is there again.
+func TestAnOpenIncidentOfANewHeartbeatEndsWhenItIsHeard(t *testing.T) {
+	g, s := NewWithT(t), newStage()
+	s.integration.Status.Heartbeats, s.open = nil, true
+	g.Expect(s.at(time.Hour)).To(BeEmpty())
+	s.hear(2 * time.Hour)
+	g.Expect(s.at(2 * time.Hour)).To(resolves)
+	g.Expect(s.at(2*time.Hour + time.Minute)).To(BeEmpty())
 }
 
 // A replica may hold the last signals back, by the former interval.
@@ -260,23 +357,56 @@ func TestARequiredHeartbeatIsMissedFromItsDefinitionOn(t *testing.T) {
 
 func TestAFailureEndsWithTheNextSuccess(t *testing.T) {
 	g, s := NewWithT(t), newStage()
-	fail := func(after time.Duration) {
-		s.hear(after)
-		s.status().FailedTime = s.status().LastSignalTime
-		s.incident = &v1alpha1.Incident{Status: v1alpha1.IncidentStatus{LastAlertTime: new(v1alpha1.NewTimestamp(epoch.Add(after - 1)))}}
-	}
-	fail(time.Minute)
-	g.Expect(s.at(time.Minute)).To(BeEmpty())
-	s.hear(2 * time.Minute)
-	g.Expect(s.at(2 * time.Minute)).To(resolves)
+	s.fail(time.Minute, 3)
+	s.now = epoch.Add(time.Minute)
+	alert := decide(&s.facts).alerts[0]
+	g.Expect(alert.DedupKey).To(Equal("heartbeat/beat"))
+	g.Expect(alert.Title).To(Equal("The heartbeat beat has failed"))
+	g.Expect(alert.Description).To(Equal("The sender reported a failure, with the exit code 3."))
+	g.Expect(alert.Severity).To(Equal(v1alpha1.SeverityCritical))
+	g.Expect(s.at(time.Minute)).To(fires)
+	g.Expect(s.at(time.Minute + time.Second)).To(BeEmpty())
+	s.fail(2*time.Minute, 4)
+	g.Expect(s.at(2*time.Minute)).To(fires, "it fails again")
+	s.hear(3 * time.Minute)
+	g.Expect(s.at(3 * time.Minute)).To(resolves)
+	g.Expect(s.at(4 * time.Minute)).To(BeEmpty())
 
-	fail(3 * time.Minute)
-	g.Expect(s.at(9*time.Minute)).To(fires, "and then it is silent")
-	fail(10 * time.Minute)
-	g.Expect(s.at(10*time.Minute)).To(BeEmpty(), "it fails when it is heard again")
+	s.fail(5*time.Minute, 1)
+	g.Expect(s.at(5 * time.Minute)).To(fires)
+	g.Expect(s.at(11*time.Minute)).To(fires, "and then it is silent")
+	s.fail(12*time.Minute, 1)
+	g.Expect(s.at(12*time.Minute)).To(fires, "it fails when it is heard again")
 	g.Expect(s.status().MissedTime).To(BeNil())
-	s.hear(11 * time.Minute)
-	g.Expect(s.at(11 * time.Minute)).To(resolves)
+	s.hear(13 * time.Minute)
+	g.Expect(s.at(13 * time.Minute)).To(resolves)
+}
+
+// The sender has been told that the failure was accepted.
+func TestAFailureThatIsOverBeforeTheLeaderSeesItIsAlertedToo(t *testing.T) {
+	g, s := NewWithT(t), newStage()
+	s.fail(time.Minute, 1)
+	s.hear(time.Minute + time.Millisecond)
+	g.Expect(s.at(time.Minute + time.Second)).To(fires)
+	g.Expect(s.at(time.Minute + 2*time.Second)).To(BeEmpty())
+	g.Expect(decide(&s.facts).next).To(BeTemporally("~", epoch.Add(time.Minute+alertPause), time.Millisecond))
+	g.Expect(s.at(time.Minute + alertPause + time.Second)).To(resolves)
+	g.Expect(s.folded()).To(HaveExactElements(v1alpha1.IncidentOpen, v1alpha1.IncidentResolved))
+}
+
+// A failure may follow the resolve within the window of late alerts.
+func TestEachFailureOpensTheIncident(t *testing.T) {
+	g, s := NewWithT(t), newStage()
+	want := []v1alpha1.IncidentState{}
+	for i := range 5 {
+		at := time.Minute + time.Duration(i)*20*time.Second
+		s.fail(at, 1)
+		g.Expect(s.at(at)).To(fires)
+		s.hear(at + alertPause)
+		g.Expect(s.at(at + alertPause)).To(resolves)
+		want = append(want, v1alpha1.IncidentOpen, v1alpha1.IncidentResolved)
+	}
+	g.Expect(s.folded()).To(Equal(want))
 }
 
 func TestASignalFromTheFutureIsOfNow(t *testing.T) {
@@ -296,8 +426,7 @@ func TestNoTimeOfAHeartbeatIsInTheFuture(t *testing.T) {
 
 	s.hear(1000 * time.Hour)
 	s.status().FailedTime = s.status().LastSignalTime
-	g.Expect(s.at(7 * time.Minute)).To(BeEmpty())
-	s.incident = &v1alpha1.Incident{}
+	g.Expect(s.at(7*time.Minute)).To(fires, "it failed now")
 	s.hear(8 * time.Minute)
 	g.Expect(s.at(8*time.Minute)).To(resolves, "the failure is over")
 }

@@ -1,14 +1,22 @@
 // Package heartbeat has the leader open an Incident when a heartbeat of a WebhookIntegration is missed, and resolve it when the
 // heartbeat is heard again. It does so by AlertEvents, like every sender. Package webhookserver hears the signals.
 //
-// What is known is in the status of the integration. The leader stores the AlertEvent first and then writes the status, on
-// condition that it still is what the decision was made of. So after a crash, the next leader decides the same; its AlertEvent
-// has the same name, and the API server stores only one of them.
+// What is known is in the status of the integration. Every replica writes the signals there, and a ping that reports a failure
+// before its answer. Only the leader stores alerts, in three steps:
+//
+//  1. Write to the status that a heartbeat is missed, is heard again or was removed, on condition that the status still is what the
+//     decision was made of.
+//  2. Store the alert that the status calls for, under a name that follows from the status.
+//  3. Write to the status that it is stored.
+//
+// So after a crash, the next leader finds in the status which alert is to be stored, and the API server stores only one of the
+// name. If a quota or a policy denies an alert, the status tells the truth meanwhile, and the alert is stored when it can be.
 package heartbeat
 
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,14 +25,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/retry"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
@@ -41,6 +47,12 @@ const AlertType = "heartbeat"
 
 // concurrency is how many integrations the leader looks at at a time: many may fall silent together.
 const concurrency = 10
+
+// storeTimeout bounds the storing of one alert, and retryPause is the time until the next attempt.
+const (
+	storeTimeout = 5 * time.Second
+	retryPause   = 10 * time.Second
+)
 
 // reconciler finds heartbeats that are missed or heard again.
 type reconciler struct {
@@ -66,7 +78,6 @@ func Add(mgr ctrl.Manager, live client.Client, health replica.Health, clock repl
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("heartbeat").
 		Watches(&v1alpha1.WebhookIntegration{}, &handler.EnqueueRequestForObject{}).
-		Watches(&v1alpha1.Incident{}, watchIncidents()).
 		WatchesRawSource(requests.Source("metrics of heartbeats", func(ctx context.Context, _ requests.Queue) error {
 			leading.report(ctx, r.cache)
 			return nil
@@ -77,17 +88,6 @@ func Add(mgr ctrl.Manager, live client.Client, health replica.Health, clock repl
 		return fmt.Errorf("adding the heartbeats: %w", err)
 	}
 	return nil
-}
-
-// watchIncidents enqueues the integration of an Incident of a heartbeat: the heartbeat may have been heard before it opened.
-func watchIncidents() handler.EventHandler {
-	return requests.OnChange(func(_ context.Context, _, after *v1alpha1.Incident, _ bool, queue requests.Queue) {
-		if after != nil && v1alpha1.IsHeartbeatKey(after.Spec.DedupKey) && after.Status.State == v1alpha1.IncidentOpen {
-			queue.Add(reconcile.Request{NamespacedName: types.NamespacedName{
-				Namespace: after.Namespace, Name: after.Spec.IntegrationName,
-			}})
-		}
-	})
 }
 
 // Reconcile decides about the heartbeats of one integration. If the cache says that there is something to do, it reads the
@@ -101,15 +101,14 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		r.specs.Delete(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	posted := sets.New[string]()
-	decided, now := r.decide(ctx, integration, posted)
+	decided, now := r.decide(ctx, integration)
 	if !decided.isIdle() {
 		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 			if err := r.live.Get(ctx, request.NamespacedName, integration); err != nil {
 				return err
 			}
-			decided, now = r.decide(ctx, integration, posted)
-			return r.act(ctx, integration, decided, now, posted)
+			decided, now = r.decide(ctx, integration)
+			return r.act(ctx, integration, decided, now)
 		})
 		if client.IgnoreNotFound(err) != nil {
 			return ctrl.Result{}, fmt.Errorf("writing what is known of the heartbeats: %w", err)
@@ -122,9 +121,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 }
 
 // decide gathers the facts and decides. It returns the time of the decision by the API server's clock.
-func (r *reconciler) decide(
-	ctx context.Context, integration *v1alpha1.WebhookIntegration, posted sets.Set[string],
-) (*plan, time.Time) {
+func (r *reconciler) decide(ctx context.Context, integration *v1alpha1.WebhookIntegration) (*plan, time.Time) {
 	own, now := r.clock.Now(), r.health.APITime()
 	policy := fold.PolicyOf(integration, func(string) (time.Duration, bool) { return 0, false })
 	from, ok := r.health.QuietFromByAPITime(client.ObjectKeyFromObject(integration), policy.Unavailable, own)
@@ -134,8 +131,8 @@ func (r *reconciler) decide(
 	}
 	return decide(&facts{
 		integration: integration, now: now, quietFrom: quietFrom, specified: r.specified(integration, now),
-		judging: ok && !policy.Refusing, posted: posted,
-		open: func(name string) *v1alpha1.Incident { return r.openIncident(ctx, integration, name) },
+		judging: ok && !policy.Refusing,
+		isOpen:  func(name string) bool { return r.hasOpenIncident(ctx, integration, name) },
 	}), now
 }
 
@@ -151,33 +148,20 @@ func (r *reconciler) specified(integration *v1alpha1.WebhookIntegration, now tim
 	return known.since
 }
 
-// openIncident returns the open Incident of a heartbeat, nil if the cache has none.
-func (r *reconciler) openIncident(ctx context.Context, integration *v1alpha1.WebhookIntegration, name string) *v1alpha1.Incident {
+// hasOpenIncident reports whether a heartbeat has an open Incident, as far as the cache tells.
+func (r *reconciler) hasOpenIncident(ctx context.Context, integration *v1alpha1.WebhookIntegration, name string) bool {
 	incident := &v1alpha1.Incident{}
 	key := client.ObjectKey{
 		Namespace: integration.Namespace, Name: v1alpha1.IncidentName(integration.Name, v1alpha1.HeartbeatKey(name)),
 	}
 	err := r.cache.Get(ctx, key, incident)
-	if err != nil || incident.Status.State != v1alpha1.IncidentOpen || !incident.DeletionTimestamp.IsZero() {
-		return nil
-	}
-	return incident
+	return err == nil && incident.Status.State == v1alpha1.IncidentOpen && incident.DeletionTimestamp.IsZero()
 }
 
-func (r *reconciler) act(
-	ctx context.Context, read *v1alpha1.WebhookIntegration, decided *plan, now time.Time, posted sets.Set[string],
-) error {
-	for i := range decided.alerts {
-		if err := r.store(ctx, read, decided.alerts[i], now); err != nil {
-			return err
-		}
-	}
-	posted.Insert(decided.missed...)
+// act does what was decided. An alert that cannot be stored keeps no other one from being stored, and is tried again.
+func (r *reconciler) act(ctx context.Context, read *v1alpha1.WebhookIntegration, decided *plan, now time.Time) error {
 	if decided.changed {
-		updated := read.DeepCopy()
-		updated.Status.Heartbeats = decided.heartbeats
-		patch := client.MergeFromWithOptions(read, client.MergeFromWithOptimisticLock{})
-		if err := r.live.Status().Patch(ctx, updated, patch); err != nil {
+		if err := r.write(ctx, read, decided.heartbeats); err != nil {
 			return err
 		}
 	}
@@ -185,7 +169,29 @@ func (r *reconciler) act(
 		r.recorder.Eventf(read, nil, corev1.EventTypeWarning, "HeartbeatMissed", "Listen", "Not heard in time: %s",
 			strings.Join(decided.missed, ", "))
 	}
-	return nil
+	stored := 0
+	for i := range decided.alerts {
+		alert := &decided.alerts[i]
+		if err := r.store(ctx, read, alert.Alert, now); err != nil {
+			log.FromContext(ctx).Info("Could not store the alert of a heartbeat; trying again",
+				"heartbeat", alert.heartbeat, "reason", err.Error())
+			decided.at(now.Add(retryPause))
+			continue
+		}
+		decided.stored(alert)
+		stored++
+	}
+	if stored == 0 {
+		return nil
+	}
+	return r.write(ctx, read, decided.heartbeats)
+}
+
+// write writes the heartbeats to the status, unless the integration is not what was read any more.
+func (r *reconciler) write(ctx context.Context, read *v1alpha1.WebhookIntegration, heartbeats []v1alpha1.HeartbeatStatus) error {
+	before := read.DeepCopy()
+	read.Status.Heartbeats = slices.Clone(heartbeats)
+	return r.live.Status().Patch(ctx, read, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
 // store stores an alert as ingest does. One that exists was stored by an earlier attempt, or by another leader.
@@ -201,9 +207,11 @@ func (r *reconciler) store(
 			Alerts: []v1alpha1.Alert{alert},
 		},
 	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
 	err := r.live.Create(ctx, event, client.FieldOwner(v1alpha1.FieldManager))
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("storing the alert of a heartbeat: %w", err)
+	if apierrors.IsAlreadyExists(err) {
+		return nil
 	}
-	return nil
+	return err
 }

@@ -10,7 +10,9 @@ import (
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -18,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 )
@@ -111,9 +114,12 @@ func TestTheLeaderStoresWhatItFinds(t *testing.T) {
 	s.Expect(alert.Severity).To(Equal(v1alpha1.SeverityError))
 	s.Expect(event.IncidentNameFor(&alert)).To(Equal(v1alpha1.IncidentName(testsite.Integration, "heartbeat/beat")))
 	s.Expect(s.look(time.Hour)).To(Equal(1), "once")
+	s.Expect(s.heartbeat().AlertStatus).To(Equal(v1alpha1.AlertFiring))
 	s.hear()
 	s.Expect(s.look(0)).To(Equal(2))
 	s.Expect(s.heartbeat().MissedTime).To(BeNil())
+	s.Expect(s.heartbeat().AlertStatus).To(Equal(v1alpha1.AlertResolved))
+	s.Expect(s.look(time.Minute)).To(Equal(2))
 }
 
 func TestTheLeaderReportsHeartbeats(t *testing.T) {
@@ -157,56 +163,124 @@ func TestNothingIsMissedWhileTheLeaderCannotTell(t *testing.T) {
 	s.Expect(s.look(0)).To(Equal(1))
 }
 
-// A leader ends between the two writes, at either of them.
+// patches returns a client that calls before ahead of each patch of a status, with the number of those before.
+func patches(c client.Client, before func(n int) error) client.Client {
+	n := 0
+	return interceptor.NewClient(c.(client.WithWatch), interceptor.Funcs{SubResourcePatch: func(
+		ctx context.Context, c client.Client, kind string, object client.Object, patch client.Patch,
+		options ...client.SubResourcePatchOption,
+	) error {
+		err := before(n)
+		if n++; err != nil {
+			return err
+		}
+		return c.SubResource(kind).Patch(ctx, object, patch, options...)
+	}})
+}
+
 func TestALeaderThatEndsIsFollowed(t *testing.T) {
-	for _, write := range []string{"the AlertEvent", "the status"} {
-		t.Run(write, func(t *testing.T) {
+	for ended, written := range map[string]int{
+		"before the status says that it is missed": 0, "after the alert is stored, before the status says so": 1,
+	} {
+		t.Run(ended, func(t *testing.T) {
 			s := newSite(t)
 			s.look(0)
 			s.hear()
 			s.pass(6 * time.Minute)
-			gone := errors.New("the leader has ended")
-			s.lead(interceptor.NewClient(s.Live, interceptor.Funcs{
-				Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-					if write == "the AlertEvent" {
-						return gone
-					}
-					return c.Create(ctx, object, options...)
-				},
-				SubResourcePatch: func(
-					context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption,
-				) error {
-					return gone
-				},
+			s.lead(patches(s.Live, func(n int) error {
+				if n >= written {
+					return errors.New("the leader has ended")
+				}
+				return nil
 			}))
 			_, err := s.Reconcile(s.Ctx, ctrl.Request{NamespacedName: s.IntegrationKey()})
-			s.Expect(err).To(MatchError(ContainSubstring(gone.Error())))
+			s.Expect(err).To(MatchError(ContainSubstring("the leader has ended")))
+			s.Expect(s.EventNames()).To(HaveLen(written))
 			s.lead(s.Live)
 			s.Expect(s.look(time.Second)).To(Equal(1), "one alert of both")
 			s.Expect(s.heartbeat().MissedTime).NotTo(BeNil())
+			s.Expect(s.look(time.Minute)).To(Equal(1))
 		})
 	}
 }
 
-// A signal comes while the leader says that it is missed.
-func TestASignalComesMeanwhile(t *testing.T) {
+// A quota denies the alerts of a heartbeat for an hour.
+func TestADeniedAlertIsStoredLaterAndBlocksNoOther(t *testing.T) {
 	s := newSite(t)
+	integration := &v1alpha1.WebhookIntegration{}
+	s.Expect(s.Live.Get(s.Ctx, s.IntegrationKey(), integration)).To(Succeed())
+	other := *integration.Spec.Heartbeats[0].DeepCopy()
+	other.Name, other.Required, integration.Spec.Heartbeats[0].Required = "other", true, true
+	integration.Spec.Heartbeats = append(integration.Spec.Heartbeats, other)
+	s.Expect(s.Live.Update(s.Ctx, integration)).To(Succeed())
+	s.lead(interceptor.NewClient(s.Live, interceptor.Funcs{Create: func(
+		ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption,
+	) error {
+		if alert := object.(*v1alpha1.AlertEvent).Spec.Alerts[0]; alert.DedupKey == v1alpha1.HeartbeatKey("beat") {
+			return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("exceeded quota"))
+		}
+		return c.Create(ctx, object, options...)
+	}}))
+	s.look(0)
+	s.Expect(s.look(6*time.Minute)).To(Equal(1), "the other one")
+	s.Expect(s.heartbeat().MissedTime).NotTo(BeNil())
+	s.Expect(s.Live.Get(s.Ctx, s.IntegrationKey(), integration)).To(Succeed())
+	s.Expect(fold.IsSilent(integration)).To(BeTrue(), "nothing ends for want of alerts")
+	result, err := s.Reconcile(s.Ctx, ctrl.Request{NamespacedName: s.IntegrationKey()})
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(result.RequeueAfter).To(Equal(retryPause))
+	s.lead(s.Live)
+	s.Expect(s.look(time.Hour)).To(Equal(2))
+	s.Expect(s.look(time.Minute)).To(Equal(2))
+}
+
+func TestASignalComesMeanwhile(t *testing.T) {
+	for sentence, test := range map[string]struct{ patch, stored int }{
+		"before the status says that it is missed: nothing is":       {0, 0},
+		"while the alert is stored: the Incident opens and resolves": {1, 2},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newSite(t)
+			s.look(0)
+			s.hear()
+			s.pass(6 * time.Minute)
+			s.lead(patches(s.Live, func(n int) error {
+				if n == test.patch {
+					s.hear()
+				}
+				return nil
+			}))
+			s.look(0)
+			s.Expect(s.look(alertPause)).To(Equal(test.stored))
+			s.Expect(s.heartbeat().MissedTime).To(BeNil())
+		})
+	}
+}
+
+// The heartbeat is defined again while the leader notes that its resolve is stored.
+func TestAHeartbeatThatIsRemovedAndDefinedAgainIsMissedAgain(t *testing.T) {
+	s := newSite(t)
+	define := func(heartbeats []v1alpha1.Heartbeat) (before []v1alpha1.Heartbeat) {
+		integration := &v1alpha1.WebhookIntegration{}
+		s.Expect(s.Live.Get(s.Ctx, s.IntegrationKey(), integration)).To(Succeed())
+		before = integration.Spec.Heartbeats
+		integration.Spec.Heartbeats = heartbeats
+		s.Expect(s.Live.Update(s.Ctx, integration)).To(Succeed())
+		return before
+	}
 	s.look(0)
 	s.hear()
-	s.pass(6 * time.Minute)
-	once := true
-	s.lead(interceptor.NewClient(s.Live, interceptor.Funcs{
-		SubResourcePatch: func(
-			ctx context.Context, c client.Client, kind string, object client.Object, patch client.Patch,
-			options ...client.SubResourcePatchOption,
-		) error {
-			if once {
-				once = false
-				s.hear()
-			}
-			return c.SubResource(kind).Patch(ctx, object, patch, options...)
-		},
+	s.Expect(s.look(6 * time.Minute)).To(Equal(1))
+	s.pass(alertPause)
+	heartbeats := define(nil)
+	s.lead(patches(s.Live, func(n int) error {
+		if n == 1 {
+			define(heartbeats)
+		}
+		return nil
 	}))
-	s.Expect(s.look(0)).To(Equal(2), "the Incident opens and resolves")
-	s.Expect(s.heartbeat().MissedTime).To(BeNil())
+	s.Expect(s.look(0)).To(Equal(2), "the resolve of the removal, once")
+	s.Expect(s.heartbeat().MissedTime).To(BeNil(), "nothing is missed whose Incident is resolved")
+	s.Expect(s.look(relearn)).To(Equal(3))
+	s.Expect(s.heartbeat().MissedTime).NotTo(BeNil())
 }
