@@ -38,7 +38,7 @@ const (
 	KeyedLinger = 10 * time.Minute
 
 	// lateStore is how long after its alerts were received an AlertEvent is stored late: a retry may have been stored before. An
-	// attempt ends after 2.5 s, and the time of the storing is in whole seconds.
+	// attempt ends after 2.5 s, the time of the storing is in whole seconds, and that of the receipt is known to about a second.
 	lateStore = time.Second
 )
 
