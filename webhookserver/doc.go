@@ -12,6 +12,6 @@
 //  5. Package commit stores them in an AlertEvent. Only then the sender gets 202 (answer.go).
 //
 // A refusal of a request that bore a token of an integration is shown in that integration's status and in
-// a Kubernetes Event (reports.go). The token itself is in no log, metric, status, Event or answer:
+// a Kubernetes Event (reports.go, statuswriter.go). The token itself is in no log, metric, status, Event or answer:
 // everything is labelled by the route and by the integration's name.
 package webhookserver

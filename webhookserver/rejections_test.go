@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -117,6 +120,30 @@ func TestA5xxAnswerIsReportedUntilItIsWritten(t *testing.T) {
 	now = now.Add(1)
 	tell()
 	g.Expect(reported()).To(BeTemporally(">", first))
+}
+
+func TestARejectionThatIsInvalidKeepsNothingElseFromBeingWritten(t *testing.T) {
+	g, w := NewWithT(t), integration("team-a", "one")
+	now := noon
+	c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithStatusSubresource(w).WithObjects(w).
+		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, resource string,
+			object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+			if content, _ := patch.Data(object); strings.Contains(string(content), "lastRejection") {
+				return apierrors.NewInvalid(schema.GroupKind{}, "one", nil)
+			}
+			return c.SubResource(resource).Patch(ctx, object, patch, options...)
+		}}).Build()
+	r := newReporter(c, nil, logr.Discard())
+	r.now = func() time.Time { return now }
+	r.reportRejection(w, "EmptyBody", "")
+	r.reportUnavailable(client.ObjectKeyFromObject(w))
+	for range 2 {
+		r.writeAll(t.Context(), false)
+		now = now.Add(reportPause)
+	}
+	g.Expect(r.pending).To(BeEmpty())
+	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(w), w)).To(Succeed())
+	g.Expect(w.Status.LastUnavailableTime).NotTo(BeNil())
 }
 
 // The leader takes an unreported 5xx answer for quiet of the sender, and resolves what it should not.

@@ -222,6 +222,9 @@ func (r *statusReporter) finish(
 		delete(r.pending, key)
 		return
 	case err != nil:
+		if apierrors.IsInvalid(err) { // texts of requests and of policies must not keep a signal from being written
+			p.rejection, p.failure = nil, nil
+		}
 		p.due = now.Add(min(reportPause<<min(p.failed, 10), maxReportPause))
 		p.failed++
 		if len(p.waiting) > 0 {
