@@ -79,6 +79,7 @@ var bugs = []bug{
 	{name: "labels-of-others", test: "./controllers/incident TestIncidentsAreSelectedByLabelsOfTheirAlerts"},
 	{name: "downtime-is-a-miss", test: "./controllers/heartbeat TestASilenceWhileNobodyListensIsNotTheSenders"},
 	{name: "a-miss-is-late", test: "./controllers/heartbeat TestEachMissOpensTheIncident"},
+	{name: "reports-without-turns", test: "./webhookserver TestNoNamespaceDelaysTheReportsOfAnotherOneByMoreThanAWrite"},
 	{name: "a-success-hides-a-failure", test: "./webhookserver TestASignalEndsAFailureOnlyIfItCameLater"},
 	{name: "conditions-by-own-clock", test: "./controllers/integration TestConditionsChangeByTheTimeOfTheAPIServer"},
 	{name: "pages-by-number", test: "./internal/pages TestEach"},
