@@ -96,8 +96,10 @@
 //
 // # Fairness and bounds
 //
-// The queue of the folds, the gate before their writes and the release take turns between namespaces, and none of them has
-// all the workers. So an alert waits for those of its own namespace and for one of each other namespace.
+// The queue of the folds, the gate before their writes and the release take turns between namespaces (fair.Turns), and none
+// of them has all the places. So an alert waits for those of its own namespace and for one of each other namespace. What
+// takes long, as where an admission webhook hangs, gives its place up: a write after 250 ms, a fold or a deletion after a
+// second.
 //
 // A ledger has space for v1alpha1.MaxLedger events that exist for the Incident. Then the Incident pauses until events are
 // deleted or marked, and since folding goes in commit order and takes the whole event or nothing, none overtakes another.

@@ -57,7 +57,7 @@ type queue struct {
 }
 
 func newQueue() *queue {
-	return &queue{signal: newSignal(), turns: fair.Turns[incidentKey]{PerKey: 1}, received: map[incidentKey]time.Time{}}
+	return &queue{signal: newSignal(), turns: fair.NewTurns[incidentKey](1), received: map[incidentKey]time.Time{}}
 }
 
 // add puts an Incident in the queue. If it is there already, the earlier time counts.
@@ -74,8 +74,10 @@ func (q *queue) add(key incidentKey, received time.Time) {
 func (q *queue) next() (key incidentKey, received time.Time, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	key, ok = q.turns.Next()
-	q.turns.Done(key.namespace)
+	key, turn, ok := q.turns.Next()
+	if ok {
+		turn.Done()
+	}
 	received = q.received[key]
 	delete(q.received, key)
 	return key, received, ok

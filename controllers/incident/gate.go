@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// writeConcurrency is how many of those folds write at a time. While requests wait to be stored, it is divided by
+	// writeConcurrency is how many folds write at a time. While requests wait to be stored, it is divided by
 	// one more than they are: ingest has priority.
 	writeConcurrency = 16
 
@@ -19,73 +19,80 @@ const (
 	backlogPerPause = 2
 	maxPauseFactor  = 3
 	maxPause        = time.Second
+
+	// slowWrite is how long a write may take before it gives its place up: that of an admission webhook which hangs, in most cases.
+	slowWrite = 250 * time.Millisecond
 )
 
 // writeGate lets only so many folds write at a time, and the fewer the more requests wait to be stored: ingest has
-// priority over folding, since stored alerts can wait and others are lost. Namespaces take turns, and one may have four of five
-// places: its writes may hang.
+// priority over folding, since stored alerts can wait and others are lost. Namespaces take turns. A write that hangs counts for
+// its own namespace only, so the folds of the others wait no longer than slowWrite and a pause for it.
 type writeGate struct {
 	limit   int
 	backlog func() int // how many requests wait to be stored
 
-	mu     sync.Mutex
-	active int
-	claims fair.Turns[chan struct{}] // one a fold that waits, closed when it may write
+	mu    sync.Mutex
+	turns fair.Turns[*claim]
+}
+
+// claim is a fold that waits to write.
+type claim struct {
+	turn    *fair.Turn[*claim] // once it is granted
+	granted chan struct{}
 }
 
 func newWriteGate(limit int, backlog func() int) *writeGate {
-	return &writeGate{limit: limit, backlog: backlog, claims: fair.Turns[chan struct{}]{PerKey: limit - limit/5}}
+	return &writeGate{limit: limit, backlog: backlog, turns: fair.NewTurns[*claim](limit)}
 }
 
 // enter waits until the fold may write, and returns the function to call when it has.
 func (g *writeGate) enter(ctx context.Context, namespace string, urgent bool) (leave func(), err error) {
-	granted := make(chan struct{})
+	claim := &claim{granted: make(chan struct{})}
 	g.mu.Lock()
-	g.claims.Add(namespace, granted, urgent)
+	g.turns.Add(namespace, claim, urgent)
 	g.grant()
 	g.mu.Unlock()
 	select {
-	case <-granted:
+	case <-claim.granted:
 		entered := time.Now()
-		return func() { g.leave(namespace, time.Since(entered)) }, nil
+		slow := time.AfterFunc(slowWrite, func() { g.free(claim.turn.Yield, slowWrite) })
+		return func() {
+			slow.Stop()
+			g.free(claim.turn.Done, time.Since(entered))
+		}, nil
 	case <-ctx.Done():
 	}
 	g.mu.Lock()
-	removed := g.claims.Remove(namespace, granted)
-	g.mu.Unlock()
-	if !removed { // it was granted at the very same moment
-		g.release(namespace)
+	defer g.mu.Unlock()
+	if !g.turns.Remove(namespace, claim) { // it was granted at the very same moment
+		claim.turn.Done()
+		g.grant()
 	}
 	return nil, fmt.Errorf("waiting to write: %w", ctx.Err())
 }
 
-// leave frees the place that was used for so long. While requests wait, the place pauses before the next fold has it:
-// beside eight, folds take a quarter of the time of one writer.
-func (g *writeGate) leave(namespace string, used time.Duration) {
+// free frees a place that was used for so long. While requests wait, the place pauses before the next fold has it: beside eight,
+// folds take a quarter of the time of one writer.
+func (g *writeGate) free(end func(), used time.Duration) {
 	pause := min(used*time.Duration(g.backlog())/backlogPerPause, maxPauseFactor*used, maxPause)
+	next := func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		end()
+		g.grant()
+	}
 	if pause > 0 {
-		time.AfterFunc(pause, func() { g.release(namespace) })
+		time.AfterFunc(pause, next)
 		return
 	}
-	g.release(namespace)
-}
-
-// release gives a namespace's place to the next one.
-func (g *writeGate) release(namespace string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.active--
-	g.claims.Done(namespace)
-	g.grant()
+	next()
 }
 
 // grant gives the free places to the folds whose turn it is.
 func (g *writeGate) grant() {
-	for places := max(1, g.limit/(1+g.backlog())); g.active < places; g.active++ {
-		next, ok := g.claims.Next()
-		if !ok {
-			return
-		}
-		close(next)
+	g.turns.Places = max(1, g.limit/(1+g.backlog()))
+	for next, turn, ok := g.turns.Next(); ok; next, turn, ok = g.turns.Next() {
+		next.turn = turn
+		close(next.granted)
 	}
 }

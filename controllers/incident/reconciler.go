@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// foldConcurrency is how many Incidents are folded at a time, four of five for one namespace. Nearly all of that time is spent
+	// foldConcurrency is how many Incidents are folded at a time, more only if some take long. Nearly all of that time is spent
 	// waiting for a quorum list, which takes up to 100 ms on a busy API server whatever its size; this many folds share one.
 	foldConcurrency = 160
 

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// concurrency is how many AlertEvents are deleted at a time.
+	// concurrency is how many AlertEvents are deleted at a time, more only if some deletions take long.
 	concurrency = 8
 
 	// tidyInterval is how often the records of the release are looked through.

@@ -46,14 +46,14 @@ type namedSource[request comparable] struct {
 // String implements fmt.Stringer. That of source.TypedFunc returns an address.
 func (s namedSource[request]) String() string { return s.name }
 
-// Options returns the options of a controller with this name and so many workers, at which namespaces take turns. Its logs name
-// the object of a request, of this kind.
+// Options returns the options of a controller with this name that does so many reconciliations at a time, more only if some take
+// long: namespaces take turns at so many places, see fair.Queue. Its logs name the object of a request, of this kind.
 func Options[request comparable](
-	mgr ctrl.Manager, name, kind string, workers int, nameOf func(request) types.NamespacedName,
+	mgr ctrl.Manager, name, kind string, places int, nameOf func(request) types.NamespacedName,
 ) controller.TypedOptions[request] {
 	return controller.TypedOptions[request]{
-		MaxConcurrentReconciles: workers,
-		NewQueue:                NewQueue(workers, nameOf),
+		MaxConcurrentReconciles: fair.MaxAtWork(places),
+		NewQueue:                NewQueue(places, nameOf),
 		RateLimiter:             Backoff[request](),
 		ReconciliationTimeout:   timeout,
 		LogConstructor: func(of *request) logr.Logger {
@@ -70,11 +70,11 @@ func Options[request comparable](
 // NameOf returns the name of a request's object.
 func NameOf(request reconcile.Request) types.NamespacedName { return request.NamespacedName }
 
-// NewQueue makes the queue of a controller with so many workers. One namespace may have four of five.
+// NewQueue makes the queue of a controller at which namespaces take turns at so many places.
 func NewQueue[request comparable](
-	workers int, nameOf func(request) types.NamespacedName,
+	places int, nameOf func(request) types.NamespacedName,
 ) func(string, workqueue.TypedRateLimiter[request]) workqueue.TypedRateLimitingInterface[request] {
-	return fair.NewQueue(func(r request) string { return nameOf(r).Namespace }, workers-workers/5)
+	return fair.NewQueue(func(r request) string { return nameOf(r).Namespace }, places)
 }
 
 // Backoff retries failed requests with increasing delays, each for itself: one that failed repeatedly delays no other.

@@ -4,6 +4,7 @@ package fair
 
 import (
 	"sync"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
@@ -11,9 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
+// slowItem is how long an item may be at work before it gives its place up.
+const slowItem = time.Second
+
 // Queue is the queue of a controller in which keys take turns: however much one of them has waiting, an item of another one
-// comes next but one. No key has all workers either, so that one of them is free for the others, even if all items of a key
-// hang.
+// comes next but one. It hands out items for so many places. An item that takes longer than slowItem gives its place up, so the
+// controller needs MaxAtWork workers; then items of any keys may hang, and the others go on.
 type Queue[T comparable] struct {
 	workqueue.TypedRateLimitingInterface[T]
 	order *order[T]
@@ -21,21 +25,21 @@ type Queue[T comparable] struct {
 
 var _ priorityqueue.PriorityQueue[reconcile.Request] = &Queue[reconcile.Request]{}
 
-// NewQueue returns a function for controller.Options.NewQueue. A key has at most so many of the controller's workers.
+// NewQueue returns a function for controller.Options.NewQueue. The zero value of T stands for no item.
 func NewQueue[T comparable](
-	keyOf func(T) string, workers int,
+	keyOf func(T) string, places int,
 ) func(string, workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {
 	return func(name string, limiter workqueue.TypedRateLimiter[T]) workqueue.TypedRateLimitingInterface[T] {
-		order := &order[T]{
-			keyOf: keyOf, turns: Turns[T]{PerKey: max(1, workers)}, urgent: map[T]bool{}, atWork: map[T]bool{},
-		}
+		order := &order[T]{keyOf: keyOf, turns: NewTurns[T](places), urgent: map[T]bool{}, atWork: map[T]*work[T]{}}
 		queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[T]{Name: name, Queue: order})
 		delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[T]{Name: name, Queue: queue})
-		return &Queue[T]{
+		q := &Queue[T]{
 			TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueueWithConfig(limiter,
 				workqueue.TypedRateLimitingQueueConfig[T]{DelayingQueue: delaying}),
 			order: order,
 		}
+		order.wake = func() { q.TypedRateLimitingInterface.Add(order.none) }
+		return q
 	}
 }
 
@@ -59,6 +63,17 @@ func (q *Queue[T]) AddWithOpts(opts priorityqueue.AddOpts, items ...T) {
 
 // Add implements workqueue.TypedInterface: the item is urgent.
 func (q *Queue[T]) Add(item T) { q.AddWithOpts(priorityqueue.AddOpts{}, item) }
+
+// Get implements workqueue.TypedInterface. A worker that was only woken asks again.
+func (q *Queue[T]) Get() (item T, shutdown bool) {
+	for {
+		item, shutdown = q.TypedRateLimitingInterface.Get()
+		if shutdown || item != q.order.none {
+			return item, shutdown
+		}
+		q.TypedRateLimitingInterface.Done(item)
+	}
+}
 
 // GetWithPriority implements priorityqueue.PriorityQueue. The controller adds the item again with this priority unless the
 // reconciler returns another one.
@@ -86,11 +101,21 @@ const urgentPriority = 0
 // order is the order of a Queue.
 type order[T comparable] struct {
 	keyOf func(T) string
+	wake  func() // has a worker ask for an item that waits
+	none  T      // what wakes a worker
 
 	mu     sync.Mutex
 	turns  Turns[T]
-	urgent map[T]bool // items that wait or are to be added
-	atWork map[T]bool // items at work that were urgent
+	urgent map[T]bool     // items that wait or are to be added
+	atWork map[T]*work[T] // items at work
+	woken  bool           // none is to be handed out
+}
+
+// work is an item at work.
+type work[T comparable] struct {
+	turn   *Turn[T]
+	slow   *time.Timer // fires when it takes long
+	urgent bool
 }
 
 // setUrgent makes an item urgent that waits or is added next.
@@ -104,7 +129,7 @@ func (o *order[T]) setUrgent(item T) {
 func (o *order[T]) priority(item T) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.atWork[item] {
+	if w := o.atWork[item]; w != nil && w.urgent {
 		return urgentPriority
 	}
 	return handler.LowPriority
@@ -117,40 +142,64 @@ func (o *order[T]) Touch(item T) { o.Push(item) }
 func (o *order[T]) Push(item T) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if item == o.none {
+		o.woken = true
+		return
+	}
 	o.turns.Add(o.keyOf(item), item, o.urgent[item])
 }
 
 // Len implements workqueue.Queue: 0 when none of the items that wait may be handed out. As each worker asks again when it
-// is done, nothing is forgotten.
+// is done, and one is woken for a place that is given up, nothing is forgotten.
 func (o *order[T]) Len() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.woken {
+		return 1
+	}
 	return o.turns.Available()
 }
 
 // Pop implements workqueue.Queue.
-func (o *order[T]) Pop() (item T) {
+func (o *order[T]) Pop() T {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	item, _ = o.turns.Next() // Len said that there is one
-	if o.urgent[item] {
-		delete(o.urgent, item)
-		o.atWork[item] = true
+	if o.woken {
+		o.woken = false
+		return o.none
 	}
+	item, turn, ok := o.turns.Next() // Len said that there is one
+	if !ok {
+		return o.none
+	}
+	o.atWork[item] = &work[T]{turn: turn, slow: time.AfterFunc(slowItem, func() { o.yield(turn) }), urgent: o.urgent[item]}
+	delete(o.urgent, item)
 	return item
+}
+
+// yield has an item at work give its place up.
+func (o *order[T]) yield(turn *Turn[T]) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if turn.Yield(); o.turns.Available() > 0 {
+		go o.wake() // which takes the queue's lock, and then this one
+	}
 }
 
 // close has nothing more handed out.
 func (o *order[T]) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.turns.PerKey = 0
+	o.turns.Places = 0
 }
 
 // done notes that a worker is through with an item.
 func (o *order[T]) done(item T) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	delete(o.atWork, item)
-	o.turns.Done(o.keyOf(item))
+	if w := o.atWork[item]; w != nil {
+		delete(o.atWork, item)
+		w.slow.Stop()
+		w.turn.Done()
+	}
 }

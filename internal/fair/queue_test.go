@@ -15,9 +15,9 @@ import (
 )
 
 // newTestQueue is a queue of strings such as "key/name".
-func newTestQueue(workers int) *Queue[string] {
+func newTestQueue(places int) *Queue[string] {
 	keyOf := func(item string) string { return strings.Split(item, "/")[0] }
-	queue, _ := NewQueue(keyOf, workers)("", workqueue.DefaultTypedControllerRateLimiter[string]()).(*Queue[string])
+	queue, _ := NewQueue(keyOf, places)("", workqueue.DefaultTypedControllerRateLimiter[string]()).(*Queue[string])
 	return queue
 }
 
@@ -45,15 +45,15 @@ func TestNamespacesTakeTurnsInTheQueue(t *testing.T) {
 	g.Expect(q.Len()).To(Equal(30_000 - 3))
 }
 
-func TestANamespaceLeavesWorkersToTheOthers(t *testing.T) {
+func TestANamespaceLeavesPlacesToTheOthers(t *testing.T) {
 	g := NewWithT(t)
-	q := newTestQueue(2)
+	q := newTestQueue(5)
 	defer q.ShutDown()
-	for i := range 4 {
+	for i := range 6 {
 		q.Add(fmt.Sprint("storm/", i))
 	}
 	var hanging []string
-	for range 2 {
+	for range 4 {
 		item, _ := q.Get()
 		hanging = append(hanging, item)
 	}
@@ -61,9 +61,51 @@ func TestANamespaceLeavesWorkersToTheOthers(t *testing.T) {
 	q.Add("calm/a")
 	g.Expect(q.take(1)).To(Equal([]string{"calm/a"}))
 	q.Done(hanging[0])
-	g.Expect(q.take(2)).To(Equal([]string{"storm/2", "storm/3"}))
-	q.Done(hanging[1])
+	g.Expect(q.take(2)).To(Equal([]string{"storm/4", "storm/5"}))
+	for _, item := range hanging[1:] {
+		q.Done(item)
+	}
 	g.Expect(q.order.turns.lines).To(BeEmpty())
+}
+
+func TestItemsThatHangLeaveAWorkerToTheOtherNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const places = 5
+		g := NewWithT(t)
+		q := newTestQueue(places)
+		folded, goOn := make(chan string, 10), make(chan struct{})
+		for range MaxAtWork(places) {
+			go func() {
+				for item, shutdown := q.Get(); !shutdown; item, shutdown = q.Get() {
+					if strings.HasPrefix(item, "hangs") {
+						<-goOn
+					} else {
+						folded <- item
+					}
+					q.Done(item)
+				}
+			}()
+		}
+		for namespace := range 3 {
+			for i := range 100 {
+				q.Add(fmt.Sprintf("hangs %d/%d", namespace, i))
+			}
+		}
+		synctest.Wait()
+		q.Add("calm/a")
+		begun := time.Now()
+		g.Expect(<-folded).To(Equal("calm/a"))
+		g.Expect(time.Since(begun)).To(BeNumerically("<=", slowItem))
+		time.Sleep(time.Minute)
+		q.Add("calm/b")
+		begun = time.Now()
+		g.Expect(<-folded).To(Equal("calm/b"))
+		g.Expect(time.Since(begun)).To(BeNumerically("<=", slowItem))
+		close(goOn)
+		synctest.Wait()
+		g.Expect(q.order.turns.IsEmpty()).To(BeTrue())
+		q.ShutDown()
+	})
 }
 
 func TestUrgentItemsGoBeforeTheOthersOfTheirNamespace(t *testing.T) {
@@ -144,7 +186,7 @@ func TestTheQueueLosesNothingAndHandsNothingOutTwiceAtOnce(t *testing.T) {
 			delete(wanted, item)
 			atWork[item] = true
 			if perNamespace[item[:1]]++; perNamespace[item[:1]] > 3 {
-				t.Fatalf("%q has more than its workers", item[:1])
+				t.Fatalf("%q has more than its places", item[:1])
 			}
 		}
 		done := func(item string) {

@@ -16,7 +16,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
-// Committer stores submissions with a fixed number of writers.
+// Committer stores submissions with a fixed number of writers, see fair.Turns.
 //
 // A submission that finds a free writer, and no other of its integration on the way, is written at once and alone. Otherwise it
 // waits in the queue of its integration, of which a writer takes as many as fit into one AlertEvent. So an idle server adds no
@@ -27,18 +27,16 @@ import (
 // the namespace with the fewest writes under way, and in it to the queues in turn; while others wait, a queue with a slow write
 // under way has at most one turn in four. So an integration in a storm delays another one by no more than the write that was
 // under way. However many integrations of a namespace are in a storm, they leave a writer and space to wait to the other
-// namespaces.
+// namespaces. A write that is slow has no writer of that number any more, so those of one namespace may hang.
 type Committer struct {
-	store   Store
-	tracer  trace.Tracer // may be nil
-	writers int
-	space   *fair.Memory // of the submissions that wait
+	store  Store
+	tracer trace.Tracer // may be nil
+	space  *fair.Memory // of the submissions that wait
 
 	mu      sync.Mutex
 	closed  bool
-	free    int                             // writers; 0 while a queue waits that may write
 	queues  map[types.NamespacedName]*queue // those with something waiting or being written
-	turns   fair.Turns[*queue]              // those with something waiting that may write
+	turns   fair.Turns[*queue]              // those with something waiting that may write; a place is a writer
 	waiting int                             // submissions in all queues
 	writing int                             // submissions that are being written
 	idle    *sync.Cond                      // signalled whenever a submission leaves its queue or a writer becomes free
@@ -74,18 +72,17 @@ type batch struct {
 	entries []*entry
 	alerts  int
 	bytes   int
+	turn    *fair.Turn[*queue]
 	slow    *time.Timer // fires when the write is slow
 }
 
 // New makes a Committer that writes to the store with so many writers. A nil provider makes no spans.
 func New(store Store, writers int, tracers trace.TracerProvider) *Committer {
 	c := &Committer{
-		store:   store,
-		writers: writers,
-		space:   fair.NewMemory(maxWaiting),
-		free:    writers,
-		queues:  map[types.NamespacedName]*queue{},
-		turns:   fair.Turns[*queue]{PerKey: writers - writers/4}, // a quarter is left to other namespaces
+		store:  store,
+		space:  fair.NewMemory(maxWaiting),
+		queues: map[types.NamespacedName]*queue{},
+		turns:  fair.NewTurns[*queue](writers),
 	}
 	c.idle = sync.NewCond(&c.mu)
 	if tracers != nil {
@@ -134,13 +131,13 @@ func (c *Committer) CheckCapacity(integration types.NamespacedName) error {
 func (c *Committer) Backlog() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.waiting + max(0, c.writing-(c.writers-c.free))
+	return c.waiting + max(0, c.writing-c.turns.AtWork())
 }
 
 // mayBegin reports whether a submission of the integration would be written at once.
 func (c *Committer) mayBegin(integration types.NamespacedName) bool {
 	q := c.queues[integration]
-	return c.free > 0 && (q == nil || q.holds == 0) && c.turns.MayWork(integration.Namespace)
+	return (q == nil || q.holds == 0) && c.turns.MayWork(integration.Namespace)
 }
 
 // enqueue gives the submission to a writer or puts it into its queue.
@@ -177,11 +174,8 @@ func (c *Committer) enqueue(e *entry) error {
 // startWriter has a queue wait for its turn, and begins a write if a writer is free.
 func (c *Committer) startWriter(q *queue) {
 	c.await(q)
-	if c.free > 0 {
-		if b := c.take(); b != nil {
-			c.free--
-			go c.runWriter(b)
-		}
+	if b := c.take(); b != nil {
+		go c.runWriter(b)
 	}
 }
 
@@ -201,19 +195,21 @@ func (c *Committer) await(q *queue) {
 
 // take begins the write of the queue whose turn it is. It returns nil when none waits that may write.
 func (c *Committer) take() *batch {
-	for q, ok := c.turns.Next(); ok; q, ok = c.turns.Next() {
+	for q, turn, ok := c.turns.Next(); ok; q, turn, ok = c.turns.Next() {
 		if b := c.takeBatch(q); len(b.entries) > 0 {
 			q.writes++
 			q.holds++
 			c.writing += len(b.entries)
-			b.slow = time.AfterFunc(slowWrite, func() { // a slow write does not hold up the submissions behind it
+			b.turn = turn
+			b.slow = time.AfterFunc(slowWrite, func() { // a slow write holds up neither those behind it nor other namespaces
 				c.mu.Lock()
 				defer c.mu.Unlock()
+				turn.Yield()
 				c.resume(q)
 			})
 			return b
 		}
-		c.turns.Done(q.integration.Namespace)
+		turn.Done()
 		c.prune(q)
 	}
 	return nil
@@ -290,12 +286,11 @@ func (c *Committer) next(written *batch, took time.Duration) *batch {
 		q.holds--
 	}
 	c.lingerAfter(q, len(written.entries), took)
-	c.turns.Done(q.integration.Namespace)
+	written.turn.Done()
 	c.await(q)
 	c.prune(q)
 	b := c.take()
 	if b == nil {
-		c.free++
 		c.idle.Broadcast()
 	}
 	return b
@@ -348,9 +343,9 @@ func (c *Committer) Close(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.closed = true
-	for c.free < c.writers || c.waiting > 0 {
+	for c.turns.AtWork() > 0 || c.waiting > 0 {
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("waiting for %d writes: %w", c.writers-c.free, err)
+			return fmt.Errorf("waiting for %d writes: %w", c.turns.AtWork(), err)
 		}
 		c.idle.Wait()
 	}

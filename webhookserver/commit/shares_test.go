@@ -3,8 +3,10 @@ package commit
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
@@ -48,7 +50,7 @@ func TestAStormInOneNamespaceLeavesTheOthersAWriterAndAPlaceToWait(t *testing.T)
 		for i := range 100 {
 			waiting = append(waiting, submit(c, "storm", fmt.Sprint(i), 500))
 		}
-		g.Expect(store.begun).To(HaveLen(6), "of eight writers")
+		g.Expect(store.begun).To(HaveLen(7), "of eight writers")
 		refused := 0
 		for _, done := range waiting {
 			select {
@@ -58,9 +60,9 @@ func TestAStormInOneNamespaceLeavesTheOthersAWriterAndAPlaceToWait(t *testing.T)
 			default:
 			}
 		}
-		g.Expect(refused).To(Equal(100-6-20), "half of all that may wait is its own")
+		g.Expect(refused).To(Equal(100-7-20), "half of all that may wait is its own")
 		calm := submit(c, "calm", "app", 1)
-		g.Expect(store.begun).To(HaveLen(7), "at once")
+		g.Expect(store.begun).To(HaveLen(8), "at once")
 
 		for range 100 {
 			store.goOn <- struct{}{}
@@ -77,7 +79,7 @@ func TestAStormInOneNamespaceLeavesTheOthersAWriterAndAPlaceToWait(t *testing.T)
 func TestStormsInManyNamespacesLeaveACalmOneAPlaceToWait(t *testing.T) {
 	g := NewWithT(t)
 	c := New(nil, 8, nil)
-	c.free = 0
+	c.turns.Places = 0
 	waiting := 0
 	for storm := range 6 {
 		for i := 0; c.space.Reserve(types.NamespacedName{Namespace: fmt.Sprint("storm-", storm), Name: fmt.Sprint(i)}, 500*minWeight, 0) != nil; i++ {
@@ -88,6 +90,39 @@ func TestStormsInManyNamespacesLeaveACalmOneAPlaceToWait(t *testing.T) {
 	g.Expect(waiting).To(BeNumerically("<", maxWaiting))
 	g.Expect(c.CheckCapacity(types.NamespacedName{Namespace: "calm", Name: "app"})).To(Succeed())
 	g.Expect(c.CheckCapacity(types.NamespacedName{Namespace: "storm-0", Name: "app"})).To(MatchError(ErrOverloaded))
+}
+
+// An admission webhook hangs for two namespaces, which together may have all writers.
+func TestWritesThatHangLeaveAWriterToTheOtherNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		store := &stuckStore{begun: make(chan string, 1000), goOn: make(chan struct{}, 1000)}
+		c := New(store, 8, nil)
+		var hanging []chan error
+		for i := range 30 {
+			hanging = append(hanging, submit(c, fmt.Sprint("hangs-", i%2), fmt.Sprint(i), 1))
+		}
+		g.Expect(store.begun).To(HaveLen(8))
+		for i := range 3 {
+			begun := len(store.begun)
+			hanging = append(hanging, submit(c, fmt.Sprint("calm-", i), "app", 1))
+			time.Sleep(slowWrite)
+			synctest.Wait()
+			g.Expect(len(store.begun)).To(BeNumerically(">", begun))
+		}
+		calm := 0
+		for len(store.begun) > 0 {
+			if strings.HasPrefix(<-store.begun, "calm") {
+				calm++
+			}
+		}
+		g.Expect(calm).To(Equal(3))
+		for range hanging {
+			store.goOn <- struct{}{}
+		}
+		g.Expect(c.Close(context.Background())).To(Succeed())
+		g.Expect(c.turns.IsEmpty()).To(BeTrue())
+	})
 }
 
 func TestTheNextFreeWriterGoesToTheNamespaceWithTheFewest(t *testing.T) {
