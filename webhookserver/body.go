@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
@@ -44,35 +43,52 @@ func (h *handler) checkBody(x *exchange) *problem {
 	return nil
 }
 
-// reserveBody reserves the memory that the request's body may need. It returns nil when it is not available.
-func (h *handler) reserveBody(x *exchange) *fair.Reservation {
+// bodyMemory returns how much memory reading the request's body may take.
+func (h *handler) bodyMemory(x *exchange) int64 {
+	limit := h.bodyLimit(x)
+	unknown := limit + firstRead
 	size := x.ContentLength
 	if size < 0 {
-		size = h.bodyLimit(x)
+		size = unknown
 	}
 	if x.gzipped {
-		size += h.bodyLimit(x)
+		size += unknown
 	}
-	return h.bodies.Reserve(x.sender(), max(size, minBodyMemory), 0)
+	return max(size+2*bytes.MinRead, minBodyMemory)
 }
 
 // readBody reads the body, decompressed. Neither form of it is read further than a byte beyond the limit.
 func (h *handler) readBody(x *exchange) ([]byte, *problem) {
-	limit := h.bodyLimit(x)
-	var sent bytes.Buffer
-	sent.Grow(int(max(x.ContentLength, 0)) + bytes.MinRead) // at once; checked against the limit before
-	if _, err := sent.ReadFrom(http.MaxBytesReader(nil, x.Body, limit)); err != nil {
+	limit, first := h.bodyLimit(x), int64(firstRead)
+	if x.ContentLength >= 0 {
+		first = x.ContentLength + 1 // checked against the limit before
+	}
+	body, err := readAll(x.Body, first, limit)
+	if err != nil {
 		return nil, h.bodyProblem(x, err, &problemUnreadable)
 	}
 	x.read = true
 	if !x.gzipped {
-		return sent.Bytes(), nil
+		return body, nil
 	}
-	body, err := inflate(&sent, limit)
-	if err != nil {
+	if body, err = inflate(bytes.NewReader(body), limit); err != nil {
 		return nil, h.bodyProblem(x, err, &problemGzip)
 	}
 	return body, nil
+}
+
+// readAll reads at most limit bytes, into memory for the first ones or, if there are more, for all. A buffer that grows would
+// hold up to three times as much, more than is reserved.
+func readAll(source io.Reader, first, limit int64) ([]byte, error) {
+	source = http.MaxBytesReader(nil, io.NopCloser(source), limit)
+	part := bytes.NewBuffer(make([]byte, 0, first+bytes.MinRead))
+	if n, err := part.ReadFrom(io.LimitReader(source, first)); err != nil || n < first {
+		return part.Bytes(), err
+	}
+	whole := bytes.NewBuffer(make([]byte, 0, limit+bytes.MinRead))
+	whole.Write(part.Bytes())
+	_, err := whole.ReadFrom(source)
+	return whole.Bytes(), err
 }
 
 // bodyProblem returns the problem of an error of reading a body, or another one if the error tells nothing.
@@ -91,24 +107,14 @@ func (h *handler) bodyProblem(x *exchange, err error, otherwise *problem) *probl
 	return otherwise
 }
 
-// inflater decompresses into memory that it reuses, so that decompression bombs leave no garbage behind.
-type inflater struct {
-	unzip gzip.Reader
-	text  bytes.Buffer
-}
-
-var inflaters = sync.Pool{New: func() any { return new(inflater) }}
+var inflaters = sync.Pool{New: func() any { return new(gzip.Reader) }}
 
 // inflate decompresses at most limit bytes. When there are more, it fails as the http.MaxBytesReader does.
 func inflate(source io.Reader, limit int64) ([]byte, error) {
-	i, _ := inflaters.Get().(*inflater)
-	defer inflaters.Put(i)
-	if err := i.unzip.Reset(source); err != nil {
+	unzip, _ := inflaters.Get().(*gzip.Reader)
+	defer inflaters.Put(unzip)
+	if err := unzip.Reset(source); err != nil {
 		return nil, err
 	}
-	i.text.Reset()
-	if _, err := i.text.ReadFrom(http.MaxBytesReader(nil, io.NopCloser(&i.unzip), limit)); err != nil {
-		return nil, err
-	}
-	return bytes.Clone(i.text.Bytes()), nil
+	return readAll(unzip, firstRead, limit)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
 
 func TestGzipBombIsNotUnpacked(t *testing.T) {
@@ -42,6 +43,54 @@ func TestGzipBombIsNotUnpacked(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	g.Expect(response.StatusCode).To(Equal(http.StatusRequestEntityTooLarge))
 	g.Expect(after.TotalAlloc - before.TotalAlloc).To(BeNumerically("<", 4<<20))
+}
+
+// unsized hides how long a body is.
+type unsized struct{ io.Reader }
+
+func TestReadingABodyTakesNoMoreMemoryThanIsReserved(t *testing.T) {
+	b := newBench()
+	limit := DefaultMaxBodyBytes
+	for name, size := range map[string]int{
+		"a short body": 100, "one of several reads": firstRead, "one just above a half": limit/2 + 1, "one at the limit": limit,
+		"one that is too large": limit + 1,
+	} {
+		for _, encoding := range []string{"identity", "gzip"} {
+			for _, chunked := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, %s, chunked %v", name, encoding, chunked), func(t *testing.T) {
+					g := NewWithT(t)
+					text := strings.Repeat(" ", size)
+					if encoding == "gzip" {
+						text = gzipped(text)
+					}
+					var body io.Reader = strings.NewReader(text)
+					if chunked {
+						body = unsized{body}
+					}
+					x := &exchange{
+						Request:     httptest.NewRequest(http.MethodPost, testPath, body),
+						integration: &v1alpha1.WebhookIntegration{}, operation: &protocol.Operation{},
+					}
+					x.Header.Set("Content-Encoding", encoding)
+					if p := b.checkBody(x); p != nil {
+						return
+					}
+					reserved := b.bodyMemory(x)
+					const reads = 50
+					var before, after runtime.MemStats
+					runtime.ReadMemStats(&before)
+					for range reads {
+						x.Body = io.NopCloser(unsized{strings.NewReader(text)})
+						content, _ := b.readBody(x)
+						g.Expect(cap(content)).To(BeNumerically("<=", reserved))
+					}
+					runtime.ReadMemStats(&after)
+					allocated := int64(after.TotalAlloc-before.TotalAlloc) / reads
+					g.Expect(allocated).To(BeNumerically("<=", reserved+reserved/8), "an eighth for how memory is divided")
+				})
+			}
+		}
+	}
 }
 
 // endless is a body that has no end, and counts what was read of it.

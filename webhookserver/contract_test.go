@@ -296,6 +296,10 @@ func (f committerFunc) Commit(ctx context.Context, s commit.Submission) (commit.
 
 func (committerFunc) CheckCapacity(types.NamespacedName) error { return nil }
 
+func (committerFunc) Find(context.Context, types.NamespacedName) (commit.Receipt, error) {
+	return commit.Receipt{}, nil
+}
+
 func TestDryRunStoresNothing(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()

@@ -54,6 +54,7 @@ type handler struct {
 type committer interface {
 	CheckCapacity(integration types.NamespacedName) error
 	Commit(ctx context.Context, submission commit.Submission) (commit.Receipt, error)
+	Find(ctx context.Context, name types.NamespacedName) (commit.Receipt, error)
 }
 
 // reporter shows a refusal on the integration whose token the request bore. Only writeFailure waits, until the status says that a
@@ -158,7 +159,7 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 	if p != nil {
 		return reply, p
 	}
-	memory := h.reserveBody(x)
+	memory := h.bodies.Reserve(x.sender(), h.bodyMemory(x), 0)
 	if memory == nil {
 		return reply, &problemOverload
 	}
@@ -166,7 +167,7 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 	if request.Body, p = h.readBody(x); p != nil {
 		return reply, p
 	}
-	memory.Shrink(max(int64(len(request.Body)), minBodyMemory))
+	memory.Shrink(max(int64(cap(request.Body)), minBodyMemory))
 	if p = signature.verify(x.integration.Spec.Verify, request.Body); p != nil {
 		return reply, p
 	}

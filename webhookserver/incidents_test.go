@@ -1,6 +1,7 @@
 package webhookserver
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -83,18 +84,22 @@ func TestWhereAQuotaRejectsIncidentsNewKeysAreRefused(t *testing.T) {
 // TestAKeyedRequestIsStoredOnceInParts posts copies of a request while its alerts may be stored, or need Incidents for which there is no
 // capacity. Each alert is stored once, and an answer tells of all that are stored.
 func TestAKeyedRequestIsStoredOnceInParts(t *testing.T) {
-	const all, a, ab, b = "a b c", "a", "a b", "b"
+	const all, a, ab, b, none = "a b c", "a", "a b", "b", ""
 	for sentence, test := range map[string]struct {
 		storable []string // in each copy
 		status   []int
 		stored   []string // the keys in each AlertEvent
 	}{
-		"whole, and again":                     {[]string{all, all}, []int{202, 202}, []string{all}},
-		"in part, and again":                   {[]string{a, a, a}, []int{503, 503, 503}, []string{a}},
-		"in part, then whole, and again":       {[]string{a, all, all}, []int{503, 202, 202}, []string{a, "b c"}},
-		"in ever more parts":                   {[]string{a, ab, all, all}, []int{503, 503, 202, 202}, []string{a, b, "c"}},
-		"in part, then in another part":        {[]string{a, b, b, all}, []int{503, 503, 503, 202}, []string{a, b, "c"}},
-		"whole, and again when the limit came": {[]string{all, a}, []int{202, 202}, []string{all}},
+		"whole, and again":                                      {[]string{all, all}, []int{202, 202}, []string{all}},
+		"in part, and again":                                    {[]string{a, a, a}, []int{503, 503, 503}, []string{a}},
+		"in part, then whole, and again":                        {[]string{a, all, all}, []int{503, 202, 202}, []string{a, "b c"}},
+		"in ever more parts":                                    {[]string{a, ab, all, all}, []int{503, 503, 202, 202}, []string{a, b, "c"}},
+		"in part, then in another part":                         {[]string{a, b, b, all}, []int{503, 503, 503, 202}, []string{a, b, "c"}},
+		"whole, and again when the limit came":                  {[]string{all, a}, []int{202, 202}, []string{all}},
+		"whole, and again when nothing can be stored":           {[]string{all, none}, []int{202, 202}, []string{all}},
+		"in two parts, and again when nothing can be stored":    {[]string{a, all, none}, []int{503, 202, 202}, []string{a, "b c"}},
+		"in part, again when nothing can be stored, then whole": {[]string{a, none, all}, []int{503, 503, 202}, []string{a, "b c"}},
+		"when nothing can be stored, then whole":                {[]string{none, all}, []int{503, 202}, []string{all}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g, bench := NewWithT(t), newBench()
@@ -137,6 +142,34 @@ func keysOf[T any](alerts []T, key func(T) string) string {
 		keys = append(keys, key(alert))
 	}
 	return strings.Join(keys, " ")
+}
+
+// TestTheAnswerAtTheLimitTellsOfAnEarlierCopy has the answer to a request lost; its alert waits while the namespace reaches its limit.
+func TestTheAnswerAtTheLimitTellsOfAnEarlierCopy(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		copied string
+		get    error
+		status int
+		kind   string
+	}{
+		"the same request is stored":    {`{"dedup_key":"new"}`, nil, 202, ""},
+		"another request has the key":   {`{"dedup_key":"other"}`, nil, 422, "idempotency-conflict"},
+		"what is stored cannot be read": {`{"dedup_key":"new"}`, errors.New("the API server is away"), 503, "outcome-unknown"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g, b := NewWithT(t), newBench()
+			g.Expect(b.post(testPath, `{"dedup_key":"new"}`, with("Idempotency-Key", "k")).StatusCode).To(Equal(202))
+			b.limitIncidents(4, "another")
+			b.store.OnGet = func(string) error { return test.get }
+			response := b.post(testPath, test.copied, with("Idempotency-Key", "k"))
+			g.Expect(response.StatusCode).To(Equal(test.status))
+			if test.kind != "" {
+				g.Expect(decode[problemBody](g, response).kind()).To(Equal(test.kind))
+			}
+			g.Expect(b.store.Stored()).To(HaveLen(1))
+			g.Expect(b.bodies).To(Equal(fair.NewMemory(maxBodyMemory)))
+		})
+	}
 }
 
 func TestGeneratedKeysAreRecognised(t *testing.T) {

@@ -74,8 +74,11 @@ const (
 	maxBodyMemory = 64 << 20
 	minBodyMemory = maxBodyMemory / maxConnections
 
-	// queryMemory is what a request counts as that is answered from an Incident: an integration may read 64 at a time from the
-	// API server, all together 256.
+	// firstRead is how much of a body of unknown length is read before there is memory for as much as it may have.
+	firstRead = 16 << 10
+
+	// queryMemory is what a request counts as that is answered from an Incident, or from the AlertEvent of an earlier copy: an
+	// integration may read 64 at a time from the API server, all together 256.
 	queryMemory = maxBodyMemory / 256
 
 	// maxDecodedMemory bounds those bodies in decoded form, as payload.Footprint estimates it: a body of 256 KiB may decode

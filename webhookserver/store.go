@@ -38,15 +38,15 @@ func (h *handler) store(x *exchange, alerts []v1alpha1.Alert) (commit.Receipt, *
 	// Where new Incidents are refused, an alert that needs one would wait as an AlertEvent, without the sender's knowledge.
 	blocked := integrations.Blocked(x.integration) != ""
 	storable := h.capacity.Reserve(x.integration.Namespace, alerts, blocked)
-	if len(storable) == 0 {
-		return commit.Receipt{}, &problemIncidentLimit
-	}
 	receipt, p := h.storeParts(x, alerts, storable)
 	if p != nil {
 		return commit.Receipt{}, p
 	}
 	for i := range receipt.Alerts {
 		alertsTotal.WithLabelValues(x.integration.Namespace, x.integration.Name, string(receipt.Alerts[i].Status)).Inc()
+	}
+	if len(receipt.Alerts) == 0 {
+		return commit.Receipt{}, &problemIncidentLimit
 	}
 	if refused := len(alerts) - len(receipt.Alerts); refused > 0 {
 		return commit.Receipt{}, problemIncidentLimit.withDetail(fmt.Sprintf(
@@ -58,24 +58,36 @@ func (h *handler) store(x *exchange, alerts []v1alpha1.Alert) (commit.Receipt, *
 
 // storeParts stores the alerts of a request that can be stored now, and returns all its alerts that are stored by then. When an
 // earlier copy of a request with an idempotency key was stored in part, because of the limit of Incidents, the first AlertEvent
-// of the key has that part. The rest goes to the next one. So each copy stores what no other has stored.
+// of the key has that part. The rest goes to the next one. So each copy stores what no other has stored. If nothing can be stored
+// now, the AlertEvents are read: the answer to an earlier copy may be lost, and its alerts wait to be folded.
 func (h *handler) storeParts(x *exchange, requested, storable []v1alpha1.Alert) (all commit.Receipt, p *problem) {
-	if x.key == "" {
+	switch {
+	case x.key != "":
+	case len(storable) == 0:
+		return all, nil
+	default:
 		return h.submit(x, storable, 0)
 	}
 	stored := make(map[string]*v1alpha1.Alert, len(requested)) // by id, which is derived from the body; nil: not yet
 	for i := range requested {
 		stored[requested[i].ID] = nil
 	}
-	for part := 0; len(storable) > 0; part++ {
-		receipt, p := h.submit(x, storable, part)
+	for part, missing := 0, len(stored); missing > 0; part++ {
+		receipt, p := h.submitOrFind(x, storable, part)
 		if p != nil {
 			return all, p
 		}
+		if receipt.EventName == "" {
+			break
+		}
 		for i := range receipt.Alerts {
 			alert := &receipt.Alerts[i]
-			if _, known := stored[alert.ID]; !known {
+			before, known := stored[alert.ID]
+			if !known {
 				return all, &problemConflict
+			}
+			if before == nil {
+				missing--
 			}
 			stored[alert.ID] = alert
 		}
@@ -93,25 +105,56 @@ func (h *handler) storeParts(x *exchange, requested, storable []v1alpha1.Alert) 
 	return all, nil
 }
 
-// submit hands the alerts to the committer, those of a request with an idempotency key as the part with this number. The wait
-// does not end when the client hangs up: a request that has arrived whole is better stored, and many senders do not wait for
-// the answer.
+// submitOrFind stores the alerts of a request with an idempotency key as the part with this number, or if there are none, finds
+// the part that an earlier copy has stored. The receipt is empty if there is none.
+func (h *handler) submitOrFind(x *exchange, alerts []v1alpha1.Alert, part int) (commit.Receipt, *problem) {
+	if len(alerts) > 0 {
+		return h.submit(x, alerts, part)
+	}
+	memory := h.bodies.Reserve(x.sender(), queryMemory, 0)
+	if memory == nil {
+		return commit.Receipt{}, &problemOverload
+	}
+	defer memory.Release()
+	ctx, cancel := h.storeContext(x)
+	defer cancel()
+	receipt, err := h.committer.Find(ctx, types.NamespacedName{Namespace: x.integration.Namespace, Name: x.eventName(part)})
+	if err != nil {
+		x.cause = err
+		return receipt, &problemUnknown
+	}
+	return receipt, nil
+}
+
+// eventName returns the name of the AlertEvent with a part of the request, empty without an idempotency key.
+func (x *exchange) eventName(part int) string {
+	key := x.key
+	switch {
+	case key == "":
+		return ""
+	case part > 0:
+		key = fmt.Sprintf("%s\x00%d", key, part) // no header has a NUL
+	}
+	return v1alpha1.KeyedEventName(x.integration.Name, key)
+}
+
+// storeContext returns the context of a call of the committer. It does not end when the client hangs up: a request that has
+// arrived whole is better stored, and many senders do not wait for the answer.
+func (h *handler) storeContext(x *exchange) (context.Context, context.CancelFunc) {
+	timeout := min(commit.Timeout, requestTimeout-h.options.Now().Sub(x.start))
+	return context.WithTimeout(context.WithoutCancel(x.Context()), timeout)
+}
+
+// submit hands the alerts to the committer, those of a request with an idempotency key as the part with this number.
 func (h *handler) submit(x *exchange, alerts []v1alpha1.Alert, part int) (commit.Receipt, *problem) {
 	submission := commit.Submission{
 		Integration: x.sender(),
 		Defaults:    x.integration.Spec.Defaults,
 		Received:    x.received,
 		Alerts:      alerts,
+		EventName:   x.eventName(part),
 	}
-	if x.key != "" {
-		key := x.key
-		if part > 0 {
-			key = fmt.Sprintf("%s\x00%d", key, part) // no header has a NUL
-		}
-		submission.EventName = v1alpha1.KeyedEventName(x.integration.Name, key)
-	}
-	timeout := min(commit.Timeout, requestTimeout-h.options.Now().Sub(x.start))
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.Context()), timeout)
+	ctx, cancel := h.storeContext(x)
 	defer cancel()
 	receipt, err := h.committer.Commit(ctx, submission)
 	if err != nil {

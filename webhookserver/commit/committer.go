@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -114,6 +115,19 @@ func (c *Committer) Commit(ctx context.Context, submission Submission) (Receipt,
 	case <-ctx.Done():
 		return c.giveUp(e)
 	}
+}
+
+// Find returns the receipt of an earlier submission with this EventName, as the quorum has it; an empty one if nothing is stored
+// under the name.
+func (c *Committer) Find(ctx context.Context, name types.NamespacedName) (receipt Receipt, err error) {
+	stored, err := c.store.Get(ctx, name.Namespace, name.Name)
+	switch {
+	case apierrors.IsNotFound(err):
+		return receipt, nil
+	case err != nil:
+		return receipt, fmt.Errorf("reading the AlertEvent of an earlier copy: %w", err)
+	}
+	return Receipt{EventName: name.Name, Alerts: stored.Spec.Alerts}, nil
 }
 
 // CheckCapacity returns ErrOverloaded when there is no space for a submission of the integration to wait.
