@@ -17,7 +17,8 @@
 // of the events folded into it. An event may have a mark, an annotation that names Incidents for which it is settled. The
 // steps and their order are what matters:
 //
-//  1. Read the Incident. A stale cache is sufficient; what it lacks is created, or read from the quorum.
+//  1. Read the Incident. A stale cache is sufficient; what it lacks is created, or read from the quorum. So is an Incident for
+//     which the cache has been behind the own last write for a second, or the write would fail.
 //  2. After that, list the metadata of the AlertEvents from the quorum: those of all namespaces, or of the Incident's alone while
 //     the former takes long. Many folds share one list, but none uses a list that began before its own read of the Incident.
 //     An event exists for an Incident if the list has it without a mark for that Incident.

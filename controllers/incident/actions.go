@@ -127,6 +127,7 @@ func (r *reconciler) write(
 	}
 	err := r.live.Status().Update(ctx, incident) // which decodes the answer into it
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		r.writes.conflicted(read, r.Clock.Now())
 		return nil, fmt.Errorf("%w: %w", errStale, err)
 	}
 	if err != nil {
@@ -158,13 +159,13 @@ func (r *reconciler) confirmAbsence(ctx context.Context, c *confirmed) error {
 // another one to fold than when the fold was decided. For a canary it looks at all namespaces: a watch that has stalled, or has
 // lost an AlertEvent, keeps it from being settled.
 func (r *reconciler) requireShown(ctx context.Context, c *confirmed, newest *v1alpha1.AlertEvent) error {
-	everywhere := r.Memory.IsCanary(c.key)
-	for uid, event := range c.exists.events {
-		isElsewhere := event.key.Namespace != c.key.Namespace && !everywhere
-		if isElsewhere || event.mark.Settles(c.key.Name) || newest != nil && !r.isOlder(&event, newest) {
-			continue
-		}
-		if !r.Memory.HasShown(replica.EventRef{NamespacedName: event.key, UID: uid}, c.began) {
+	namespaces := c.key.Namespace
+	if r.Memory.IsCanary(c.key) {
+		namespaces = metav1.NamespaceAll
+	}
+	hasShown := func(event replica.EventRef) bool { return r.Memory.HasShown(event, c.began) }
+	for _, event := range c.exists.notShown(namespaces, hasShown) {
+		if !event.settled.Has(c.key.Name) && (newest == nil || r.isOlder(&event, newest)) {
 			return errUnseen
 		}
 	}

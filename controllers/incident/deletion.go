@@ -96,7 +96,7 @@ func (r *reconciler) markSettled(ctx context.Context, incident types.NamespacedN
 func (r *reconciler) gone(ctx context.Context, shown *v1alpha1.Incident) bool {
 	incident := client.ObjectKeyFromObject(shown)
 	r.blocked.forget(incident)
-	if last, ok := r.writes.last(incident); ok && last.resolved && last.resourceVersion == shown.ResourceVersion {
+	if last, ok := r.writes.last(incident); ok && last.resolved && !last.outdated && last.resourceVersion == shown.ResourceVersion {
 		return false // this process resolved it; a fold that has read it before still has to find the write
 	}
 	r.writes.forget(incident)

@@ -31,7 +31,8 @@ type facts struct {
 	exists   *eventList         // the AlertEvents that exist: those in the cache, or in the quorum list
 	policy   fold.Policy
 	silenced fold.Silencing
-	began    time.Time // when the reconciliation began
+	began    time.Time     // when the reconciliation began
+	wait     time.Duration // until the Incident may be read, or is shown, for which the cache is behind
 	now      time.Time
 }
 
@@ -54,11 +55,20 @@ func (a *alertEvents) isEmpty() bool {
 // gather reads the Incident and then its AlertEvents from the cache, which has no Resolved Incidents. In two cases it reads an
 // Incident that the cache lacks from the API server: if there is nothing to fold, since its retention may have ended; and if no
 // Incident can be created in the namespace, since the alerts of one that exists do not wait behind the limit.
+//
+// If the cache is behind the last write, a fold would fail. It waits for the watch, and reads the Incident from the quorum if the
+// watch does not show it within writeInterval.
 func (r *reconciler) gather(ctx context.Context, key types.NamespacedName) (*facts, error) {
 	if r.Memory.IsCanary(key) { // the cache may have no Incidents of its namespace
 		return r.gatherWith(ctx, key, nil)
 	}
 	incident, err := readIncident(ctx, r.cache, key, client.UnsafeDisableDeepCopy)
+	if err == nil && r.writes.behind(key, incident) {
+		if wait := r.writes.mayRead(key, r.Clock.Now()); wait > 0 {
+			return &facts{key: key, incident: incident, wait: wait}, nil
+		}
+		incident, err = readIncident(ctx, r.live, key)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/internal/marks"
 	"github.com/tocsin-dev/tocsin/internal/pages"
 )
@@ -42,16 +44,21 @@ const (
 
 // storedEvent is an AlertEvent in an eventList.
 type storedEvent struct {
-	key             types.NamespacedName
+	ref             replica.EventRef
 	resourceVersion string
 	created         metav1.Time
-	mark            marks.Mark
+	settled         marks.Names
 }
 
-// eventList is the AlertEvents that existed at one moment. It is shared and never modified once it is complete.
+// eventList is the AlertEvents that existed at one moment. It is shared and never modified once it is complete. It keeps at most
+// 5 KiB of an AlertEvent, whatever metadata that has.
 type eventList struct {
 	events map[types.UID]storedEvent
 	bytes  int64 // of the list as it was read
+
+	mu       sync.Mutex
+	unshown  []storedEvent // those that the watch had not shown when it was last asked
+	compared bool          // with what the watch has shown
 }
 
 func newEventList(size int) *eventList {
@@ -61,14 +68,39 @@ func newEventList(size int) *eventList {
 func (l *eventList) add(event client.Object) {
 	mark, _ := marks.Of(event)
 	l.events[event.GetUID()] = storedEvent{
-		client.ObjectKeyFromObject(event), event.GetResourceVersion(), event.GetCreationTimestamp(), mark,
+		replica.EventRef{NamespacedName: client.ObjectKeyFromObject(event), UID: event.GetUID()},
+		event.GetResourceVersion(), event.GetCreationTimestamp(), mark.Names(),
 	}
+}
+
+// notShown returns the AlertEvents of a namespace, or of all, that the watch has not shown. It asks for an event until the watch
+// has shown it, and no more: thousands of folds share a list.
+func (l *eventList) notShown(namespace string, hasShown func(replica.EventRef) bool) []storedEvent {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.compared {
+		l.compared = true
+		for _, event := range l.events {
+			if !hasShown(event.ref) {
+				l.unshown = append(l.unshown, event)
+			}
+		}
+	} else {
+		l.unshown = slices.DeleteFunc(l.unshown, func(event storedEvent) bool { return hasShown(event.ref) })
+	}
+	var in []storedEvent
+	for _, event := range l.unshown {
+		if namespace == metav1.NamespaceAll || event.ref.Namespace == namespace {
+			in = append(in, event)
+		}
+	}
+	return in
 }
 
 // has reports whether the event existed for the Incident: it was there, and not marked as settled for it.
 func (l *eventList) has(uid, incident string) bool {
 	event, ok := l.events[types.UID(uid)]
-	return ok && !event.mark.Settles(incident)
+	return ok && !event.settled.Has(incident)
 }
 
 // lister makes one list, as the API server's quorum has it and not as a cache does. It fails with errHeavy if the list has more

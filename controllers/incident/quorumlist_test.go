@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/internal/marks"
 )
 
 // slowLists takes a second for each list, which shows its number.
@@ -300,4 +305,57 @@ func TestAListGoesOverAllPagesOfAllNamespaces(t *testing.T) {
 	for _, uid := range want {
 		g.Expect(events.has(uid, "incident")).To(BeTrue())
 	}
+}
+
+// Thousands of folds share a list of tens of thousands of AlertEvents.
+func TestFoldsThatShareAListAskOnceForEachAlertEventWhetherItIsShown(t *testing.T) {
+	const events, folds = 1000, 100
+	g := NewWithT(t)
+	list := newEventList(events)
+	for i := range events {
+		list.add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Namespace: fmt.Sprint("team-", i%2), Name: fmt.Sprint(i), UID: types.UID(fmt.Sprint(i)),
+		}})
+	}
+	asked, late := 0, true
+	hasShown := func(event replica.EventRef) bool {
+		asked++
+		return !late || event.Name != "1"
+	}
+	for range folds {
+		g.Expect(list.notShown("team-0", hasShown)).To(BeEmpty())
+		g.Expect(list.notShown("team-1", hasShown)).To(HaveLen(1))
+		g.Expect(list.notShown(metav1.NamespaceAll, hasShown)).To(HaveLen(1))
+	}
+	late = false
+	g.Expect(list.notShown("team-1", hasShown)).To(BeEmpty())
+	g.Expect(asked).To(BeNumerically("<", events+4*folds))
+}
+
+func TestAListKeepsLittleOfAnAlertEvent(t *testing.T) {
+	const events = 200
+	g := NewWithT(t)
+	incident := func(of int) string { return fmt.Sprintf("%0250d", of) }
+	var incidents []string
+	for i := range v1alpha1.MaxAlertsPerEvent {
+		incidents = append(incidents, incident(i))
+	}
+	mark := marks.Mark{ResourceVersion: "9", Incidents: incidents}
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before, list := heap(), newEventList(0)
+	for i := range events {
+		list.add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: fmt.Sprint(i), UID: types.UID(fmt.Sprint(i)), ResourceVersion: "10",
+			Annotations: map[string]string{v1alpha1.SettledAnnotation: mark.String(), "other": strings.Repeat("x", 100<<10)},
+		}})
+	}
+	g.Expect((heap() - before) / events).To(BeNumerically("<", 6<<10))
+	g.Expect(list.has("7", incident(0))).To(BeFalse())
+	g.Expect(list.has("7", incident(499))).To(BeFalse())
+	g.Expect(list.has("7", incident(500))).To(BeTrue())
 }

@@ -215,15 +215,18 @@ func (r *reconciler) handleFailure(ctx context.Context, o *facts, err error) (ct
 	return ctrl.Result{RequeueAfter: staleRetry}, nil
 }
 
-// delayFold returns how long to wait before anything is decided: until an Incident that could not be written is tried again,
-// until the cache shows the last write and the memory what the cache shows, and until a busy Incident may be written again if its
-// alerts change no state. delayWrite finds the last as well, but only after a fold.
+// delayFold returns how long to wait before anything is decided: until an Incident is read for which the cache is behind, until
+// one that could not be written is tried again, until the memory shows what the cache shows, and until a busy Incident may be
+// written again if its alerts change no state. delayWrite finds the last as well, but only after a fold.
 func (r *reconciler) delayFold(o *facts) time.Duration {
+	if o.wait > 0 {
+		return o.wait // the watch brings it back sooner
+	}
 	switch wait := r.blocked.delay(o.key, o.key.Name, o.now); {
 	case wait > 0 && len(o.toFold) > 0:
 		return wait
-	case o.unseen, r.writes.behind(o.key, o.incident):
-		return staleRetry // the watch brings it back sooner
+	case o.unseen:
+		return staleRetry
 	case o.onlyRepeats() && !o.ledgerNearlyFull():
 		return r.writes.wait(o.key, o.now)
 	default:

@@ -224,7 +224,66 @@ func TestAFoldThatReadAnIncidentBeforeItsEndLooksAgain(t *testing.T) {
 	s.cache.frozen[s.KeyOf("disk")] = stale
 	result, err := s.reconcile("disk")
 	s.Expect(err).NotTo(HaveOccurred())
-	s.Expect(result.RequeueAfter).To(Equal(staleRetry))
+	s.Expect(result.RequeueAfter).To(Equal(writeInterval))
+}
+
+// The watch of Incidents lags, or has stalled, while alerts come twice a second.
+func TestAFoldReadsAnIncidentForWhichTheCacheIsBehind(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		byAnother bool // the leader did not make the write that its cache lacks
+		conflicts int
+	}{
+		"the cache lacks the own last write":     {false, 0},
+		"the cache lacks a write of another one": {true, 1},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newSite(t)
+			events := []*v1alpha1.AlertEvent{s.PostFiring("disk")}
+			s.fold("disk")
+			s.cache.frozen[s.KeyOf("disk")] = s.Incident("disk")
+			if test.byAnother {
+				incident := s.Incident("disk")
+				incident.Labels = map[string]string{"by": "somebody"}
+				s.Expect(s.Live.Update(s.Ctx, incident)).To(Succeed())
+			}
+			writes := 0
+			s.faults.beforeStatus = func() error { writes++; return nil }
+			s.faults.statusWrites, s.faults.incidentReads = 0, 0
+			for half := range 20 {
+				events = append(events, s.PostFiring("disk"))
+				for range 20 { // as changes of the cache and of AlertEvents have it folded
+					_, err := s.reconcile("disk")
+					s.Expect(err).NotTo(HaveOccurred())
+				}
+				s.release()
+				s.pass(500 * time.Millisecond)
+				if half == 10 {
+					s.pass(rememberWrite) // what is remembered does not matter
+				}
+			}
+			s.Expect(writes - s.faults.statusWrites).To(Equal(test.conflicts + 1))
+			s.Expect(s.faults.statusWrites).To(BeNumerically(">=", 8), "once a second")
+			s.Expect(s.faults.incidentReads).To(BeNumerically("<=", writes+2))
+			s.pass(writeInterval)
+			s.fold("disk")
+			s.release()
+			s.ExpectCounted("disk", events...)
+		})
+	}
+}
+
+// A resolve does not wait longer than a moment behind a watch that lags.
+func TestAResolveIsFoldedWhileTheCacheIsBehind(t *testing.T) {
+	s := newSite(t)
+	events := []*v1alpha1.AlertEvent{s.PostFiring("disk")}
+	s.cache.frozen[s.KeyOf("disk")] = nil
+	s.fold("disk")
+	events = append(events, s.Post(s.Alert(v1alpha1.AlertResolved, "disk")))
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(writeInterval))
+	s.pass(writeInterval)
+	s.fold("disk")
+	s.ExpectCounted("disk", events...)
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
 }
 
 func TestAnExpiredIncidentThatChangedMeanwhileStays(t *testing.T) {

@@ -155,7 +155,7 @@ func (c *listedCounts) open(namespace string) []v1alpha1.Incident {
 type faults struct {
 	mu                                                sync.Mutex
 	beforeCreate, beforeStatus, afterStatus, onDelete func() error
-	statusWrites                                      int
+	statusWrites, incidentReads                       int
 
 	refuseStatus                         func(*v1alpha1.Incident) error // by what is written
 	refuseCreate                         func(client.Object) error
@@ -174,6 +174,12 @@ func (f *faults) call(hook func() error) error {
 
 func (f *faults) funcs() interceptor.Funcs {
 	return interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+			if _, ok := object.(*v1alpha1.Incident); ok {
+				f.incidentReads++
+			}
+			return c.Get(ctx, key, object, opts...)
+		},
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.CreateOption) error {
 			if err := f.call(f.beforeCreate); err != nil {
 				return err

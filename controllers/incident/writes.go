@@ -16,24 +16,24 @@ const (
 	// writeInterval is the least time between two writes of an Incident that change no state.
 	writeInterval = time.Second
 
-	// cachePatience is how long a fold waits for the cache to show the last write of this process. Nothing
-	// depends on it but the number of conflicts.
-	cachePatience = 2 * time.Second
-
-	// maxRememberedWrites bounds the last writes that are remembered: more than are made within cachePatience.
+	// maxRememberedWrites bounds the Incidents whose last writes are remembered, and rememberWrite for how long they are. A watch
+	// lags less than that, or a write conflicts, and then that is remembered.
 	maxRememberedWrites = 20_000
+	rememberWrite       = time.Minute
 )
 
-// writeMemory remembers for cachePatience when this process last wrote an Incident, and which version came of it. It
-// spares writes and conflicts; forgetting costs nothing else.
+// writeMemory remembers when this process last wrote an Incident, and which version came of it. It spares writes and conflicts;
+// forgetting costs nothing else. If the cache is behind, the Incident is read from the quorum, once in a writeInterval.
 type writeMemory struct {
 	writes *cache.LRUExpireCache // of lastWrite by the Incident's name
 }
 
 type lastWrite struct {
 	time            time.Time
+	read            time.Time // when the Incident was last read from the quorum, because the cache was behind, or a write failed
 	resourceVersion string
 	resolved        bool // the cache will lack the Incident
+	outdated        bool // the write failed: the Incident has a newer version, or is gone
 }
 
 func newWriteMemory(clock replica.Clock) *writeMemory {
@@ -41,8 +41,19 @@ func newWriteMemory(clock replica.Clock) *writeMemory {
 }
 
 func (m *writeMemory) wrote(incident *v1alpha1.Incident, now time.Time) {
-	last := lastWrite{now, incident.ResourceVersion, incident.Status.State == v1alpha1.IncidentResolved}
-	m.writes.Add(client.ObjectKeyFromObject(incident), last, cachePatience)
+	m.writes.Add(client.ObjectKeyFromObject(incident), lastWrite{
+		time: now, resourceVersion: incident.ResourceVersion, resolved: incident.Status.State == v1alpha1.IncidentResolved,
+	}, rememberWrite)
+}
+
+// conflicted notes that this version of an Incident is not the newest.
+func (m *writeMemory) conflicted(read *v1alpha1.Incident, now time.Time) {
+	key := client.ObjectKeyFromObject(read)
+	last, _ := m.last(key)
+	m.writes.Add(key, lastWrite{
+		time: last.time, read: now, outdated: true,
+		resourceVersion: read.ResourceVersion, resolved: read.Status.State == v1alpha1.IncidentResolved,
+	}, rememberWrite)
 }
 
 // forget drops the last write of an Incident that is gone.
@@ -59,10 +70,27 @@ func (m *writeMemory) last(key types.NamespacedName) (last lastWrite, ok bool) {
 // behind reports whether the Incident as the cache has it is older than the last write.
 func (m *writeMemory) behind(key types.NamespacedName, incident *v1alpha1.Incident) bool {
 	last, ok := m.last(key)
-	if ok && incident == nil {
+	switch {
+	case !ok:
+		return false
+	case incident == nil:
 		return !last.resolved
+	case last.outdated && last.resourceVersion == incident.ResourceVersion:
+		return true
+	default:
+		return fold.NewerVersion(last.resourceVersion, incident.ResourceVersion)
 	}
-	return ok && fold.NewerVersion(last.resourceVersion, incident.ResourceVersion)
+}
+
+// mayRead returns how long an Incident for which the cache is behind is not to be read from the quorum; 0 if it is read now.
+func (m *writeMemory) mayRead(key types.NamespacedName, now time.Time) time.Duration {
+	last, _ := m.last(key)
+	if left := writeInterval - now.Sub(fold.Latest(last.time, last.read)); left > 0 {
+		return left
+	}
+	last.read = now
+	m.writes.Add(key, last, rememberWrite)
+	return 0
 }
 
 // wait returns how long the Incident is not to be written for anything but a change of state.

@@ -2,6 +2,7 @@
 package marks
 
 import (
+	"hash/maphash"
 	"slices"
 	"strings"
 
@@ -59,6 +60,37 @@ func (m *Mark) Settles(incident string) bool {
 		return true
 	}
 	_, found := slices.BinarySearch(m.Incidents, incident)
+	return found
+}
+
+// Names is the Incidents of a mark in little memory, 4 KiB at most: the hashes of their names. Two have the same hash with a
+// probability of 2^-64, which nobody can influence.
+type Names struct {
+	all    bool
+	hashes []uint64 // sorted
+}
+
+var seed = maphash.MakeSeed()
+
+// Names returns the Incidents of the mark.
+func (m *Mark) Names() Names {
+	names := Names{all: m.All}
+	if len(m.Incidents) > 0 {
+		names.hashes = make([]uint64, len(m.Incidents))
+		for i, name := range m.Incidents {
+			names.hashes[i] = maphash.String(seed, name)
+		}
+		slices.Sort(names.hashes)
+	}
+	return names
+}
+
+// Has reports whether the AlertEvent is settled for an Incident.
+func (n *Names) Has(incident string) bool {
+	if n.all || len(n.hashes) == 0 {
+		return n.all
+	}
+	_, found := slices.BinarySearch(n.hashes, maphash.String(seed, incident))
 	return found
 }
 

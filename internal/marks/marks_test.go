@@ -45,6 +45,10 @@ func TestMarks(t *testing.T) {
 				}
 			}
 			g.Expect(settled).To(Equal(test.settled))
+			names := mark.Names()
+			for _, name := range []string{"a", "b", "c", ""} {
+				g.Expect(names.Has(name)).To(Equal(mark.Settles(name)), name)
+			}
 		})
 	}
 }
