@@ -60,8 +60,9 @@ func newReporter(c client.Client, recorder events.EventRecorder, log logr.Logger
 		log:      log,
 		reported: cache.NewLRUExpireCache(maxReportMemory),
 		pending:  map[types.NamespacedName]*pendingReports{},
-		turns:    fair.Turns[types.NamespacedName]{PerKey: reportShare},
+		turns:    fair.NewTurns[types.NamespacedName](reportWriters),
 	}
+	r.turns.PerKey = reportShare
 	r.changed = sync.NewCond(&r.mu)
 	return r
 }

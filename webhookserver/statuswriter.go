@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations/status,verbs=patch
@@ -32,10 +33,10 @@ type pendingReports struct {
 	beats       map[string]heardTimes        // by the name of the heartbeat
 	waiting     []chan<- error               // requests that are answered after the write
 
-	due      time.Time // when it is to be written, or looked at
-	changes  int       // how often something was added
-	failed   int       // writes that failed in a row
-	isAtWork bool
+	due     time.Time                        // when it is to be written, or looked at
+	changes int                              // how often something was added
+	failed  int                              // writes that failed in a row
+	turn    *fair.Turn[types.NamespacedName] // while it is written
 }
 
 // note adds to what is pending for an integration. add returns when it is to be written. After a failure, only requests that wait
@@ -56,7 +57,7 @@ func (r *statusReporter) note(key types.NamespacedName, add func(p *pendingRepor
 // enqueue queues an integration for which something is due. Token uses and rejections wait for what keeps an Incident open. The
 // caller holds the mutex.
 func (r *statusReporter) enqueue(key types.NamespacedName, p *pendingReports, all bool) {
-	if !p.isAtWork && (all || !p.due.After(r.now())) {
+	if p.turn == nil && (all || !p.due.After(r.now())) {
 		r.turns.Add(key.Namespace, key, p.unavailable > 0 || len(p.beats) > 0)
 		r.changed.Signal()
 	}
@@ -121,9 +122,10 @@ func (r *statusReporter) next() (key types.NamespacedName, p pendingReports, ok 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
-		if key, ok = r.turns.Next(); ok {
+		var turn *fair.Turn[types.NamespacedName]
+		if key, turn, ok = r.turns.Next(); ok {
 			pending := r.pending[key]
-			pending.isAtWork = true
+			pending.turn = turn
 			p = *pending
 			p.uses, p.beats = maps.Clone(p.uses), maps.Clone(p.beats)
 			p.waiting = slices.Clone(p.waiting)
@@ -214,9 +216,9 @@ func (r *statusReporter) finish(
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, now := r.pending[key], r.now()
-	p.isAtWork = false
 	p.waiting = p.waiting[len(written.waiting):]
-	r.turns.Done(key.Namespace)
+	p.turn.Done()
+	p.turn = nil
 	switch {
 	case apierrors.IsNotFound(err) && len(p.waiting) == 0: // it was deleted
 		delete(r.pending, key)

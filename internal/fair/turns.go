@@ -17,6 +17,7 @@ const ordinaryPart = 4
 // use.
 type Turns[T comparable] struct {
 	Places int // how many there are now, at most as many as NewTurns was given
+	PerKey int // how many items of one key may be at work; 0: as many as its share of the places
 
 	limit  Limit // of the items at work
 	atWork int   // with and without a place
@@ -211,7 +212,7 @@ func (t *Turns[T]) allows(taken, atWork int) bool {
 	if atWork == 0 {
 		keys++
 	}
-	return t.taken < t.Places && taken < ownPlaces(t.Places) &&
+	return (t.PerKey == 0 || atWork < t.PerKey) && t.taken < t.Places && taken < ownPlaces(t.Places) &&
 		t.limit.Allows(int64(atWork), int64(t.atWork), keys)
 }
 
