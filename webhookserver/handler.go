@@ -31,7 +31,7 @@ import (
 // handler answers the requests of senders.
 type handler struct {
 	options   Options
-	ready     func() bool // all integrations and AlertEvents are known, Incidents can be read, and alerts can be stored
+	ready     func() bool // all integrations and AlertEvents are known, and Incidents can be read
 	tokens    *tokenIndex
 	bodies    *fair.Memory // of bodies
 	decoded   *fair.Memory // of their decoded form
@@ -268,6 +268,8 @@ func (h *handler) authenticate(x *exchange) *problem {
 	switch {
 	case x.allowed != nil:
 		return allowing(x.allowed)
+	case h.options.Check() != nil: // another replica may lead, and must learn of the alert that is not stored
+		return &problemUnsynced
 	case p != nil && integration != nil:
 		h.reports.reportRejection(integration, "TokenExpired", "An expired token was used.")
 	case p != nil:

@@ -2,6 +2,7 @@ package webhookserver
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"testing"
 
@@ -36,6 +37,7 @@ func TestRefusalsAreTold(t *testing.T) {
 			func(b *bench) { b.limitIncidents(4, "another") }, testPath, firing, http.StatusServiceUnavailable, false},
 		"a quota rejects new Incidents: an alert of an open one is stored, so none was missed": {
 			(*bench).blockIncidents, testPath, firing, http.StatusServiceUnavailable, false},
+		"the CustomResourceDefinitions are older: told": {older, testPath, firing, http.StatusServiceUnavailable, true},
 		"a dry run that fails: nothing is told":         {full, testPath + "?dryRun=true", firing, http.StatusServiceUnavailable, false},
 		"a payload that is no JSON: nothing is told":    {func(*bench) {}, testPath, "{", http.StatusBadRequest, false},
 		"a token that nobody has: nothing is told":      {unavailable, eventsPath + "/unknown", firing, http.StatusUnauthorized, false},
@@ -64,6 +66,8 @@ func full(b *bench) {
 	b.capacity = commit.NewCapacity(1, DefaultMaxIncidents, 1)
 	b.capacity.SetEvent(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}}, false)
 }
+
+func older(b *bench) { b.options.Check = func() error { return errors.New("a field is missing") } }
 
 func suspended(b *bench) {
 	w := integration("team-a", "prometheus")

@@ -56,10 +56,9 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	committer := commit.New(store, options.MaxInFlightWrites, options.TracerProvider)
 	reports := newReporter(mgr.GetClient(), mgr.GetEventRecorder("tocsin"), log)
 	reports.now, reports.live = options.APITime, mgr.GetAPIReader()
-	ready := func() bool { return synced() && options.Check() == nil }
 	return &Server{
 		options: options, committer: committer, store: store, reports: reports, log: log,
-		handler: newHandler(options, ready, tokens, capacity, committer, mgr.GetAPIReader(), reports, log),
+		handler: newHandler(options, synced, tokens, capacity, committer, mgr.GetAPIReader(), reports, log),
 	}, nil
 }
 
