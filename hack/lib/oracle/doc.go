@@ -34,6 +34,9 @@
 // operator may delete an AlertEvent, or mark it with SettledAnnotation, only if it is settled for the Incidents that this
 // concerns (A). A ledger may drop an AlertEvent only if it is gone or marked (A).
 //
+// An AlertEvent is settled within Options.FoldTime if Options.Undisturbed says that nothing was in the way (E): a fault of one
+// namespace is in the way of no other one.
+//
 // An AlertEvent that a user deletes before it is folded may be missing, and its second copy may count.
 //
 // # What must be told by the facts

@@ -3,7 +3,6 @@ package simulation
 import (
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -17,6 +16,9 @@ const (
 	// emptyTime is how long after its last alert an Incident is Resolved at the latest, when nothing is wrong.
 	emptyTime = autoResolveAfter + grace + 30*time.Second
 
+	// settleTime is for the folds of the last alerts of Incidents that are quiet from then on.
+	settleTime = 10 * time.Second
+
 	// newcomer is the key of an Incident that needs a place where there is none.
 	newcomer = 9
 )
@@ -27,6 +29,12 @@ func (w *world) emptyNamespaces() oracle.Findings {
 	if !w.story.AutoResolve || w.story.MaxIncidents == 0 {
 		return nil
 	}
+	for i, t := range w.tenants {
+		for key := range newcomer { // as many as there may be, and more
+			w.senders.deliver(w.senders.request(t, []alert{{key: key, status: "firing", severity: "error"}}, ""), i)
+		}
+	}
+	time.Sleep(settleTime)
 	quiet := map[string][]string{} // names of the Incidents that get no alert any more, by namespace
 	for _, t := range w.tenants {
 		quiet[t.namespace] = w.openIncidents(t.namespace)
@@ -44,7 +52,7 @@ func (w *world) emptyNamespaces() oracle.Findings {
 			open[name] = true
 		}
 		for _, name := range quiet[t.namespace] {
-			if open[name] && !w.story.stays(t.namespace) && w.isReady(t.namespace) {
+			if open[name] && !w.story.stays(t.namespace) && w.isIntegrated(t.namespace) {
 				found.Add("B: %s/%s is Open, and has had no alert for %s", t.namespace, name, emptyTime)
 			}
 		}
@@ -68,14 +76,8 @@ func (w *world) openIncidents(namespace string) []string {
 	return names
 }
 
-// isReady says whether the integration of a namespace accepts alerts.
-func (w *world) isReady(namespace string) bool {
-	for _, object := range w.objects("webhookintegrations", namespace) {
-		var integration v1alpha1.WebhookIntegration
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &integration); err != nil {
-			panic(err)
-		}
-		return meta.IsStatusConditionTrue(integration.Status.Conditions, v1alpha1.ConditionReady)
-	}
-	return false
+// isIntegrated says whether a namespace has an integration that stays.
+func (w *world) isIntegrated(namespace string) bool {
+	integrations := w.objects("webhookintegrations", namespace)
+	return len(integrations) > 0 && integrations[0].GetDeletionTimestamp() == nil
 }

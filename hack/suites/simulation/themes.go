@@ -99,6 +99,9 @@ func (d *drawer) olderDefinitions(t *rapid.T, s *Story) []operation {
 	for i := range rapid.IntRange(4, 16).Draw(t, "posts") {
 		alerts := []alert{{key: rapid.IntRange(1, 2).Draw(t, "key"), status: "firing", severity: "error"}}
 		operations = append(operations, post{tenant: 0, to: i, times: 1, alerts: alerts}, wait{10 * time.Second})
+		if rapid.IntRange(0, 3).Draw(t, "report") == 0 {
+			operations = append(operations, d.report(t))
+		}
 	}
 	return operations
 }
