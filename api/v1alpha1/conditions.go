@@ -54,8 +54,8 @@ const (
 // The leader writes it; every replica reads it.
 const ConditionAlertsFolded = "AlertsFolded"
 
-// Reasons of a WebhookIntegration's AlertsFolded condition, besides ReasonIncidentLimit, StuckTerminating and
-// StuckUnreadable. Each of the last three concerns single Incidents.
+// Reasons of a WebhookIntegration's AlertsFolded condition, besides ReasonIncidentLimit, StuckTerminating,
+// StuckUnreadable and StuckNotCached. Each of the last three concerns single Incidents.
 const (
 	ReasonFolding              = "Folding"              // no alert of the namespace is stuck
 	ReasonQuotaExceeded        = "QuotaExceeded"        // a ResourceQuota of the namespace rejects new Incidents

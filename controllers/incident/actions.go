@@ -154,17 +154,22 @@ func (r *reconciler) confirmAbsence(ctx context.Context, c *confirmed) error {
 	return r.requireShown(ctx, c, slices.MaxFunc(c.toFold, r.inCommitOrder))
 }
 
-// requireShown fails with errUnseen if the quorum list has an AlertEvent in the namespace that the watch has not shown and that
-// is not settled for the Incident: one that is older than newest or, without that one, any. It does so too if the cache shows
-// another one to fold than when the fold was decided. For a canary it looks at all namespaces: a watch that has stalled, or has
-// lost an AlertEvent, keeps it from being settled.
+// requireShown fails with errUnseen if the quorum list has an AlertEvent in the namespace that the watch has not shown, or only as a
+// stub, and that is not settled for the Incident: one that is older than newest or, without that one, any. It does so too if the
+// cache shows another one to fold than when the fold was decided. For a canary it looks at what the watch shows of all namespaces:
+// a watch that has stalled, or has lost an AlertEvent, keeps it from being settled.
 func (r *reconciler) requireShown(ctx context.Context, c *confirmed, newest *v1alpha1.AlertEvent) error {
 	namespaces := c.key.Namespace
 	if r.Memory.IsCanary(c.key) {
 		namespaces = metav1.NamespaceAll
 	}
-	hasShown := func(event replica.EventRef) bool { return r.Memory.HasShown(event, c.began) }
+	hasShown := func(event replica.EventRef) bool {
+		return r.Memory.HasShown(event, c.began) && !r.Memory.Cached.HasStub(event.UID)
+	}
 	for _, event := range c.exists.notShown(namespaces, hasShown) {
+		if event.ref.Namespace != c.key.Namespace && r.Memory.Cached.HasStub(event.ref.UID) {
+			continue // the watch works; a tenant's stubs must not stop the canary
+		}
 		if !event.settled.Has(c.key.Name) && (newest == nil || r.isOlder(&event, newest)) {
 			return errUnseen
 		}

@@ -46,3 +46,27 @@ func TestAlertsWithoutContentInTheCacheAreFoldedWhole(t *testing.T) {
 	s.Expect(s.Incident("disk").Status.Alert.Title).To(Equal(fmt.Sprint("disk ", perEvent*count-1)))
 	s.ExpectCounted("disk", events...)
 }
+
+// A resolve whose firing is a stub must not be released as one that matches nothing: then the Incident would stay open.
+func TestAResolveWaitsForAnOlderStub(t *testing.T) {
+	s := newSite(t)
+	s.memory.Cached = clustercache.NewBoundedEvents(fair.Limit{All: 1 << 20, Share: 1}, fair.Limit{All: 1, Share: 1})
+	firing := s.Post(s.Alert(v1alpha1.AlertFiring, "disk"))
+	s.cache.hidden[firing.UID] = true
+	resolve := s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
+	s.watch() // it takes the place
+	delete(s.cache.hidden, firing.UID)
+	s.watch()
+	s.Expect(s.memory.Cached.HasStub(firing.UID)).To(BeTrue())
+	_, _ = s.reconcile("disk")
+	s.Expect(s.incidents.releases.IsSettled(resolve, "disk")).To(BeFalse())
+	s.release()
+	s.Expect(s.EventNames()).To(ConsistOf(firing.Name, resolve.Name))
+
+	s.memory.Cached.Forget(resolve) // makes a place
+	s.watch()
+	s.Expect(s.memory.Cached.HasStub(firing.UID)).To(BeFalse())
+	s.memory.Cached = clustercache.NewEvents(1)
+	s.fold("disk")
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
+}

@@ -49,7 +49,7 @@ func (r *reconciler) loadContent(ctx context.Context, c *confirmed) (end func(),
 			return nil, err
 		}
 		c.toFold[i] = whole
-		left -= packing.Memory(whole.Spec.Alerts)
+		left -= packing.Memory(&whole.Spec)
 	}
 	return end, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/marks"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
@@ -39,7 +40,7 @@ func (r *reconciler) foldEvents() handler.EventHandler {
 					requests.Add(queue, key, false)
 				}
 			}
-		case before != nil:
+		case before != nil && !clustercache.IsStub(before):
 			r.foldMarked(before, after, queue)
 		default:
 			if err := r.Memory.Cached.Unreadable(after); err != nil {

@@ -27,6 +27,7 @@ const conditionCheck = 2 * time.Second
 // stuckMessages explain the reasons for stuck AlertEvents, most important first.
 var stuckMessages = []struct{ reason, message string }{
 	{clustercache.StuckUnreadable, "The packed alerts of AlertEvents cannot be decoded; a Kubernetes Event on each says why."},
+	{clustercache.StuckNotCached, "The namespace has more AlertEvents than Tocsin holds in memory; the later ones wait until others are gone."},
 	{clustercache.StuckTerminating, "AlertEvents are deleted, but finalizers keep them."},
 }
 

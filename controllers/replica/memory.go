@@ -18,6 +18,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/informers"
 	"github.com/tocsin-dev/tocsin/internal/marks"
 )
@@ -81,7 +82,7 @@ type Memory struct {
 
 // seenEvent is an AlertEvent that exists as far as the watch tells.
 type seenEvent struct {
-	version string    // its first resourceVersion here
+	version string    // its first resourceVersion here; empty for a stub of the cache
 	hold    time.Time // it may be a second copy, and is not to be folded before
 	isCopy  bool
 	alerts  int
@@ -104,7 +105,7 @@ func NewMemory(clock Clock) *Memory {
 		clock:   clock,
 		apiTime: clock.Now,
 		synced:  func() bool { return false },
-		Cached:  clustercache.NewEvents(),
+		Cached:  clustercache.NewEvents(fair.DefaultShare),
 		since:   clock.Now(),
 		began:   clock.Now(),
 		seen:    map[types.UID]seenEvent{},
@@ -138,7 +139,7 @@ func (m *Memory) Handler() toolscache.ResourceEventHandler { return informers.Ha
 func (m *Memory) see(event *v1alpha1.AlertEvent, _ bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, known := m.seen[event.UID]; known {
+	if seen, known := m.seen[event.UID]; known && seen.version != "" {
 		return
 	}
 	entry := seenEvent{

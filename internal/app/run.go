@@ -84,7 +84,8 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		environment.Clock = clock.RealClock{}
 	}
 	memory := replica.NewMemory(environment.Clock)
-	informers := &clustercache.Informers{Log: environment.Log.WithName("cache"), Listed: memory.Listed}
+	memory.Cached = clustercache.NewEvents(o.webhook.NamespaceShare)
+	informers := &clustercache.Informers{Log: environment.Log.WithName("cache"), Listed: memory.Listed, Events: memory.Cached}
 	mgr, objects, err := newManager(process.ClientConfig(environment.Config, "tocsin"), o, environment.Log, informers, memory)
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)

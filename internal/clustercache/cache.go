@@ -7,6 +7,7 @@ package clustercache
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -19,11 +20,13 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/pages"
@@ -73,12 +76,27 @@ type Informers struct {
 	// failed half-way, it gets those that it read, which the informer does not show. Nil: it is not called.
 	Listed func(kind runtime.Object, dropped ...runtime.Object)
 
+	// Events has the stubs that the watches of AlertEvents read again. Nil: they read none.
+	Events *Events
+
+	// read reads an AlertEvent from the quorum.
+	read func(ctx context.Context, name types.NamespacedName, event client.Object, _ ...client.GetOption) error
+
 	watches sync.Map // the open watches, each a *guardedWatch
 }
 
 // NewCache implements cache.NewCacheFunc.
 func (i *Informers) NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 	options.NewInformer = i.newInformer
+	if i.Events != nil {
+		config := rest.CopyConfig(config)
+		config.QPS = -1 // one read at a time is slow enough
+		live, err := client.New(config, client.Options{Scheme: options.Scheme, Mapper: options.Mapper})
+		if err != nil {
+			return nil, fmt.Errorf("making the client that reads stubs: %w", err)
+		}
+		i.read = live.Get
+	}
 	return cache.New(config, options)
 }
 
@@ -102,7 +120,7 @@ func (i *Informers) newInformer(
 			return all, err
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return retry(ctx, i.Log, func() (watch.Interface, error) { return i.watch(ctx, object, withContext, options) })
+			return retry(ctx, i.Log, func() (watch.Interface, error) { return i.watch(ctx, informer, object, withContext, options) })
 		},
 	}}, object, resync, indexers)
 	return informer
@@ -118,14 +136,30 @@ func (listsFirst) IsWatchListSemanticsUnSupported() bool { return true }
 // pagedInformer transforms the objects of a list page by page, so that the process never has all of them whole.
 type pagedInformer struct {
 	toolscache.SharedIndexInformer
-	transform toolscache.TransformFunc
-	reader    pages.Reader
+	transform  toolscache.TransformFunc
+	reader     pages.Reader
+	namespaces sync.Map // those of stubs
 }
 
 // SetTransform implements cache.SharedIndexInformer.
 func (p *pagedInformer) SetTransform(transform toolscache.TransformFunc) error {
-	p.transform = transform
-	return p.SharedIndexInformer.SetTransform(transform) // for what the watch shows; what was listed, it finds transformed
+	if transform == nil {
+		return nil
+	}
+	p.transform = func(object any) (any, error) {
+		transformed, err := transform(object)
+		if event, ok := transformed.(*v1alpha1.AlertEvent); ok && IsStub(event) {
+			p.namespaces.Store(event.Namespace, nil)
+		}
+		return transformed, err
+	}
+	return p.SharedIndexInformer.SetTransform(p.transform) // for what the watch shows; what was listed, it finds transformed
+}
+
+// hasStubs reports whether the informer has shown a stub of the namespace: there may be an informer for each namespace.
+func (p *pagedInformer) hasStubs(namespace string) bool {
+	_, ok := p.namespaces.Load(namespace)
+	return ok
 }
 
 func (p *pagedInformer) list(

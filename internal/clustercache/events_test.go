@@ -63,7 +63,7 @@ func TestASecondCondenseChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := NewWithT(t)
 		event := anyAlertEvent().Draw(t, "event")
-		before, events := IsRestored(event), NewEvents()
+		before, events := IsRestored(event), NewEvents(fair.DefaultShare)
 		condense := func() {
 			_, err := events.Condense(event)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -88,7 +88,7 @@ func TestASecondCondenseChangesNothing(t *testing.T) {
 
 // Of the metadata, the cache has what is used, in the size in which it is used.
 func TestLargeLabelsAndAnnotationsAreDropped(t *testing.T) {
-	g, events, event := NewWithT(t), NewEvents(), largeEvent("a", 1, 0)
+	g, events, event := NewWithT(t), NewEvents(fair.DefaultShare), largeEvent("a", 1, 0)
 	used := map[string]string{v1alpha1.TraceparentAnnotation: strings.Repeat("0", 55), v1alpha1.RetryAnnotation: "true"}
 	event.Annotations, event.Labels = maps.Clone(used), map[string]string{v1alpha1.RestoreLabel: "x", "tocsin.dev/mine": "x"}
 	event.Annotations[v1alpha1.SettledAnnotation] = strings.Repeat("x", 200<<10)
@@ -130,7 +130,7 @@ func TestACondensedAlertEventIsSmall(t *testing.T) {
 				event.Spec.ReceivedTime = v1alpha1.NewTimestamp(created.Add(-time.Hour))
 			}
 			event.Spec.Alerts = []v1alpha1.Alert{{ID: "1"}}
-			events := NewEvents()
+			events := NewEvents(fair.DefaultShare)
 			_, err := events.Condense(event)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(event.ObjectMeta).To(Equal(metav1.ObjectMeta{
@@ -152,7 +152,7 @@ func largeEvent(namespace string, n, bytes int) *v1alpha1.AlertEvent {
 }
 
 func TestTheCacheHasABudgetForContent(t *testing.T) {
-	g, events := NewWithT(t), NewBoundedEvents(fair.Limit{All: 100_000, Share: 0.5}, fair.Limit{All: 1 << 20, Share: 0.5})
+	g, events := NewWithT(t), NewBoundedEvents(fair.Limit{All: 100_000, Share: 0.5}, fair.Limit{All: 1 << 30, Share: 0.5})
 	condense := func(event *v1alpha1.AlertEvent) (whole bool) {
 		_, err := events.Condense(event)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -182,40 +182,115 @@ func TestTheCacheHasABudgetForContent(t *testing.T) {
 	events.Forget(largeEvent("a", 100, 0))
 	events.Forget(largeEvent("b", 1, 0))
 	g.Expect(events.events).To(BeEmpty())
-	g.Expect(events.budget.Sum()).To(BeZero())
+	g.Expect(events.content.Sum()).To(BeZero())
 }
 
 // A packed AlertEvent of a few kilobytes may have megabytes of identities, which the cache needs of those without content, too.
-func TestTheCacheHasABudgetForIdentities(t *testing.T) {
-	g, events := NewWithT(t), NewEvents()
+func TestBeyondItsShareANamespaceHasStubs(t *testing.T) {
+	g, events := NewWithT(t), NewEvents(fair.DefaultShare)
 	alerts := make([]v1alpha1.Alert, v1alpha1.MaxAlertsPerEvent)
 	for i := range alerts {
 		alerts[i] = v1alpha1.Alert{DedupKey: strings.Repeat("‹", 1000), By: strings.Repeat("‹", 200), Status: v1alpha1.AlertFiring}
 	}
-	packed := v1alpha1.AlertEventSpec{Alerts: alerts}
+	packed := v1alpha1.AlertEventSpec{IntegrationName: "mon", Alerts: alerts}
 	g.Expect(packing.Pack(&packed)).To(Succeed())
 	g.Expect(len(packed.PackedAlerts)).To(BeNumerically("<", 50_000))
 	condense := func(namespace string, n int) *v1alpha1.AlertEvent {
 		event := largeEvent(namespace, n, 0)
-		event.Spec = packed
+		event.ResourceVersion, event.Spec = fmt.Sprint(1000+n), packed
 		for range 2 {
 			_, err := events.Condense(event)
 			g.Expect(err).NotTo(HaveOccurred())
 		}
 		return event
 	}
-	memory, last := 0, (*v1alpha1.AlertEvent)(nil)
-	for n := range 200 {
-		last = condense("a", n)
-		memory += int(packing.Identity(last.Spec.Alerts))
+	const all = 200
+	memory, stubs := 0, 0
+	for n := range all {
+		event := condense("a", n)
+		memory += int(packing.Identity(event.Spec.Alerts))
+		g.Expect(events.HasStub(event.UID)).To(Equal(IsStub(event)))
+		if IsStub(event) {
+			stubs++
+			g.Expect(Stuck(event)).To(Equal(StuckNotCached))
+			g.Expect(events.Unreadable(event)).To(Succeed(), "nobody has tried")
+			g.Expect(events.Removed(event)).To(BeNumerically(">=", len(packed.PackedAlerts)), "it counts as it is stored")
+		}
 	}
-	g.Expect(memory).To(BeNumerically("~", maxIdentities/2, 10<<20))
-	g.Expect(events.Unreadable(last)).To(MatchError(errTooMany))
-	g.Expect(Stuck(last)).To(Equal(StuckUnreadable))
-	g.Expect(events.Removed(last)).To(BeNumerically(">=", len(packed.PackedAlerts)))
-	g.Expect(events.Unreadable(condense("b", 0))).To(Succeed(), "another namespace has its own share")
-	for n := range 200 {
+	g.Expect(stubs).To(BeNumerically(">", all/2))
+	g.Expect(memory).To(BeNumerically("<", MaxPendingBytes/3))
+	g.Expect(IsStub(condense("b", 0))).To(BeFalse(), "another namespace has its own share")
+
+	anyNamespace := func(string) bool { return true }
+	_, ok := events.nextStub(anyNamespace)
+	g.Expect(ok).To(BeFalse(), "there is no place")
+	for n := range all - stubs {
 		events.Forget(largeEvent("a", n, 0))
 	}
-	g.Expect(events.Unreadable(condense("a", 200))).To(Succeed())
+	g.Expect(IsStub(condense("a", all))).To(BeTrue(), "it comes after the stubs")
+	for n := all - stubs; ; n++ { // their turn
+		next, ok := events.nextStub(anyNamespace)
+		if !ok {
+			g.Expect(n).To(BeNumerically(">", all-stubs+5))
+			break
+		}
+		g.Expect(next.name.Name).To(Equal(fmt.Sprint(n)))
+		g.Expect(IsStub(condense("a", n))).To(BeFalse())
+	}
+	for n := range all + 1 {
+		events.Forget(largeEvent("a", n, 0))
+	}
+	events.Forget(largeEvent("b", 0, 0))
+	g.Expect(events.events).To(BeEmpty())
+	g.Expect(events.stubs).To(BeEmpty())
+	g.Expect(events.sizes.Sum()).To(BeZero())
+}
+
+// TestWhatIngestAcceptsIsNoStub stores as much as ingest accepts of one namespace, in AlertEvents of hundreds of small alerts, which
+// take the most memory for their size.
+func TestWhatIngestAcceptsIsNoStub(t *testing.T) {
+	for sentence, share := range map[string]float64{"one watched namespace": 1, "many": fair.DefaultShare} {
+		t.Run(sentence, func(t *testing.T) {
+			g, events := NewWithT(t), NewEvents(share)
+			stored, memory, last := 0, 0, (*v1alpha1.AlertEvent)(nil)
+			for n := 0; stored < int(share*MaxPendingBytes); n++ {
+				last = largeEvent("only", n, 0)
+				last.Spec.IntegrationName, last.Spec.Alerts = "mon", nil
+				for i := range v1alpha1.MaxAlertsPerEvent {
+					key := fmt.Sprint(n, "-", i)
+					last.Spec.Alerts = append(last.Spec.Alerts, v1alpha1.Alert{
+						ID: "019b76da-a800-7000-8000-000000000001", IncidentName: v1alpha1.IncidentName("mon", key), DedupKey: key,
+						Status: v1alpha1.AlertFiring, AlertContent: v1alpha1.AlertContent{Title: "Disk full"},
+					})
+				}
+				stored += packing.Size(last.Spec.Alerts)
+				memory += int(packing.Identity(last.Spec.Alerts))
+				_, err := events.Condense(last)
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(IsStub(last)).To(BeFalse(), "after %d of %d bytes", stored, int(share*MaxPendingBytes))
+				last.Spec.Alerts = nil // the test needs no memory for them
+			}
+			g.Expect(memory).To(BeNumerically("<=", stored), "so the bound is one of the memory")
+		})
+	}
+}
+
+// TestMarksByHandTakeLittleMemory has marks with names of Incidents that the AlertEvents have no alerts of.
+func TestMarksByHandTakeLittleMemory(t *testing.T) {
+	g, events := NewWithT(t), NewEvents(fair.DefaultShare)
+	const objects = 500
+	took := heapOf(func() (cached []*v1alpha1.AlertEvent) {
+		for n := range objects {
+			event := largeEvent("a", n, 0)
+			event.ResourceVersion = "10"
+			event.Annotations = map[string]string{v1alpha1.SettledAnnotation: "9/x," + strings.Repeat("y", 160<<10-4)}
+			_, err := events.Condense(event)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(event.Annotations).To(Equal(map[string]string{v1alpha1.SettledAnnotation: "9/x"}), "its own Incident")
+			cached = append(cached, event)
+		}
+		return cached
+	})
+	t.Logf("%d AlertEvents take %d bytes each", objects, took/objects)
+	g.Expect(took / objects).To(BeNumerically("<", 4<<10))
 }

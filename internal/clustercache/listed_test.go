@@ -69,7 +69,7 @@ func TestAListThatFailsHalfWayLeavesNothing(t *testing.T) {
 		},
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
 	}
-	events, kept := NewEvents(), NewEvents()
+	events, kept := NewEvents(1), NewEvents(1)
 	_, err := kept.Condense(largeEvent("a", 2, 5000))
 	g.Expect(err).NotTo(HaveOccurred())
 	informers := &Informers{Listed: func(_ runtime.Object, dropped ...runtime.Object) {
@@ -85,5 +85,5 @@ func TestAListThatFailsHalfWayLeavesNothing(t *testing.T) {
 	g.Expect(toolscache.WaitForCacheSync(t.Context().Done(), informer.HasSynced)).To(BeTrue())
 	g.Expect(requests).To(BeNumerically(">", 2))
 	g.Expect(events.events).To(Equal(kept.events))
-	g.Expect(events.budget.Sum()).To(Equal(kept.budget.Sum()))
+	g.Expect(events.content.Sum()).To(Equal(kept.content.Sum()))
 }

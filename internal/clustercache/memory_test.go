@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // shortKeys returns the JSON of an object with so many keys.
@@ -54,7 +55,7 @@ func heapOf[T any](create func() T) int {
 func condensed(g *WithT, stored []byte) *v1alpha1.AlertEvent {
 	event := &v1alpha1.AlertEvent{}
 	g.Expect(json.Unmarshal(stored, event)).To(Succeed())
-	_, err := NewEvents().Condense(event)
+	_, err := NewEvents(fair.DefaultShare).Condense(event)
 	g.Expect(err).NotTo(HaveOccurred())
 	return event
 }

@@ -7,11 +7,14 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 // maxWatchSilence is how long a watch may show nothing. API servers send a bookmark to every watch about once a minute. One
@@ -25,12 +28,15 @@ type guardedWatch struct {
 	source  watch.Interface
 	events  chan watch.Event
 	kind    reflect.Type
-	restart chan bool // whether to list anew
+	restart chan bool                   // whether to list anew
+	version string                      // the last resourceVersion that it has shown
+	isOwn   func(namespace string) bool // whether its informer has stubs of the namespace
 }
 
 // watch starts a watch of a kind of objects. One that does not begin in time is called off.
 func (i *Informers) watch(
-	ctx context.Context, object runtime.Object, watcher toolscache.WatcherWithContext, options metav1.ListOptions,
+	ctx context.Context, informer *pagedInformer, object runtime.Object, watcher toolscache.WatcherWithContext,
+	options metav1.ListOptions,
 ) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	deadline := time.AfterFunc(maxWatchSilence, cancel)
@@ -41,29 +47,48 @@ func (i *Informers) watch(
 		return nil, err
 	}
 	events := make(chan watch.Event)
-	g := &guardedWatch{watch.NewProxyWatcher(events), source, events, reflect.TypeOf(object), make(chan bool, 1)}
+	g := &guardedWatch{
+		ProxyWatcher: watch.NewProxyWatcher(events), source: source, events: events, kind: reflect.TypeOf(object),
+		restart: make(chan bool, 1), version: options.ResourceVersion, isOwn: informer.hasStubs,
+	}
 	i.watches.Store(g, nil)
 	go func() {
 		defer cancel()
 		defer i.watches.Delete(g)
-		i.pass(g)
+		i.pass(ctx, g)
 	}()
 	return g, nil
 }
 
 // pass passes events on until the watch is to end.
-func (i *Informers) pass(g *guardedWatch) {
+func (i *Informers) pass(ctx context.Context, g *guardedWatch) {
 	defer close(g.events)
 	defer g.source.Stop()
 	log := i.Log.WithValues("kind", fmt.Sprint(g.kind))
 	silence := time.NewTimer(maxWatchSilence)
+	var stubs <-chan time.Time
+	if i.Events != nil && g.kind == reflect.TypeFor[*v1alpha1.AlertEvent]() {
+		ticker := time.NewTicker(stubInterval)
+		defer ticker.Stop()
+		stubs = ticker.C
+	}
 	for {
 		select {
 		case event, ok := <-g.source.ResultChan():
-			if !ok || !g.send(event) {
+			if !ok {
+				return
+			}
+			if object, err := meta.Accessor(event.Object); err == nil {
+				g.version = object.GetResourceVersion() // before the informer transforms it
+			}
+			if !g.send(event) {
 				return
 			}
 			silence.Reset(maxWatchSilence)
+		case <-stubs:
+			if !i.readStubs(ctx, g) {
+				return
+			}
 		case <-silence.C:
 			log.Info("A watch showed nothing, watching again", "for", maxWatchSilence.String())
 			return

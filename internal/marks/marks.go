@@ -1,4 +1,6 @@
 // Package marks reads and writes the annotation that says for which Incidents an AlertEvent is settled.
+//
+// Users can write the annotation, too. Of decides what is believed, and bounds what it parses; Reduce bounds what the cache keeps.
 package marks
 
 import (
@@ -8,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -52,6 +55,27 @@ func Of(event metav1.Object) (mark Mark, ok bool) {
 		slices.Sort(mark.Incidents)
 	}
 	return mark, true
+}
+
+// Reduce removes from the annotation of an AlertEvent what means nothing: the names of Incidents that its alerts do not belong to, or
+// the whole, if Of does not believe it. So the memory of a mark is bounded by that of the alerts.
+func Reduce(event *v1alpha1.AlertEvent, alerts []v1alpha1.Alert) {
+	if _, ok := event.Annotations[v1alpha1.SettledAnnotation]; !ok {
+		return
+	}
+	mark, ok := Of(event)
+	if !ok {
+		if delete(event.Annotations, v1alpha1.SettledAnnotation); len(event.Annotations) == 0 {
+			event.Annotations = nil
+		}
+		return
+	}
+	own := sets.New[string]()
+	for i := range alerts {
+		own.Insert(event.IncidentNameFor(&alerts[i]))
+	}
+	mark.Incidents = slices.DeleteFunc(slices.Compact(mark.Incidents), func(name string) bool { return !own.Has(name) })
+	event.Annotations[v1alpha1.SettledAnnotation] = mark.String()
 }
 
 // Settles reports whether the AlertEvent is settled for an Incident.

@@ -158,12 +158,29 @@ func checkMemory(encoded []byte) error {
 	return nil
 }
 
-// Memory returns about how many bytes the alerts take when they are decoded.
-func Memory(alerts []v1alpha1.Alert) int64 {
-	bytes := Identity(alerts)
+// Size returns the size in bytes of the alerts as the API server stores them when they are not packed, never less.
+func Size(alerts []v1alpha1.Alert) int {
+	const overhead = 1 << 9 // id, incidentName and status with their field names
+	size := 0
 	for i := range alerts {
-		content := &alerts[i].AlertContent
-		bytes += int64(len(alerts[i].Comment) + alertcontent.Size(content) + entryBytes*alertcontent.Keys(content))
+		alert := &alerts[i]
+		size += overhead + 6*(len(alert.DedupKey)+len(alert.By)+len(alert.Comment)) + alertcontent.Size(&alert.AlertContent)
+	}
+	return size
+}
+
+// Memory returns about how many bytes the alerts and the defaults take when they are decoded.
+func Memory(spec *v1alpha1.AlertEventSpec) int64 {
+	bytes := Identity(spec.Alerts)
+	for i := range spec.Alerts {
+		content := &spec.Alerts[i].AlertContent
+		bytes += int64(len(spec.Alerts[i].Comment) + alertcontent.Size(content) + entryBytes*alertcontent.Keys(content))
+	}
+	if spec.Defaults != nil {
+		bytes += int64(len(spec.Defaults.Type) + len(spec.Defaults.Title))
+		for name, value := range spec.Defaults.Labels {
+			bytes += int64(len(name) + len(value) + entryBytes)
+		}
 	}
 	return bytes
 }

@@ -161,7 +161,7 @@ func TestAlertEventsByHandFillTheShareOfTheirNamespaceOnly(t *testing.T) {
 func TestLargeAlertEventsFillAShareAsWell(t *testing.T) {
 	g := NewWithT(t)
 	p := NewCapacity(20_000, 1, 0.25)
-	p.Cached = clustercache.NewEvents()
+	p.Cached = clustercache.NewEvents(1)
 	unreadable := newEvent("bad", "", func(e *v1alpha1.AlertEvent) {
 		e.Spec.Alerts, e.Spec.PackedAlerts = nil, strings.Repeat("A", 1<<20)
 		_, err := p.Cached.Condense(e)

@@ -1,0 +1,279 @@
+package clustercache
+
+import (
+	"container/list"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/marks"
+	"github.com/tocsin-dev/tocsin/internal/packing"
+)
+
+// maxContent bounds the memory of the content of cached AlertEvents, and contentShare is the part of it that one namespace may
+// use: more than the 25,000 alerts take that 64 senders post in six seconds. Beyond it, folding them takes twice as long.
+const (
+	maxContent   = 128 << 20
+	contentShare = 0.5
+)
+
+// MaxPendingBytes is the size of all AlertEvents from which on ingest accepts no more. A namespace has a share of it.
+//
+// The cache bounds the same sizes with the same shares, so it has the alerts of all that ingest accepts. One part in marginPart
+// more is for what is stored before the watches show it. People have created what is beyond it.
+const (
+	MaxPendingBytes = 256 << 20
+	marginPart      = 8
+)
+
+// Reasons why an AlertEvent stays in the queue regardless of its Incidents.
+const (
+	StuckTerminating = "Terminating" // a finalizer prevents its deletion
+	StuckUnreadable  = "Unreadable"  // its packed alerts cannot be decoded
+	StuckNotCached   = "NotCached"   // its namespace has more AlertEvents than the cache holds; see Stub
+)
+
+// Stuck returns the reason why a cached AlertEvent cannot be released; empty if it can.
+func Stuck(event *v1alpha1.AlertEvent) string {
+	switch {
+	case !event.DeletionTimestamp.IsZero():
+		return StuckTerminating
+	case IsStub(event):
+		return StuckNotCached
+	case len(event.Spec.Alerts) == 0:
+		return StuckUnreadable
+	}
+	return ""
+}
+
+// stubAnnotation is on the cached copies that are stubs, and on nothing that the API server has.
+const stubAnnotation = "tocsin.dev/stub"
+
+// IsStub reports whether the cache has nothing of an AlertEvent but that it exists, since those of its namespace are too large
+// together. It is read again when others are gone, in the order in which the stubs came (Informers.readStubs).
+//
+// A stub has no resourceVersion. So the AlertEvent that replaces it is an update to all who follow the informer.
+func IsStub(event *v1alpha1.AlertEvent) bool {
+	_, ok := event.Annotations[stubAnnotation]
+	return ok && event.ResourceVersion == ""
+}
+
+// Events unpacks and condenses the AlertEvents of the cache, and keeps beside them what their copies do not tell.
+//
+// It bounds the memory that they take, by namespace. Of an AlertEvent that is stuck or whose content has no place, the cache has
+// what identifies its Incidents, and the fold reads it again. If even that has no place, the AlertEvent is a stub.
+type Events struct {
+	mu      sync.Mutex
+	events  map[types.UID]cachedEvent
+	content fair.Budget[string]   // bytes in memory, by namespace
+	sizes   fair.Budget[string]   // of those that are no stubs
+	stubs   map[string]*list.List // of stub, by namespace, the oldest first
+}
+
+type cachedEvent struct {
+	alerts     []v1alpha1.Alert // as in the cache
+	unreadable error            // why packedAlerts cannot be unpacked
+	isWhole    bool             // the alerts have their content
+	stub       *list.Element    // in stubs; nil if it is none
+	memory     int64            // bytes that count towards content
+	size       int64            // bytes that count towards sizes
+	removed    int64            // bytes that the copy lacks
+}
+
+// stub is an AlertEvent of which the cache knows only that it exists.
+type stub struct {
+	name types.NamespacedName
+	uid  types.UID
+}
+
+// NewEvents returns Events without any. A namespace may have a share of what ingest may store.
+func NewEvents(share float64) *Events {
+	return NewBoundedEvents(fair.Limit{All: maxContent, Share: contentShare},
+		fair.Limit{All: MaxPendingBytes + MaxPendingBytes/marginPart, Share: share})
+}
+
+// NewBoundedEvents returns Events with other bounds of their content in memory, and of their sizes as stored.
+func NewBoundedEvents(content, sizes fair.Limit) *Events {
+	return &Events{
+		events:  map[types.UID]cachedEvent{},
+		content: fair.Budget[string]{Limit: content}, sizes: fair.Budget[string]{Limit: sizes},
+		stubs: map[string]*list.List{},
+	}
+}
+
+// Condense is the transform of the cache. Of an AlertEvent it unpacks the alerts, and removes the metadata that nothing reads,
+// packedAlerts that cannot be unpacked, and what has no place. IsRestored returns the same as before.
+//
+// Without it, AlertEvents of one namespace would fill the memory of every replica. A second call changes nothing: client-go
+// transforms an object of a list twice.
+func (e *Events) Condense(object any) (any, error) {
+	event, ok := object.(*v1alpha1.AlertEvent)
+	if !ok || IsStub(event) {
+		return object, nil
+	}
+	removed := condenseMetadata(event)
+	entry, known := e.find(event.UID)
+	if !known || entry.stub != nil {
+		if !e.hasPlace(event, entry.stub) {
+			e.makeStub(event, removed)
+			return object, nil
+		}
+		packed := len(event.Spec.PackedAlerts)
+		if entry.unreadable = packing.Unpack(&event.Spec); entry.unreadable != nil {
+			removed += packed + packing.Size(event.Spec.Alerts)
+			event.Spec.Alerts = nil
+		}
+		entry.alerts, entry.isWhole, entry.removed = event.Spec.Alerts, true, 0
+	}
+	entry.removed = max(entry.removed, int64(removed))
+	e.admit(event, &entry, !known || entry.stub != nil)
+	event.Spec.Alerts, event.Spec.PackedAlerts, event.Spec.PackedFirst = entry.alerts, "", nil
+	if !entry.isWhole {
+		event.Spec.Defaults = nil
+	}
+	return object, nil
+}
+
+// hasPlace reports whether the cache may have what identifies the Incidents of an AlertEvent. It may not while an older one of the
+// namespace is a stub: the alerts of an Incident would be folded in another order.
+func (e *Events) hasPlace(event *v1alpha1.AlertEvent, own *list.Element) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	stubs := e.stubs[event.Namespace]
+	return (stubs == nil || stubs.Front() == own) && e.sizes.Allows(event.Namespace)
+}
+
+// makeStub removes the alerts of an AlertEvent.
+func (e *Events) makeStub(event *v1alpha1.AlertEvent, removed int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	entry := e.events[event.UID]
+	if entry.stub == nil {
+		if e.stubs[event.Namespace] == nil {
+			e.stubs[event.Namespace] = list.New()
+		}
+		entry.stub = e.stubs[event.Namespace].PushBack(stub{client.ObjectKeyFromObject(event), event.UID})
+	}
+	entry.removed = int64(removed + len(event.Spec.PackedAlerts) + packing.Size(event.Spec.Alerts))
+	e.events[event.UID] = entry
+	event.Spec = v1alpha1.AlertEventSpec{IntegrationName: event.Spec.IntegrationName, ReceivedTime: event.Spec.ReceivedTime}
+	event.ResourceVersion, event.Annotations = "", map[string]string{stubAnnotation: ""}
+}
+
+// admit counts an AlertEvent that is no stub, or counts it anew. It reduces the alerts of one that is stuck or whose content has no
+// place. What is reduced stays so until Forget.
+func (e *Events) admit(event *v1alpha1.AlertEvent, entry *cachedEvent, isNew bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	stuck := !event.DeletionTimestamp.IsZero() || entry.unreadable != nil
+	if isNew {
+		e.removeStub(event.Namespace, entry)
+		stuck = stuck || !e.content.Allows(event.Namespace)
+		if !stuck {
+			entry.memory = packing.Memory(&event.Spec)
+		}
+		e.content.Add(event.Namespace, entry.memory)
+	}
+	if entry.isWhole && stuck {
+		entry.reduce()
+	}
+	marks.Reduce(event, entry.alerts)
+	size := int64(packing.Size(entry.alerts)) + entry.removed
+	e.sizes.Add(event.Namespace, size-entry.size)
+	entry.size = size
+	e.events[event.UID] = *entry
+}
+
+// reduce removes the content of the alerts.
+func (c *cachedEvent) reduce() {
+	c.isWhole = false
+	alerts := make([]v1alpha1.Alert, len(c.alerts)) // readers of the cache have the old ones
+	for i := range c.alerts {
+		alert := &c.alerts[i]
+		alerts[i] = v1alpha1.Alert{
+			ID: alert.ID, IncidentName: alert.IncidentName, DedupKey: alert.DedupKey, Status: alert.Status, By: alert.By,
+		}
+	}
+	c.removed += int64(packing.Size(c.alerts) - packing.Size(alerts))
+	c.alerts = alerts
+}
+
+func (e *Events) removeStub(namespace string, entry *cachedEvent) {
+	if entry.stub == nil {
+		return
+	}
+	stubs := e.stubs[namespace]
+	stubs.Remove(entry.stub)
+	if entry.stub = nil; stubs.Len() == 0 {
+		delete(e.stubs, namespace)
+	}
+}
+
+// nextStub returns the oldest stub of a namespace that has a place for it; ok is false if there is none.
+func (e *Events) nextStub(isOwn func(namespace string) bool) (next stub, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for namespace, stubs := range e.stubs {
+		if isOwn(namespace) && e.sizes.Allows(namespace) {
+			return stubs.Front().Value.(stub), true
+		}
+	}
+	return next, false
+}
+
+// postponeStub has other stubs of the namespace read before.
+func (e *Events) postponeStub(s stub) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if entry := e.events[s.uid]; entry.stub != nil {
+		e.stubs[s.name.Namespace].MoveToBack(entry.stub)
+	}
+}
+
+func (e *Events) find(uid types.UID) (entry cachedEvent, known bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	entry, known = e.events[uid]
+	return entry, known
+}
+
+// HasStub reports whether the AlertEvent is a stub in the cache.
+func (e *Events) HasStub(uid types.UID) bool {
+	entry, _ := e.find(uid)
+	return entry.stub != nil
+}
+
+// IsWhole reports whether the alerts of a cached AlertEvent have their content. If not, it must be read from the API server.
+func (e *Events) IsWhole(event *v1alpha1.AlertEvent) bool {
+	entry, _ := e.find(event.UID)
+	return entry.isWhole
+}
+
+// Unreadable returns the reason why the alerts of an AlertEvent cannot be unpacked; nil if they can.
+func (e *Events) Unreadable(event *v1alpha1.AlertEvent) error {
+	entry, _ := e.find(event.UID)
+	return entry.unreadable
+}
+
+// Removed returns how many bytes of a stored AlertEvent the cache lacks: of nil Events, none.
+func (e *Events) Removed(event *v1alpha1.AlertEvent) int64 {
+	if e == nil {
+		return 0
+	}
+	entry, _ := e.find(event.UID)
+	return entry.removed
+}
+
+// Forget forgets an AlertEvent that is gone.
+func (e *Events) Forget(event *v1alpha1.AlertEvent) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	entry := e.events[event.UID]
+	e.content.Add(event.Namespace, -entry.memory)
+	e.sizes.Add(event.Namespace, -entry.size)
+	e.removeStub(event.Namespace, &entry)
+	delete(e.events, event.UID)
+}
