@@ -80,7 +80,7 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	}
 	sweeper := sweep.New(sweep.Options{
 		Live: live, Namespaces: r.options.Namespaces, Limit: r.options.Limit, Counts: r.counts,
-		Follower: r.options.Follower, Clock: r.options.Clock, ArchiveRequired: r.options.ArchiveRequired,
+		Follower: r.options.Follower, Now: r.options.Health.APITime, ArchiveRequired: r.options.ArchiveRequired,
 	})
 	blocked, err := incident.Add(mgr, live, r.options.Options, r.counts, releaser, sweeper)
 	if err != nil {
@@ -93,7 +93,7 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	if r.options.ArchiveRequired {
 		status.Archived = sweeper.Condition
 	}
-	if err := heartbeat.Add(mgr, live, r.options.Health, r.options.Clock); err != nil {
+	if err := heartbeat.Add(mgr, live, r.options.Health); err != nil {
 		return err
 	}
 	return integration.Add(mgr, live, status)

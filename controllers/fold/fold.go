@@ -54,8 +54,8 @@ type Input struct {
 	Version         func(*v1alpha1.AlertEvent) string // returns the place in commit order, see CommitVersion
 	Policy          Policy
 	Silencing       Silencing
-	Now             time.Time
-	ArchiveRequired bool // ended episodes are kept until the archive has them
+	Now             time.Time // by the API server's clock, as all times that are compared with it
+	ArchiveRequired bool      // ended episodes are kept until the archive has them
 }
 
 // AlertResult is the result of folding one alert.
@@ -105,7 +105,7 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, policy *Policy, r
 	}
 	status.Alert.Severity, status.Alert.Preset = known.Severity, known.Preset
 	status.Alert.StartTime, status.Alert.EndTime = known.StartTime, known.EndTime // they tell what is late
-	if _, muted := policy.Maintenance.Mutes(&status.Alert, policy.APITime); !muted && stored.Mute == nil {
+	if _, muted := policy.Maintenance.Mutes(&status.Alert, now); !muted && stored.Mute == nil {
 		status.Mute = nil // without the labels that a window matches, the next fold could not tell why it is muted
 	}
 	for _, silence := range []*v1alpha1.Silence{status.Silence, status.SilencedBy} {
@@ -289,7 +289,7 @@ func (f *folding) foldAlert(a receivedAlert) string {
 
 // autoResolve resolves an Open Incident whose deadline has come or whose lease has ended, unless alerts of it still wait.
 func (f *folding) autoResolve() {
-	if f.plan.LedgerFull || f.in.Waiting || f.in.Policy.ClockUncertain || f.status.State != v1alpha1.IncidentOpen {
+	if f.plan.LedgerFull || f.in.Waiting || f.status.State != v1alpha1.IncidentOpen {
 		return
 	}
 	at, expires := openDeadline(f.written(), f.in.Policy)
@@ -323,7 +323,7 @@ func (f *folding) keepRetention() {
 			status.OrphanedTime = nil
 			f.plan.Write = true
 		}
-	case status.State == v1alpha1.IncidentResolved && !p.ClockUncertain && !isSet(status.OrphanedTime):
+	case status.State == v1alpha1.IncidentResolved && !isSet(status.OrphanedTime):
 		if at, ok := Deadline(f.written(), *p); ok && !f.in.Now.Before(at) {
 			status.OrphanedTime = timestamp(f.in.Now)
 			f.plan.Write = true

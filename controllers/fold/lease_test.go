@@ -117,11 +117,6 @@ func TestExpiry(t *testing.T) {
 		bench.now, bench.policy.AcceptingFrom = minute(60), minute(57)
 		NewWithT(t).Expect(bench.fold().Write).To(BeFalse())
 	})
-	t.Run("not by a wrong clock", func(t *testing.T) {
-		bench := open()
-		bench.now, bench.policy.ClockUncertain = minute(60), true
-		NewWithT(t).Expect(bench.fold().Write).To(BeFalse())
-	})
 	t.Run("not without the integration: its sender cannot renew the lease", func(t *testing.T) {
 		bench := open()
 		bench.now, bench.policy.Absent = minute(60), true

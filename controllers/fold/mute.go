@@ -27,7 +27,7 @@ func (f *folding) updateMute(before forwarding) {
 	if !isOpen && !before.isOpen || isOpen && f.staysMuted(before) {
 		return
 	}
-	last, muted := f.in.Policy.Maintenance.Mutes(&status.Alert, f.in.Policy.APITime)
+	last, muted := f.in.Policy.Maintenance.Mutes(&status.Alert, f.in.Now)
 	mute := f.muteOf(before, isOpen, muted)
 	if mute != nil && isOpen {
 		mute.Window = last.Window
@@ -46,12 +46,12 @@ func (f *folding) updateMute(before forwarding) {
 // the record stays. Meanwhile nothing is forwarded.
 func (f *folding) staysMuted(before forwarding) bool {
 	return f.in.Policy.Absent && before.isOpen && before.mute != nil &&
-		(before.mute.EndTime == nil || f.in.Policy.APITime.Before(before.mute.EndTime.Time))
+		(before.mute.EndTime == nil || f.in.Now.Before(before.mute.EndTime.Time))
 }
 
 // muteOf returns the record without the window, nil if the Incident is not muted. muted says that a window is open.
 func (f *folding) muteOf(before forwarding, isOpen, muted bool) *v1alpha1.Mute {
-	now := *timestamp(f.in.Policy.APITime)
+	now := *timestamp(f.in.Now)
 	switch {
 	case isOpen && !muted:
 		return nil

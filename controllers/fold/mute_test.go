@@ -12,9 +12,9 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
-// at folds at a minute, by both clocks.
+// at folds at a minute.
 func (b *foldBench) at(n int, events ...*v1alpha1.AlertEvent) *Plan {
-	b.now, b.policy.APITime = minute(n), minute(n)
+	b.now = minute(n)
 	return new(b.fold(events...))
 }
 
@@ -165,18 +165,9 @@ func TestAnIncidentIsMuted(t *testing.T) {
 		g.Expect(bench.status().Mute).To(Equal(&v1alpha1.Mute{StartTime: *minuteStamp(11), Window: "next", EndTime: minuteStamp(40)}))
 		g.Expect(bench.at(25).IsIdle()).To(BeTrue(), "one window follows another without a break")
 	})
-	t.Run("by the API server's clock", func(t *testing.T) {
-		g, bench := start(t, windowOf("db", 10, 20))
-		bench.now, bench.policy.APITime = minute(300), minute(11)
-		bench.fold(eventOf(11, firingAlert()))
-		g.Expect(bench.status().Mute.StartTime.Time).To(Equal(minute(11)))
-		bench.now, bench.policy.APITime = minute(15), minute(30)
-		bench.fold()
-		g.Expect(bench.status().Mute).To(BeNil())
-	})
 	t.Run("also if the content of its alerts is rejected", func(t *testing.T) {
 		g, bench := start(t, windowOf("db", 10, 20))
-		bench.now, bench.policy.APITime = minute(11), minute(11)
+		bench.now = minute(11)
 		p := Decide(bench.input(eventOf(11, firingAlert())))
 		bare := p.WithoutContent(&v1alpha1.IncidentStatus{}, &bench.policy, "too large", bench.now)
 		g.Expect(bare.Status.Mute.EndTime.Time).To(Equal(minute(20)))

@@ -22,8 +22,8 @@ const (
 	// than any interval at which senders repeat.
 	defaultLateFiringWindow = 30 * time.Second
 
-	// MaxClockDifference is how far clocks may differ. A receivedTime that lies further ahead of the creation is not
-	// believed; a leader whose clock differs more from the API server's lets nothing end for its age.
+	// MaxClockDifference is how far the clocks of a replica or a sender may differ from the API server's. A receivedTime that lies
+	// further ahead of the creation is not believed.
 	MaxClockDifference = time.Minute
 
 	// maxClockLead is how far ahead of its receipt a startTime may lie. A local time taken for UTC is up to 14 hours ahead.
@@ -59,12 +59,10 @@ type Policy struct {
 
 	Unavailable time.Time // when a replica last reported an answer of 5xx, by the API server's clock
 
-	QuietFrom      time.Time // quiet is measured from then on at the earliest
-	AcceptingFrom  time.Time // as QuietFrom, for leases: their senders can renew them from then on
-	ClockUncertain bool      // nothing may end for its age, see replica.IngestHealth
+	QuietFrom     time.Time // quiet is measured from then on at the earliest
+	AcceptingFrom time.Time // as QuietFrom, for leases: their senders can renew them from then on
 
 	Maintenance *maintenance.Plan // nil: there are no windows
-	APITime     time.Time         // by which windows open and end: now by the API server's clock
 }
 
 // PolicyOf returns the policy of an integration; nil stands for one that does not exist. presetWindow returns the window for

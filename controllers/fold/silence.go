@@ -68,7 +68,7 @@ func (f *folding) endSilence() {
 // updateSilenced sets the condition Silenced, once a silence was requested or found.
 func (f *folding) updateSilenced() {
 	status, covering := f.status, f.in.Silencing.Covering
-	requested := status.Silence != nil && status.Silence.EndTime.After(f.in.Policy.APITime)
+	requested := status.Silence != nil && status.Silence.EndTime.After(f.in.Now)
 	value, reason, message := f.silenced(requested)
 	if status.State == "" || reason == "" {
 		return

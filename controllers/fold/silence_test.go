@@ -115,19 +115,6 @@ func TestARequestForASilence(t *testing.T) {
 	})
 }
 
-func TestAWrongClockEndsNoRequestForASilence(t *testing.T) {
-	g, bench := NewWithT(t), openIncident()
-	bench.now, bench.policy.APITime = minute(70), minute(10)
-	bench.fold(eventOf(2, silencingAlert("30m")))
-	bench.silenced = Silencing{Known: true, Covering: &v1alpha1.Silence{By: "ops", EndTime: v1alpha1.NewTimestamp(minute(32))}}
-	bench.fold()
-	g.Expect(bench.status().SilencedBy).NotTo(BeNil())
-	g.Expect(bench.status().Silence).NotTo(BeNil())
-	bench.policy.APITime, bench.silenced = minute(40), Silencing{Known: true}
-	bench.fold()
-	g.Expect(bench.status().Silence).To(BeNil())
-}
-
 func TestTheConditionSilenced(t *testing.T) {
 	covering := &v1alpha1.Silence{By: "ops", Comment: "deploy", EndTime: v1alpha1.NewTimestamp(minute(60))}
 	const by = "ops silenced the incident in Alertmanager until 2026-03-01T13:00:00Z. deploy"
@@ -169,7 +156,7 @@ func TestTheConditionSilenced(t *testing.T) {
 				bench.silenced = Silencing{Known: true, Covering: c.had}
 				bench.fold()
 			}
-			bench.now, bench.policy.APITime, bench.silenced = minute(10), minute(10), c.now
+			bench.now, bench.silenced = minute(10), c.now
 			if c.request != "" {
 				bench.fold(eventOf(2, silencingAlert(c.request)))
 			} else {

@@ -200,17 +200,20 @@ func (f *simFolder) decide() (bool, error) {
 		job.exist = f.sim.cluster.listEvents("")
 	}
 	waiting := f.gather()
-	job.now = simMoment{clock: f.sim.now, quietFrom: f.sim.quietFrom, clockUncertain: f.sim.clockUncertain || waiting}
+	job.now = simMoment{clock: f.sim.now, quietFrom: f.sim.quietFrom, mayEnd: !f.sim.unknown && !waiting}
 	incident := job.incident.DeepCopy()
 	in := Input{
 		Name: job.name, Incident: job.incident, Events: job.view, Settled: job.before, Now: job.now.clock,
 		Policy: Policy{
 			AutoResolveAfter: f.sim.model.autoResolve, Retention: time.Hour, LateFiringWindow: f.sim.model.window,
-			QuietFrom: f.sim.quietFrom, ClockUncertain: f.sim.clockUncertain,
+			QuietFrom: f.sim.quietFrom,
 		},
 		Exists:  func(uid string) bool { return job.exist[uid] },
 		Version: f.version,
 		Waiting: waiting,
+	}
+	if f.sim.unknown {
+		in.Policy.QuietFrom = in.Now // as package incident has it
 	}
 	f.sim.bug.spoil(&in, f.sim.cluster)
 	job.plan = Decide(in)

@@ -50,8 +50,8 @@ type simMoment struct {
 	event *v1alpha1.AlertEvent
 	clock time.Time
 
-	quietFrom      time.Time // since then
-	clockUncertain bool      // nothing may end for its age
+	quietFrom time.Time // since then
+	mayEnd    bool      // for its age
 }
 
 // simView is what model and Incident have to agree on.
@@ -137,7 +137,7 @@ func (m *simModel) replay(life *simLife) simView {
 				silent = moment.quietFrom
 			}
 			due := silent.Add(m.autoResolve)
-			if r.view.State == "Open" && m.autoResolve > 0 && !moment.clockUncertain && !moment.clock.Before(due) {
+			if r.view.State == "Open" && m.autoResolve > 0 && moment.mayEnd && !moment.clock.Before(due) {
 				r.end(moment.clock, "AutoResolved")
 			}
 			continue

@@ -27,8 +27,8 @@ type simulation struct {
 	passOver bool // folders pass over what they remember as settled
 	bug      simBug
 
-	quietFrom      time.Time // since when ingest could store alerts
-	clockUncertain bool      // it cannot now, or the clocks are wrong
+	quietFrom time.Time // since when ingest could store alerts
+	unknown   bool      // whether it can now
 }
 
 // simOp is one thing that happens; the numbers say to whom and how.
@@ -148,7 +148,7 @@ func (s *simulation) do(op simOp) error {
 		if op.A%5 == 0 {
 			s.quietFrom = s.now.Add(-time.Duration(op.B%20) * time.Minute)
 		}
-		s.clockUncertain = op.A%7 == 0
+		s.unknown = op.A%7 == 0
 	case 15:
 		switch op.D % 4 {
 		case 0:

@@ -126,7 +126,7 @@ func (c *cluster) refold() (before []*v1alpha1.Incident) {
 func (c *cluster) input(name string, before *v1alpha1.Incident, events ...*v1alpha1.AlertEvent) fold.Input {
 	return fold.Input{
 		Name: name, Incident: before, Events: events, Exists: func(string) bool { return true }, Version: fold.CommitVersion,
-		Policy: fold.Policy{Retention: time.Hour, Maintenance: c.windows, APITime: c.now()}, Now: c.now(),
+		Policy: fold.Policy{Retention: time.Hour, Maintenance: c.windows}, Now: c.now(),
 	}
 }
 

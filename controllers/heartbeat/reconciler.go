@@ -59,7 +59,6 @@ type reconciler struct {
 	cache    client.Reader
 	live     client.Client
 	health   replica.Health
-	clock    replica.Clock
 	recorder events.EventRecorder
 	specs    sync.Map // specs of integrations, by types.NamespacedName
 }
@@ -71,9 +70,9 @@ type specs struct {
 }
 
 // Add adds the controller to the manager of a leader's term.
-func Add(mgr ctrl.Manager, live client.Client, health replica.Health, clock replica.Clock) error {
+func Add(mgr ctrl.Manager, live client.Client, health replica.Health) error {
 	r := &reconciler{
-		cache: mgr.GetCache(), live: live, health: health, clock: clock, recorder: mgr.GetEventRecorder("tocsin"),
+		cache: mgr.GetCache(), live: live, health: health, recorder: mgr.GetEventRecorder("tocsin"),
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("heartbeat").
@@ -122,10 +121,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 
 // decide gathers the facts and decides. It returns the time of the decision by the API server's clock.
 func (r *reconciler) decide(ctx context.Context, integration *v1alpha1.WebhookIntegration) (*plan, time.Time) {
-	own, now := r.clock.Now(), r.health.APITime()
+	now := r.health.APITime()
 	policy := fold.PolicyOf(integration, func(string) (time.Duration, bool) { return 0, false })
-	from, ok := r.health.QuietFromByAPITime(client.ObjectKeyFromObject(integration), policy.Unavailable, own)
-	quietFrom := now.Add(from.Sub(own))
+	quietFrom, ok := r.health.QuietFrom(client.ObjectKeyFromObject(integration), policy.Unavailable)
 	if ready := policy.ReadySince; !ready.IsZero() {
 		quietFrom = fold.Latest(quietFrom, now.Add(min(0, ready.Sub(now))).Add(replica.Grace))
 	}

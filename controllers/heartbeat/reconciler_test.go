@@ -35,7 +35,7 @@ type fixedHealth struct {
 	broken    bool
 }
 
-func (h *fixedHealth) QuietFromByAPITime(_ types.NamespacedName, unavailable, _ time.Time) (time.Time, bool) {
+func (h *fixedHealth) QuietFrom(_ types.NamespacedName, unavailable time.Time) (time.Time, bool) {
 	if unavailable.After(h.from) {
 		return unavailable, !h.broken
 	}
@@ -68,7 +68,7 @@ func newSite(t *testing.T) *site {
 // lead begins the term of a leader with this client, who knows the heartbeats already.
 func (s *site) lead(live client.Client) {
 	s.reconciler = &reconciler{
-		cache: s.Live, live: live, health: s.health, clock: s.Clock, recorder: s.events,
+		cache: s.Live, live: live, health: s.health, recorder: s.events,
 	}
 	integration := &v1alpha1.WebhookIntegration{}
 	if err := s.Live.Get(s.Ctx, s.IntegrationKey(), integration); err == nil {

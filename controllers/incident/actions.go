@@ -46,9 +46,9 @@ func (r *reconciler) carryOut(ctx context.Context, c *confirmed, plan fold.Plan)
 		}
 		r.announce(ctx, incident, plan)
 	}
-	if now := r.Clock.Now(); !r.Memory.IsCanary(c.key) {
-		foldDuration.Observe(now.Sub(c.began).Seconds())
-		observeFold(plan.Results, now)
+	if !r.Memory.IsCanary(c.key) {
+		foldDuration.Observe(r.Clock.Now().Sub(c.began).Seconds())
+		observeFold(plan.Results, r.Health.APITime())
 	}
 	return incident, nil
 }
@@ -92,13 +92,13 @@ func (r *reconciler) writePlan(
 	ctx context.Context, read *v1alpha1.Incident, policy *fold.Policy, plan *fold.Plan,
 ) (*v1alpha1.Incident, error) {
 	if !r.counts.Fits(read, &plan.Status) {
-		*plan = plan.WithoutContent(&read.Status, policy, noSpace, r.Clock.Now())
+		*plan = plan.WithoutContent(&read.Status, policy, noSpace, r.Health.APITime())
 	}
 	written, err := r.write(ctx, read, plan.Status)
 	if isRejected(err) && !isMissingPermission(err) {
 		log.FromContext(ctx).Info("The status was rejected, writing it without content", "rejection", err.Error())
 		*plan = plan.WithoutContent(
-			&read.Status, policy, "The API server rejected the content: "+rejectionOf(err), r.Clock.Now())
+			&read.Status, policy, "The API server rejected the content: "+rejectionOf(err), r.Health.APITime())
 		written, err = r.write(ctx, read, plan.Status)
 	}
 	switch webhook := failedWebhook(err); {
@@ -231,7 +231,7 @@ func (r *reconciler) announce(ctx context.Context, incident *v1alpha1.Incident, 
 // archive does not have after as long as it has waited so far: after an outage there may be very many, which the sweeps find.
 func (r *reconciler) expire(ctx context.Context, o *facts, due time.Time) (result ctrl.Result, err error) {
 	if r.ArchiveRequired && !fold.IsArchived(&o.incident.Status) {
-		if waited := max(o.now.Sub(due), expiryRetry); waited < sweep.Interval {
+		if waited := max(o.apiTime.Sub(due), expiryRetry); waited < sweep.Interval {
 			result.RequeueAfter = waited
 		}
 		return result, nil

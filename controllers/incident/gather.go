@@ -33,7 +33,8 @@ type facts struct {
 	silenced fold.Silencing
 	began    time.Time     // when the reconciliation began
 	wait     time.Duration // until the Incident may be read, or is shown, for which the cache is behind
-	now      time.Time
+	now      time.Time     // by the own clock, for pauses
+	apiTime  time.Time     // by the API server's, for everything else
 }
 
 // confirmed is facts in which the existing AlertEvents are those of a quorum list that began after the Incident was read.
@@ -80,7 +81,7 @@ func (r *reconciler) gatherWith(
 	ctx context.Context, key types.NamespacedName, incident *v1alpha1.Incident,
 ) (*facts, error) {
 	now := r.Clock.Now()
-	o := &facts{key: key, incident: incident, began: now, now: now}
+	o := &facts{key: key, incident: incident, began: now, now: now, apiTime: r.Health.APITime()}
 	events, err := replica.EventsOf(ctx, r.cache, key)
 	if err != nil {
 		return nil, err
@@ -110,7 +111,7 @@ func (r *reconciler) IsDue(ctx context.Context, incident *v1alpha1.Incident) boo
 	}
 	plan, err := r.decide(o)
 	at, ok := fold.Deadline(incident, o.policy)
-	return err != nil || !plan.IsIdle() || ok && at.Sub(o.now) <= 2*sweep.Interval
+	return err != nil || !plan.IsIdle() || ok && at.Sub(o.apiTime) <= 2*sweep.Interval
 }
 
 // readUncached reads the Incident of the facts from the quorum, and what depends on it.
@@ -143,7 +144,7 @@ func (r *reconciler) confirm(ctx context.Context, seen *facts) (*confirmed, erro
 	if err != nil {
 		return nil, err
 	}
-	c.exists, c.now = listed, r.Clock.Now()
+	c.exists, c.now, c.apiTime = listed, r.Clock.Now(), r.Health.APITime()
 	if c.policy, err = r.confirmPolicy(ctx, c); err != nil {
 		return nil, err
 	}
@@ -215,19 +216,22 @@ func (r *reconciler) confirmPolicy(ctx context.Context, c *confirmed) (fold.Poli
 	if c.incident == nil || c.incident.Status.State != v1alpha1.IncidentOpen {
 		return policy, nil
 	}
-	if at, ok := fold.Deadline(c.incident, policy); !ok || at.After(c.now) {
+	if at, ok := fold.Deadline(c.incident, policy); !ok || at.After(c.apiTime) {
 		return policy, nil
 	}
 	return r.readPolicy(ctx, r.live, &c.facts)
 }
 
-// withQuiet returns the policy with the current start of the integration's quiet, and the current time of its windows.
+// withQuiet returns the policy with the current start of the integration's quiet: it has not begun while nothing may end for its
+// age.
 func (r *reconciler) withQuiet(policy fold.Policy, o *facts) fold.Policy {
-	from, ok := r.Health.QuietFrom(o.integration(), policy.Unavailable, o.now)
-	policy.QuietFrom, policy.ClockUncertain, policy.APITime = from, !ok, r.Health.APITime()
+	var ok bool
+	if policy.QuietFrom, ok = r.Health.QuietFrom(o.integration(), policy.Unavailable); !ok {
+		policy.QuietFrom = o.apiTime
+	}
 	policy.AcceptingFrom = policy.ReadySince.Add(replica.Grace)
 	if policy.Refusing {
-		policy.AcceptingFrom = o.now
+		policy.AcceptingFrom = o.apiTime
 	}
 	return policy
 }
@@ -272,7 +276,7 @@ func (r *reconciler) decide(o *facts) (plan fold.Plan, err error) {
 		Version:   func(event *v1alpha1.AlertEvent) string { return r.Memory.Version(event) },
 		Policy:    o.policy,
 		Silencing: o.silenced,
-		Now:       o.now,
+		Now:       o.apiTime,
 
 		ArchiveRequired: r.ArchiveRequired,
 	}), nil

@@ -100,13 +100,19 @@ func TestQuietIsMeasuredOnlyWhileWeListen(t *testing.T) {
 		s.listenFor(l, 31*time.Second)
 		s.Expect(state(s)).To(Equal(v1alpha1.IncidentResolved))
 	})
-	t.Run("the clock is wrong: nothing resolves", func(t *testing.T) {
+	t.Run("the clock is wrong: it resolves by the API server's", func(t *testing.T) {
 		s, l := opened(t)
-		s.listenFor(l, time.Hour)
-		s.answer(l, time.Hour)
-		s.Expect(state(s)).To(Equal(v1alpha1.IncidentOpen))
+		s.Clock.SetTime(s.Clock.Now().Add(day)) // the clock is set: no time passes
+		s.answer(l, day)
+		s.Expect(state(s)).To(Equal(v1alpha1.IncidentOpen), "it is a day ahead")
+		for range 10 {
+			later(s, 13*time.Second)
+			s.answer(l, day)
+		}
+		s.Expect(state(s)).To(Equal(v1alpha1.IncidentResolved))
+		s.Expect(s.Incident("disk").Status.ResolvedTime.Time).To(BeTemporally("~", s.Clock.Now().Add(-day), time.Second))
 	})
-	t.Run("the clock is wrong: nothing is deleted", func(t *testing.T) {
+	t.Run("the clock is wrong: it is deleted by the API server's", func(t *testing.T) {
 		s, l := opened(t)
 		s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
 		s.fold("disk")
@@ -115,7 +121,9 @@ func TestQuietIsMeasuredOnlyWhileWeListen(t *testing.T) {
 		s.answer(l, 365*day)
 		s.fold("disk")
 		s.Incident("disk")
-		s.answer(l, 0)
+		s.answer(l, 364*day)
+		later(s, 7*day)
+		s.answer(l, 364*day)
 		s.fold("disk")
 		s.Expect(s.IncidentNames()).To(BeEmpty())
 	})

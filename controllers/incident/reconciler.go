@@ -29,7 +29,8 @@ const (
 	// waiting for a quorum list, which takes up to 100 ms on a busy API server whatever its size; this many folds share one.
 	foldConcurrency = 160
 
-	// clockRetry is when to look again at an Incident with a deadline while nothing may end for its age.
+	// clockRetry is when to look again at an Incident with a deadline while nothing may end for its age, see
+	// replica.IngestHealth.QuietFrom.
 	clockRetry = 30 * time.Second
 
 	// staleRetry is when to look again after something turned out to be older than it seemed.
@@ -277,15 +278,14 @@ func (r *reconciler) expireOrWait(ctx context.Context, o *facts, plan fold.Plan)
 		return ctrl.Result{}, nil
 	}
 	at, ok := fold.Deadline(o.incident, o.policy)
-	switch {
-	case !ok, at.Sub(o.now) > 2*sweep.Interval && o.incident.Status.State == v1alpha1.IncidentResolved: // a sweep finds it in time
+	_, known := r.Health.QuietFrom(o.integration(), time.Time{})
+	switch isResolved := o.incident.Status.State == v1alpha1.IncidentResolved; {
+	case !ok, isResolved && (!known || at.Sub(o.apiTime) > 2*sweep.Interval): // a sweep finds it in time
 		return ctrl.Result{}, nil
-	case o.policy.ClockUncertain && o.incident.Status.State == v1alpha1.IncidentResolved: // a later sweep does
-		return ctrl.Result{}, nil
-	case o.policy.ClockUncertain: // nor may the clock be believed for how long to wait
+	case !known:
 		return ctrl.Result{RequeueAfter: clockRetry}, nil
-	case at.After(o.now):
-		return ctrl.Result{RequeueAfter: at.Sub(o.now)}, nil
+	case at.After(o.apiTime):
+		return ctrl.Result{RequeueAfter: at.Sub(o.apiTime)}, nil
 	case plan.IsIdle() && o.incident.Status.State != v1alpha1.IncidentOpen:
 		return r.expire(ctx, o, at)
 	default:

@@ -82,7 +82,7 @@ func (s *site) newFolder() *folder {
 		}
 	}, []string{s.Namespace})
 	f.incidents = newReconciler(f.cache, live, lists, Options{
-		Memory: memory, Health: always{}, PresetLateFiringWindow: noPresetWindow, IngestBacklog: func() int { return 0 }, Clock: s.Clock,
+		Memory: memory, Health: always{s.Clock}, PresetLateFiringWindow: noPresetWindow, IngestBacklog: func() int { return 0 }, Clock: s.Clock,
 	})
 	f.incidents.recorder, f.incidents.notices = f.events, flowcontrol.NewFakeAlwaysRateLimiter()
 	f.incidents.counts, f.incidents.releases = &listedCounts{site: s, incidents: math.MaxInt64, bytes: math.MaxInt64}, f.releases
@@ -93,13 +93,11 @@ func (s *site) newFolder() *folder {
 func noPresetWindow(string) (window time.Duration, ok bool) { return 0, false }
 
 // always could alerts be stored.
-type always struct{ replica.Health }
+type always struct{ clock replica.Clock }
 
-func (always) QuietFrom(types.NamespacedName, time.Time, time.Time) (time.Time, bool) {
-	return time.Time{}, true
-}
+func (always) QuietFrom(types.NamespacedName, time.Time) (time.Time, bool) { return time.Time{}, true }
 
-func (always) APITime() time.Time { return time.Now() }
+func (a always) APITime() time.Time { return a.clock.Now() }
 
 // noResolved takes no care of Resolved Incidents.
 type noResolved struct {

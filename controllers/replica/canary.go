@@ -306,7 +306,7 @@ func reportClock(ctx context.Context, note func() (ahead time.Duration, wrong, c
 	clockOffset.Set(ahead.Seconds())
 	switch {
 	case changed && wrong:
-		log.FromContext(ctx).Error(nil, "The clock differs from the API server's; no quiet Incident is resolved, and none is deleted",
+		log.FromContext(ctx).Error(nil, "The clock differs from the API server's, by which everything goes",
 			"aheadSeconds", ahead.Seconds())
 	case changed:
 		log.FromContext(ctx).Info("The clock agrees with the API server's again")

@@ -43,7 +43,7 @@ func newCanary(t *testing.T, config *rest.Config, namespace string) (*Canary, *r
 
 // canStore reports whether the Incidents of any integration may be quiet.
 func (c *Canary) canStore() bool {
-	_, ok := c.Health.QuietFrom(shop, time.Time{}, time.Now())
+	_, ok := c.Health.QuietFrom(shop, time.Time{})
 	return ok
 }
 
@@ -129,8 +129,8 @@ func TestWhatTheAnswerToACanaryTells(t *testing.T) {
 		"too many requests":    {http.StatusTooManyRequests, 0, nil, false, false, canaryRetry},
 		"an internal error":    {http.StatusInternalServerError, 0, nil, false, false, canaryRetry},
 		"a webhook is away":    {http.StatusInternalServerError, 0, message(`failed calling webhook "x"`), false, true, canaryInterval},
-		"an hour ahead":        {http.StatusCreated, time.Hour, metav1.PartialObjectMetadata{}, false, false, canaryInterval},
-		"five minutes behind":  {http.StatusCreated, -5 * time.Minute, metav1.PartialObjectMetadata{}, false, false, canaryInterval},
+		"an hour ahead":        {http.StatusCreated, time.Hour, metav1.PartialObjectMetadata{}, true, false, canaryInterval},
+		"five minutes behind":  {http.StatusCreated, -5 * time.Minute, metav1.PartialObjectMetadata{}, true, false, canaryInterval},
 		"no answer of its own": {http.StatusBadGateway, 0, "<html>", false, false, canaryRetry},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -208,14 +208,14 @@ func TestAProcessWhoseCheckFailsStoresNoCanary(t *testing.T) {
 	g := NewWithT(t)
 	c, _ := newCanary(t, answers(t, created(1), answer(http.StatusTeapot, 0, nil)), "own")
 	g.Expect(c.round(t.Context())).To(Equal(canaryInterval))
-	before, _ := c.Health.QuietFrom(shop, time.Time{}, time.Now())
+	before, _ := c.Health.QuietFrom(shop, time.Time{})
 	c.Check = func() error { return fmt.Errorf("older definitions") }
 	g.Expect(c.round(t.Context())).To(Equal(checkInterval))
 	g.Expect(c.canStore()).To(BeFalse(), "it listens to nobody")
 	g.Expect(c.denied.Load()).To(BeZero(), "it has sent nothing")
 	c.Check = func() error { return nil }
 	g.Expect(c.round(t.Context())).To(Equal(canaryInterval))
-	after, ok := c.Health.QuietFrom(shop, time.Time{}, time.Now())
+	after, ok := c.Health.QuietFrom(shop, time.Time{})
 	g.Expect(ok).To(BeTrue())
 	g.Expect(after).To(BeTemporally(">", before), "quiet starts anew")
 }

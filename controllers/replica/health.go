@@ -31,13 +31,12 @@ type Clock interface {
 
 // Health is an *IngestHealth outside of tests.
 type Health interface {
-	QuietFrom(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool)
-	QuietFromByAPITime(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool)
+	QuietFrom(integration types.NamespacedName, unavailable time.Time) (from time.Time, ok bool)
 	APITime() time.Time
 }
 
-// IngestHealth knows since when this process has been able to store alerts without a break, and how far its clock differs
-// from the API server's. An Incident is quiet only as long as its alerts could be stored: those that senders could not deliver
+// IngestHealth knows since when this process has been able to store alerts without a break, and the time by the API server's
+// clock. An Incident is quiet only as long as its alerts could be stored: those that senders could not deliver
 // tell of no quiet.
 //
 // There is one for each process. Every replica keeps it, so that a follower which becomes the leader knows its own past.
@@ -90,38 +89,20 @@ func (h *IngestHealth) Missed(integration types.NamespacedName) {
 	own.integrations[integration.Name] = now
 }
 
-// QuietFrom is when the quiet of the integration's Incidents begins at the earliest. unavailable is when a replica last
-// reported a missed alert, by the API server's clock; zero if none did. It is not ok while nothing may
-// end for its age: the API server does not answer, or the clock is wrong.
-func (h *IngestHealth) QuietFrom(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool) {
+// QuietFrom is when the quiet of the integration's Incidents and heartbeats begins at the earliest. unavailable is when a replica
+// last reported a missed alert, zero if none did. All times are by the API server's clock. It is not ok while nothing may end for
+// its age: the API server does not answer, or the own clock was set since the last answer, and nobody knows which of the two was.
+func (h *IngestHealth) QuietFrom(integration types.NamespacedName, unavailable time.Time) (from time.Time, ok bool) {
+	now := h.clock.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	from, ok = h.quietFrom(integration, unavailable, now)
-	return from, ok && h.aheadAt(now).Abs() <= fold.MaxClockDifference
-}
-
-// QuietFromByAPITime is QuietFrom for what is judged by the time of the API server. The clock may be wrong for that, but not set
-// since the last answer: then nobody knows which of the two clocks was.
-func (h *IngestHealth) QuietFromByAPITime(
-	integration types.NamespacedName, unavailable, now time.Time,
-) (from time.Time, ok bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	from, ok = h.quietFrom(integration, unavailable, now)
-	return from, ok && (h.aheadAt(now)-h.ahead).Abs() <= fold.MaxClockDifference
-}
-
-// quietFrom is what both have in common: the API server answers. The caller holds mu.
-func (h *IngestHealth) quietFrom(integration types.NamespacedName, unavailable, now time.Time) (from time.Time, ok bool) {
-	if h.last.IsZero() || passed(h.last, now) > maxGap {
+	wasSet := (h.aheadAt(now) - h.ahead).Abs() > fold.MaxClockDifference
+	if h.last.IsZero() || passed(h.last, now) > maxGap || wasSet {
 		return time.Time{}, false
 	}
-	from = presently(h.since, now)
-	if !unavailable.IsZero() {
-		from = fold.Latest(from, fold.Earliest(unavailable.Add(h.aheadAt(now)), now))
-	}
+	from = fold.Latest(h.timeOf(h.since, now), fold.Earliest(unavailable, h.timeOf(now, now)))
 	if own := h.missed[integration.Namespace]; own != nil {
-		from = fold.Latest(from, presently(own.all, now), presently(own.integrations[integration.Name], now))
+		from = fold.Latest(from, h.timeOf(own.all, now), h.timeOf(own.integrations[integration.Name], now))
 	}
 	return from.Add(Grace), true
 }
@@ -135,7 +116,16 @@ func (h *IngestHealth) Now() (now time.Time, ok bool) {
 	if h.told.IsZero() {
 		return time.Time{}, false
 	}
-	return now.Round(0).Add(-h.aheadAt(now)), true
+	return h.timeOf(now, now), true
+}
+
+// timeOf returns what the API server's clock showed at a time of the own one: a time in the past was as long ago as the monotonic
+// clock says. The result has no reading of it.
+func (h *IngestHealth) timeOf(then, now time.Time) time.Time {
+	if then.IsZero() {
+		return then
+	}
+	return now.Round(0).Add(then.Sub(now) - h.aheadAt(now))
 }
 
 // APITime is Now, or the time by the own clock until the API server has answered once.
@@ -175,8 +165,9 @@ func (h *IngestHealth) Interrupt() {
 func (h *IngestHealth) tell(sent, received, server time.Time) (ahead time.Duration, wrong, changed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	expected, first := h.aheadAt(received), h.told.IsZero()
 	h.told = received
-	sent = presently(sent, received) // the clock may have been set meanwhile
+	sent = received.Round(0).Add(sent.Sub(received)) // the clock may have been set meanwhile
 	// The server's clock showed a time from server to a second later at some moment between sent and received.
 	switch {
 	case sent.Sub(server) > time.Second:
@@ -186,19 +177,13 @@ func (h *IngestHealth) tell(sent, received, server time.Time) (ahead time.Durati
 	default:
 		h.ahead = 0
 	}
+	if !first && (h.ahead-expected).Abs() > fold.MaxClockDifference {
+		h.since = received // the API server's clock was set: what was received before seems to be long ago
+	}
 	wrong = h.ahead.Abs() > fold.MaxClockDifference
 	changed = wrong != h.wrong
 	h.wrong = wrong
 	return h.ahead, wrong, changed
-}
-
-// presently returns a time of the past by the wall clock as it is set now, without a reading of the monotonic clock. By the one
-// of then, it would be in the future after a clock that was ahead is set right.
-func presently(then, now time.Time) time.Time {
-	if then.IsZero() {
-		return then
-	}
-	return now.Round(0).Add(then.Sub(now))
 }
 
 // passed returns how much time has passed by the clock that shows more. The monotonic clock stands still while a virtual machine

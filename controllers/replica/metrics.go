@@ -16,8 +16,8 @@ var alertsFoldedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 
 var clockOffset = prometheus.NewGauge(prometheus.GaugeOpts{
 	Name: "tocsin_clock_offset_seconds",
-	Help: "How far the clock of this replica is ahead of the API server's; negative when it is behind. Beyond a " +
-		"minute the leading replica resolves no Incident for silence and deletes none.",
+	Help: "How far the clock of this replica is ahead of the API server's; negative when it is behind. Everything " +
+		"that Tocsin decides goes by the API server's clock.",
 })
 
 // Metrics of the objects in the store, see Counts.

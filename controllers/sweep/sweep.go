@@ -91,7 +91,7 @@ type Options struct {
 	Limit      fair.Limit      // of Incidents
 	Counts     *replica.Counts // publishes the number of Resolved Incidents as a metric
 	Follower   Follower
-	Clock      replica.Clock
+	Now        func() time.Time // by the API server's clock
 
 	ArchiveRequired bool // Incidents that the archive does not have are kept
 }
@@ -261,7 +261,7 @@ func (s *Sweeper) sweep(ctx context.Context) (behind bool, err error) {
 // isOverdue reports whether the archive should have had a Resolved Incident for long.
 func (s *Sweeper) isOverdue(incident *v1alpha1.Incident) bool {
 	resolved := incident.Status.ResolvedTime
-	return resolved != nil && s.Clock.Now().Sub(resolved.Time) > archivePatience && !s.mayGo(incident)
+	return resolved != nil && s.Now().Sub(resolved.Time) > archivePatience && !s.mayGo(incident)
 }
 
 // Condition returns the condition Archived of an integration, as the last sweep has found it.

@@ -28,7 +28,7 @@ func newSite(t *testing.T, limit int64) *site {
 	s := &site{Site: testsite.New(t)}
 	s.Sweeper = New(Options{
 		Live: s.Live, Namespaces: []string{s.Namespace}, Limit: fair.Limit{All: limit, Share: 1},
-		Follower: (*follower)(s), Clock: s.Clock,
+		Follower: (*follower)(s), Now: s.Clock.Now,
 	})
 	s.folds = folds{s}
 	return s

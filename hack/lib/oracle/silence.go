@@ -10,12 +10,12 @@ import (
 type silence struct {
 	key                   incidentKey
 	integration, dedupKey string
-	at                    time.Time // resolvedTime, by the leader's clock
+	at                    time.Time // resolvedTime, by the API server's clock
 	committed             time.Time
 }
 
 const (
-	// maxClockError is how far the clock of a leader may be wrong that resolves Incidents.
+	// maxClockError is how far the time of an automatic resolve may be wrong, which is that of the API server.
 	maxClockError = time.Minute
 	// longestRun is when a resolvedTime must be wrong if the time of the commit is not known.
 	longestRun = 30 * time.Minute

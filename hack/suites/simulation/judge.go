@@ -49,7 +49,7 @@ func newJudge(story *Story, w *world) *judge {
 		switch o := o.(type) {
 		case deleteNamespace:
 			options.DeletedNamespaces = append(options.DeletedNamespaces, tenantName(o.tenant))
-		case setClock, setServerClock:
+		case setServerClock:
 			options.ClockError = 2 * fold.MaxClockDifference
 		}
 	}
