@@ -257,7 +257,7 @@ bench: control-plane build bin/suites/bench $(TOOLS)/alertmanager ## Measure int
 
 .PHONY: bench-micro
 bench-micro: ## Run the Go benchmarks, for benchstat
-	go test -run '^$$' -bench . -benchmem -count $(BENCH_COUNT) ./controllers/... ./webhookserver/...
+	go test -run '^$$' -bench . -benchmem -count $(BENCH_COUNT) ./controllers/... ./internal/... ./webhookserver/...
 
 .PHONY: lint
 lint: $(TOOLS)/golangci-lint ## Run the linters

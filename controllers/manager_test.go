@@ -26,8 +26,8 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
-	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
@@ -66,10 +66,12 @@ func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 	})
 	s.Expect(err).NotTo(HaveOccurred())
 	options.Namespaces, options.Clock = []string{s.Namespace}, clock.RealClock{}
-	options.Limit = fair.Limit{All: 50_000, Share: 1}
+	if options.Capacity == nil {
+		options.Capacity = capacity.New(capacity.Limits{Share: 1}, options.Memory.Cached, options.Clock.Now)
+	}
+	s.Expect(options.Capacity.Follow(mgr.GetCache())).To(Succeed())
 	options.CheckMapping = func(*v1alpha1.WebhookIntegration) error { return nil }
 	options.PresetLateFiringWindow = func(string) (time.Duration, bool) { return 0, false }
-	options.Unavailable = func(string) string { return "" }
 	options.IngestBacklog = func() int { return 0 }
 	if options.Health == nil {
 		health := replica.NewIngestHealth(options.Clock)
@@ -268,7 +270,9 @@ func TestAnEventThatCannotBeReadIsReportedAndKept(t *testing.T) {
 
 func TestWhatTheCacheHoldsIsMeasured(t *testing.T) {
 	s, registry := newSite(t), prometheus.NewPedanticRegistry()
-	s.manageWith(t, Options{Metrics: registry})
+	counts := capacity.New(capacity.Limits{}, nil, time.Now)
+	registry.MustRegister(counts)
+	s.manageWith(t, Options{Capacity: counts})
 	s.RealTime()
 	alert := s.Alert(v1alpha1.AlertFiring, "disk")
 	alert.Severity = v1alpha1.SeverityCritical

@@ -11,7 +11,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/release"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
-	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/capacity"
 )
 
 // Options are the settings of the controllers.
@@ -21,20 +21,14 @@ type Options struct {
 	// CheckMapping returns the error of an integration's mapping, with a line for each mistake, in words that do not change.
 	CheckMapping func(*v1alpha1.WebhookIntegration) error
 
-	// Limit is how many Incidents there may be that are not Resolved, and how many Resolved ones are kept.
-	Limit fair.Limit
-
-	// Unavailable returns the reason of the condition Ready for which posts to a namespace get 503, empty when they do not.
-	Unavailable func(namespace string) string
+	// Capacity has what the namespaces may store. Its maker has it follow the manager's cache.
+	Capacity *capacity.Counts
 
 	// Forwarded is the source of the condition Forwarded. Default: Incidents are not forwarded.
 	Forwarded integration.ConditionSource
 
 	// Follower is told of Resolved Incidents. Default: nobody is.
 	Follower sweep.Follower
-
-	// Metrics is where the metrics of the objects in the store are registered while the manager runs. Default: nowhere.
-	Metrics prometheus.Registerer
 }
 
 // noFollower is a Follower that does nothing.
@@ -44,12 +38,9 @@ func (noFollower) Resolved(*v1alpha1.Incident) {}
 func (noFollower) Swept()                      {}
 
 // Replica is the part of the controllers that every replica runs, the leader or not.
-type Replica struct {
-	options Options
-	counts  *replica.Counts
-}
+type Replica struct{ options Options }
 
-// NewReplica prepares the manager's cache and the metrics of the objects in it, before the manager starts.
+// NewReplica prepares the manager's cache, before the manager starts.
 func NewReplica(mgr ctrl.Manager, options Options) (*Replica, error) {
 	if len(options.Namespaces) == 0 {
 		options.Namespaces = []string{""}
@@ -60,11 +51,7 @@ func NewReplica(mgr ctrl.Manager, options Options) (*Replica, error) {
 	if err := replica.Index(mgr); err != nil {
 		return nil, err
 	}
-	if err := options.Memory.Follow(mgr, options.Health.APITime); err != nil {
-		return nil, err
-	}
-	counts, err := replica.NewCounts(mgr, options.Memory, options.Limit, options.Metrics)
-	return &Replica{options, counts}, err
+	return &Replica{options}, options.Memory.Follow(mgr, options.Health.APITime)
 }
 
 // Lead adds the controllers to the manager of a leader's term, which has the replica's cache. All memory but that of the
@@ -79,15 +66,15 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 		return err
 	}
 	sweeper := sweep.New(sweep.Options{
-		Live: live, Namespaces: r.options.Namespaces, Limit: r.options.Limit, Counts: r.counts,
+		Live: live, Namespaces: r.options.Namespaces, Capacity: r.options.Capacity,
 		Follower: r.options.Follower, Now: r.options.Health.APITime, ArchiveRequired: r.options.ArchiveRequired,
 	})
-	blocked, err := incident.Add(mgr, live, r.options.Options, r.counts, releaser, sweeper)
+	blocked, err := incident.Add(mgr, live, r.options.Options, r.options.Capacity, releaser, sweeper)
 	if err != nil {
 		return err
 	}
 	status := integration.Options{
-		CheckMapping: r.options.CheckMapping, Unavailable: r.options.Unavailable, Folded: blocked.Condition,
+		CheckMapping: r.options.CheckMapping, Capacity: r.options.Capacity, Folded: blocked.Condition,
 		Forwarded: r.options.Forwarded, Now: r.options.Clock.Now, APITime: r.options.Health.APITime,
 	}
 	if r.options.ArchiveRequired {
@@ -99,7 +86,7 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	return integration.Add(mgr, live, status)
 }
 
-// RegisterMetrics registers the metrics of the controllers, all but those of replica.StoreMetrics.
+// RegisterMetrics registers the metrics of the controllers.
 func RegisterMetrics(registry prometheus.Registerer) {
 	heartbeat.RegisterMetrics(registry)
 	incident.RegisterMetrics(registry)

@@ -24,7 +24,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/memorystore"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
@@ -187,8 +187,8 @@ func TestRefusedRequests(t *testing.T) {
 			prepare: func(b *bench) { b.ready = func() bool { return false } }},
 		"too many pending AlertEvents": {body: firing, status: 503, kind: "namespace-full", reason: "NamespaceFull",
 			prepare: func(b *bench) {
-				b.capacity = commit.NewCapacity(4, DefaultMaxIncidents, fair.DefaultShare)
-				b.capacity.SetEvent(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}}, false)
+				b.limit(capacity.Limits{Events: 4})
+				b.options.Capacity.SetEvent(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}}, false)
 			}},
 		"a new key at the limit of Incidents": {body: firing, status: 503, kind: "incident-limit", reason: "IncidentLimit",
 			prepare: func(b *bench) {
@@ -368,8 +368,8 @@ func TestBodyStaysUnread(t *testing.T) {
 		"before the token is known good": func(_ *bench, r *http.Request) { r.URL.Path = eventsPath + "/nobody" },
 		"while caches are not synced":    func(b *bench, _ *http.Request) { b.ready = func() bool { return false } },
 		"under overload": func(b *bench, _ *http.Request) {
-			b.capacity = commit.NewCapacity(1, DefaultMaxIncidents, 1)
-			b.capacity.SetEvent(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}}, false)
+			b.limit(capacity.Limits{Events: 1, Share: 1})
+			b.options.Capacity.SetEvent(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}}, false)
 		},
 		"with queues full":                  func(b *bench, _ *http.Request) { b.committer = refusing{} },
 		"when its length is over the limit": func(_ *bench, r *http.Request) { r.ContentLength = DefaultMaxBodyBytes + 1 },

@@ -24,9 +24,8 @@ func Explain(
 	if header != nil {
 		request.Header = header.Clone()
 	}
-	options := Options{NamespaceShare: 1}.withDefaults()
-	h := newHandler(options, nil, nil, commit.NewCapacity(options.MaxPendingEvents, options.MaxIncidents, options.NamespaceShare),
-		commit.New(nil, 1, nil), nil, newReporter(nil, nil, logr.Discard()), logr.Discard())
+	options := Options{}.withDefaults()
+	h := newHandler(options, nil, nil, commit.New(nil, 1, nil), nil, newReporter(nil, nil, logr.Discard()), logr.Discard())
 	x := &exchange{Request: request, start: options.Now(), received: options.APITime(), integration: integration.DeepCopy()}
 	x.integration.Spec.Verify = nil // the payload is no request
 	x.parsePath()

@@ -35,7 +35,6 @@ type handler struct {
 	tokens    *tokenIndex
 	bodies    *fair.Memory // of bodies
 	decoded   *fair.Memory // of their decoded form
-	capacity  *commit.Capacity
 	committer committer
 	live      client.Reader // of the API server, not of a cache
 	reports   reporter
@@ -69,13 +68,13 @@ type reporter interface {
 }
 
 func newHandler(
-	options Options, ready func() bool, tokens *tokenIndex, capacity *commit.Capacity, committer committer, live client.Reader,
+	options Options, ready func() bool, tokens *tokenIndex, committer committer, live client.Reader,
 	reports reporter, log logr.Logger,
 ) *handler {
 	h := &handler{
 		options: options, ready: ready, tokens: tokens,
 		bodies: fair.NewMemory(maxBodyMemory), decoded: fair.NewMemory(maxDecodedMemory),
-		capacity: capacity, committer: committer, live: live, reports: reports, log: log,
+		committer: committer, live: live, reports: reports, log: log,
 		started: options.Now(), evaluation: maxEvaluation,
 	}
 	if options.TracerProvider != nil {
@@ -239,7 +238,7 @@ func (h *handler) checkRequest(x *exchange) (s *signature, p *problem) {
 		}
 	}
 	switch {
-	case h.capacity.Refusal(x.integration.Namespace) == v1alpha1.ReasonQueueFull:
+	case h.options.Capacity.Full(x.integration.Namespace) == v1alpha1.ReasonQueueFull:
 		return nil, &problemNamespaceFull
 	case h.committer.CheckCapacity(x.sender()) != nil:
 		return nil, &problemOverload

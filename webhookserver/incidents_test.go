@@ -11,14 +11,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/fair"
-	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
 // limitIncidents gives the cluster a limit and the namespace team-a an Incident.
 func (b *bench) limitIncidents(limit int, name string) {
-	b.capacity = commit.NewCapacity(DefaultMaxPendingEvents, limit, fair.DefaultShare)
-	b.capacity.SetIncident(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}}, false)
+	b.limit(capacity.Limits{Incidents: limit})
+	b.options.Capacity.SetIncident(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}}, false)
 }
 
 // blockIncidents has the API server reject new Incidents of the namespace team-a.
@@ -77,7 +77,7 @@ func TestWhereAQuotaRejectsIncidentsNewKeysAreRefused(t *testing.T) {
 	b := newBench()
 	b.blockIncidents()
 	g.Expect(b.post(testPath, `{"dedup_key":"new"}`).StatusCode).To(Equal(503))
-	b.limitIncidents(DefaultMaxIncidents, v1alpha1.IncidentName("prometheus", "known"))
+	b.limitIncidents(capacity.DefaultIncidents, v1alpha1.IncidentName("prometheus", "known"))
 	g.Expect(b.post(testPath, `{"dedup_key":"known"}`).StatusCode).To(Equal(202))
 }
 
@@ -110,7 +110,7 @@ func TestAKeyedRequestIsStoredOnceInParts(t *testing.T) {
 					bench.limitIncidents(400, "another")
 				}
 				for key := range strings.FieldsSeq(storable) {
-					bench.capacity.SetIncident(&v1alpha1.Incident{
+					bench.options.Capacity.SetIncident(&v1alpha1.Incident{
 						ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: v1alpha1.IncidentName("prometheus", key)}}, false)
 				}
 				response := bench.post(testPath, body, with("Idempotency-Key", "k"))

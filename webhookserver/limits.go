@@ -12,14 +12,6 @@ const (
 	DefaultMaxBodyBytes      = 256 << 10
 	DefaultMaxInFlightWrites = 8
 
-	// DefaultMaxPendingEvents, together with the bound of their size, keeps AlertEvents from filling etcd: an etcd that is
-	// out of space accepts no writes, so they could not be drained either. commit.Capacity has the rules.
-	DefaultMaxPendingEvents = 20_000
-
-	// DefaultMaxIncidents keeps Incidents from filling the memory of the replicas. Each holds them all, in 7 KiB, and 12 KiB
-	// if it is Open: its 1 GiB are used up near 85,000 Open ones.
-	DefaultMaxIncidents = 50_000
-
 	// DefaultShutdownDelay is how long load balancers and kube-proxies need to hear that the replica is not ready any more.
 	DefaultShutdownDelay = 5 * time.Second
 )

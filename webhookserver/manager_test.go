@@ -28,6 +28,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/packing"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
@@ -46,6 +47,11 @@ type cluster struct {
 func startManager(t *testing.T, change ...func(*Options)) *cluster {
 	t.Helper()
 	return startManagerWith(t, restConfig, change...)
+}
+
+// limited gives a webhook server other limits.
+func limited(limits capacity.Limits) func(*Options) {
+	return func(o *Options) { o.Capacity = capacity.New(limits, nil, time.Now) }
 }
 
 // startManagerWith starts a manager that reaches the API server with a configuration of its own.
@@ -67,6 +73,8 @@ func startManagerWith(t *testing.T, config *rest.Config, change ...func(*Options
 	for _, f := range change {
 		f(&options)
 	}
+	options = options.withDefaults()
+	g.Expect(options.Capacity.Follow(mgr.GetCache())).To(Succeed())
 	c.Server, err = New(mgr, options)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(mgr.Add(c.Server)).To(Succeed())
@@ -101,14 +109,14 @@ func (c *cluster) integrate(t *testing.T, name string) (w *v1alpha1.WebhookInteg
 func TestNoAlertIsAcceptedThatFindsNoPlace(t *testing.T) {
 	const limit = 25 // the share
 	g := NewWithT(t)
-	c := startManager(t, func(o *Options) { o.MaxIncidents = 4 * limit })
+	c := startManager(t, limited(capacity.Limits{Incidents: 4 * limit}))
 	_, token := c.integrate(t, "prometheus")
 	g.Expect(c.Create(t.Context(), &v1alpha1.Incident{
 		ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: v1alpha1.IncidentName("prometheus", "exists")},
 		Spec:       v1alpha1.IncidentSpec{IntegrationName: "prometheus", DedupKey: "exists"},
 	})).To(Succeed())
 	g.Eventually(func() bool {
-		return c.handler.capacity.HasOpenIncident(c.namespace, v1alpha1.IncidentName("prometheus", "exists"))
+		return c.options.Capacity.HasOpenIncident(c.namespace, v1alpha1.IncidentName("prometheus", "exists"))
 	}, "5s", "10ms").Should(BeTrue())
 
 	var senders sync.WaitGroup
@@ -138,7 +146,7 @@ func TestNoAlertIsAcceptedThatFindsNoPlace(t *testing.T) {
 		g.Expect(c.post(t, token, fmt.Sprintf(`{"dedup_key":%q}`, key))).To(Equal(http.StatusAccepted), "it waits already")
 	}
 	g.Expect(c.post(t, token, `{"dedup_key":"exists"}`)).To(Equal(http.StatusAccepted))
-	g.Expect(c.Refusal(c.namespace)).To(Equal(v1alpha1.ReasonIncidentLimit))
+	g.Expect(c.options.Capacity.Full(c.namespace)).To(Equal(v1alpha1.ReasonIncidentLimit))
 	g.Expect(c.DeleteAllOf(t.Context(), &v1alpha1.AlertEvent{}, client.InNamespace(c.namespace))).To(Succeed())
 	g.Eventually(func() int { return c.post(t, token, `{"dedup_key":"later"}`) }, "10s", "100ms").Should(Equal(http.StatusAccepted))
 }
@@ -278,7 +286,7 @@ func TestCopiesOfARequestGiveOneEventInTheCluster(t *testing.T) {
 
 func TestPendingLimitRecoversByItself(t *testing.T) {
 	g := NewWithT(t)
-	c := startManager(t, func(o *Options) { o.MaxPendingEvents, o.NamespaceShare = 2, 1 })
+	c := startManager(t, limited(capacity.Limits{Events: 2, Share: 1}))
 	_, token := c.integrate(t, "prometheus")
 	g.Eventually(func() int { return c.post(t, token, firing) }, "5s", "10ms").Should(Equal(http.StatusServiceUnavailable))
 	for _, event := range c.listEvents(t) {

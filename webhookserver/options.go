@@ -6,12 +6,10 @@ import (
 	"net"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tocsin-dev/tocsin/internal/clustercache"
-	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
@@ -22,9 +20,6 @@ type Options struct {
 	EnableHTTP2 bool   // over TLS
 
 	MaxBodyBytes      int64         // of a body, as sent and after decompression
-	MaxPendingEvents  int           // unfolded AlertEvents in the cluster; at the limit, requests are refused
-	MaxIncidents      int           // at the limit, alerts that need new ones are refused
-	NamespaceShare    float64       // the part of MaxPendingEvents and MaxIncidents that one namespace may use
 	MaxInFlightWrites int           // writes to the API server at a time
 	ShutdownDelay     time.Duration // how long to keep serving after the order to stop
 
@@ -44,22 +39,18 @@ type Options struct {
 	// silent. Optional.
 	Refused func(integration types.NamespacedName)
 
-	// Cached knows what the cache lacks of AlertEvents. Optional.
-	Cached *clustercache.Events
+	// Capacity has what the namespaces may store. It follows the manager's cache. Default: counts of nothing.
+	Capacity *capacity.Counts
 
 	// Mappings remembers compiled mappings. Default: a cache of the server's own.
 	Mappings *mapping.Cache
 
-	TracerProvider trace.TracerProvider  // makes the spans of requests and writes; optional
-	Metrics        prometheus.Registerer // for the metrics of the capacity while the server runs; optional
+	TracerProvider trace.TracerProvider // makes the spans of requests and writes; optional
 }
 
 func (o Options) withDefaults() Options {
 	o.BindAddress = cmp.Or(o.BindAddress, DefaultBindAddress)
 	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, DefaultMaxBodyBytes)
-	o.MaxPendingEvents = cmp.Or(o.MaxPendingEvents, DefaultMaxPendingEvents)
-	o.MaxIncidents = cmp.Or(o.MaxIncidents, DefaultMaxIncidents)
-	o.NamespaceShare = cmp.Or(o.NamespaceShare, fair.DefaultShare)
 	o.MaxInFlightWrites = cmp.Or(o.MaxInFlightWrites, DefaultMaxInFlightWrites)
 	o.ShutdownDelay = cmp.Or(o.ShutdownDelay, DefaultShutdownDelay)
 	if o.Listen == nil {
@@ -73,6 +64,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Check == nil {
 		o.Check = func() error { return nil }
+	}
+	if o.Capacity == nil {
+		o.Capacity = capacity.New(capacity.Limits{}, nil, o.Now)
 	}
 	if o.Mappings == nil {
 		o.Mappings = mapping.NewCache()

@@ -199,7 +199,7 @@ func TestOpsgenieAlerts(t *testing.T) {
 		g.Expect(b.live.Create(t.Context(), incident.DeepCopy())).To(Succeed())
 		g.Expect(status().StatusCode).To(Equal(http.StatusOK), "one that is Resolved, which no cache has")
 		g.Expect(b.live.Delete(t.Context(), incident)).To(Succeed())
-		b.capacity.SetIncident(incident, false)
+		b.options.Capacity.SetIncident(incident, false)
 		response = status()
 		g.Expect(response.StatusCode).To(Equal(http.StatusOK))
 		data := answered(g, response)["data"]

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
@@ -63,8 +64,8 @@ func TestRefusalsAreTold(t *testing.T) {
 }
 
 func full(b *bench) {
-	b.capacity = commit.NewCapacity(1, DefaultMaxIncidents, 1)
-	b.capacity.SetEvent(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}}, false)
+	b.limit(capacity.Limits{Events: 1, Share: 1})
+	b.options.Capacity.SetEvent(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}}, false)
 }
 
 func older(b *bench) { b.options.Check = func() error { return errors.New("a field is missing") } }

@@ -17,13 +17,15 @@ import (
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/informers"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
+
+// +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=create;get;list;watch
+// +kubebuilder:rbac:groups=tocsin.dev,resources=incidents,verbs=get;list;watch
 
 // Server serves the endpoint. It runs on every replica, and beside the manager: requests are answered before the
 // manager's cache has synced and while the manager stops.
@@ -43,9 +45,12 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	options = options.withDefaults()
 	log := mgr.GetLogger().WithName("webhookserver")
 	tokens := newTokenIndex()
-	capacity := commit.NewCapacity(options.MaxPendingEvents, options.MaxIncidents, options.NamespaceShare)
-	capacity.Cached = options.Cached
-	synced, err := feed(mgr.GetCache(), tokens, capacity)
+	synced, err := informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.WebhookIntegration{},
+		func(w *v1alpha1.WebhookIntegration, _ bool) { tokens.set(w) },
+		func(w *v1alpha1.WebhookIntegration) {
+			tokens.remove(w)
+			forgetIntegration(w.Namespace, w.Name)
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -56,38 +61,16 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	committer := commit.New(store, options.MaxInFlightWrites, options.TracerProvider)
 	reports := newReporter(mgr.GetClient(), mgr.GetEventRecorder("tocsin"), log)
 	reports.now, reports.live = options.APITime, mgr.GetAPIReader()
+	ready := func() bool { return synced() && options.Capacity.Synced() }
 	return &Server{
 		options: options, committer: committer, store: store, reports: reports, log: log,
-		handler: newHandler(options, synced, tokens, capacity, committer, mgr.GetAPIReader(), reports, log),
+		handler: newHandler(options, ready, tokens, committer, mgr.GetAPIReader(), reports, log),
 	}, nil
-}
-
-// feed keeps tokens and capacity up to date with the cache. The result says whether they know every object that existed at the
-// start.
-func feed(objects cache.Cache, tokens *tokenIndex, capacity *commit.Capacity) (synced func() bool, err error) {
-	ctx := context.Background()
-	integrationsSynced, err1 := informers.Feed(ctx, objects, &v1alpha1.WebhookIntegration{},
-		func(w *v1alpha1.WebhookIntegration, _ bool) {
-			tokens.set(w)
-			capacity.SetIntegration(w)
-		},
-		func(w *v1alpha1.WebhookIntegration) {
-			tokens.remove(w)
-			capacity.RemoveIntegration(w)
-			forgetIntegration(w.Namespace, w.Name)
-		})
-	eventsSynced, err2 := informers.Feed(ctx, objects, &v1alpha1.AlertEvent{}, capacity.SetEvent, capacity.RemoveEvent)
-	incidentsSynced, err3 := informers.Feed(ctx, objects, &v1alpha1.Incident{}, capacity.SetIncident, capacity.RemoveIncident)
-	synced = func() bool { return integrationsSynced() && eventsSynced() && incidentsSynced() }
-	return synced, errors.Join(err1, err2, err3)
 }
 
 // IngestBacklog returns how many requests wait to be stored, or share a write with others, because they arrive faster
 // than they are written. It is 0 on an idle server and while single requests are written.
 func (s *Server) IngestBacklog() int { return s.committer.Backlog() }
-
-// Refusal returns why requests of a namespace are refused, as commit.Capacity.Refusal does.
-func (s *Server) Refusal(namespace string) string { return s.handler.capacity.Refusal(namespace) }
 
 // ReadyCheck returns why the server is not ready, nil while requests are served and valid tokens are known.
 func (s *Server) ReadyCheck() error {
@@ -111,12 +94,6 @@ func (s *Server) Start(ctx context.Context) error {
 	listener, err := s.options.Listen(ctx, "tcp", s.options.BindAddress)
 	if err != nil {
 		return fmt.Errorf("opening the webhook server's address: %w", err)
-	}
-	if s.options.Metrics != nil {
-		if err := s.options.Metrics.Register(s.handler.capacity); err != nil {
-			return errors.Join(fmt.Errorf("registering the metrics of the capacity: %w", err), listener.Close())
-		}
-		defer s.options.Metrics.Unregister(s.handler.capacity)
 	}
 	// The reporter and the certificate watcher end when the server has, not when ctx does.
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))

@@ -19,7 +19,7 @@ import (
 // exists reports whether an Incident exists; false if the API server does not answer. What is not Resolved is known.
 func (h *handler) exists(x *exchange, incident string) bool {
 	namespace := x.integration.Namespace
-	if h.capacity.HasOpenIncident(namespace, incident) {
+	if h.options.Capacity.HasOpenIncident(namespace, incident) {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(x.Context(), commit.Timeout)
@@ -37,7 +37,7 @@ func (h *handler) store(x *exchange, alerts []v1alpha1.Alert) (commit.Receipt, *
 	}
 	// Where new Incidents are refused, an alert that needs one would wait as an AlertEvent, without the sender's knowledge.
 	blocked := integrations.Blocked(x.integration) != ""
-	storable := h.capacity.Reserve(x.integration.Namespace, alerts, blocked)
+	storable := h.options.Capacity.Reserve(x.integration.Namespace, alerts, blocked)
 	receipt, p := h.storeParts(x, alerts, storable)
 	if p != nil {
 		return commit.Receipt{}, p

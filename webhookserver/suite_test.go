@@ -29,6 +29,7 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/exchanges"
 	"github.com/tocsin-dev/tocsin/hack/lib/memorystore"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
@@ -134,11 +135,15 @@ func newBench() *bench {
 	b.live = fake.NewClientBuilder().WithScheme(scheme).Build()
 	b.group = commit.New(b.store, DefaultMaxInFlightWrites, nil)
 	options := Options{}.withDefaults()
-	capacity := commit.NewCapacity(options.MaxPendingEvents, options.MaxIncidents, options.NamespaceShare)
 	ready := func() bool { return true }
-	b.handler = newHandler(options, ready, newTokenIndex(), capacity, b.group, b.live, b.reports, b.logs.logger())
+	b.handler = newHandler(options, ready, newTokenIndex(), b.group, b.live, b.reports, b.logs.logger())
 	b.tokens.set(integration("team-a", "prometheus"))
 	return b
+}
+
+// limit gives the bench other limits.
+func (b *bench) limit(limits capacity.Limits) {
+	b.options.Capacity = capacity.New(limits, nil, b.options.Now)
 }
 
 // ServeHTTP has the handler answer. hack/suites/openapi holds request and answer against openapi.yaml.

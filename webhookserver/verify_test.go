@@ -175,7 +175,7 @@ func TestASignatureIsForOneOperation(t *testing.T) {
 			t.Run(method+" "+path, func(t *testing.T) {
 				g := NewWithT(t)
 				b := newSignedBench(standardKey(senderKey))
-				b.capacity.SetIncident(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: incident}}, false)
+				b.options.Capacity.SetIncident(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: incident}}, false)
 				refused := b.post(testPath+path, firing, headers, func(r *http.Request) { r.Method = method })
 				g.Expect(refused.StatusCode).To(Equal(http.StatusForbidden))
 				g.Expect(b.reports.reasons).To(Equal([]string{"UnsignedPath"}))

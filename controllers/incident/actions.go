@@ -66,7 +66,7 @@ func (r *reconciler) create(ctx context.Context, o *facts, plan *fold.Plan) (*v1
 		Spec:       *plan.Create,
 	}
 	err = errIncidentLimit
-	if r.counts.Allows(o.key.Namespace) && !r.resolved.IsFull(o.key.Namespace) {
+	if r.counts.MayOpen(o.key.Namespace) && !r.resolved.IsFull(o.key.Namespace) {
 		err = r.createLabelled(ctx, incident)
 	}
 	if apierrors.IsAlreadyExists(err) {

@@ -75,9 +75,9 @@ type reconciler struct {
 	foldAlerts func(fold.Input) fold.Plan // fold.Decide outside of tests
 }
 
-// openCounts counts the Incidents that are not Resolved. It is a *replica.Counts outside of tests.
+// openCounts counts the Incidents that are not Resolved. It is a *capacity.Counts outside of tests.
 type openCounts interface {
-	Allows(namespace string) bool
+	MayOpen(namespace string) bool
 	Fits(read *v1alpha1.Incident, status *v1alpha1.IncidentStatus) bool
 	OfIntegration(namespace, integration string) []string
 }

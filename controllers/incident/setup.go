@@ -18,6 +18,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
+	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
@@ -56,7 +57,7 @@ type Options struct {
 
 // Add adds the controller to the manager of a leader's term. It returns the Incidents that cannot be written.
 func Add(
-	mgr ctrl.Manager, live client.Client, o Options, counts *replica.Counts, releaser *release.Releaser, sweeper *sweep.Sweeper,
+	mgr ctrl.Manager, live client.Client, o Options, counts *capacity.Counts, releaser *release.Releaser, sweeper *sweep.Sweeper,
 ) (*Blocked, error) {
 	if o.EventNamespaces == nil {
 		o.EventNamespaces = o.Namespaces

@@ -22,6 +22,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/release"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+	"github.com/tocsin-dev/tocsin/internal/capacity"
 )
 
 // site is one with a folder that works on it without a manager.
@@ -116,14 +117,14 @@ type listedCounts struct {
 	incidents, bytes int64
 }
 
-func (c *listedCounts) usage(namespace string) (own replica.Usage) {
+func (c *listedCounts) usage(namespace string) (own capacity.Usage) {
 	for _, incident := range c.open(namespace) {
-		own = own.Plus(replica.UsageOf(&incident))
+		own = own.Plus(capacity.UsageOf(&incident))
 	}
 	return own
 }
 
-func (c *listedCounts) Allows(namespace string) bool {
+func (c *listedCounts) MayOpen(namespace string) bool {
 	return c.incidents == math.MaxInt64 || c.usage(namespace).Incidents < c.incidents
 }
 

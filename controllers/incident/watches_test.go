@@ -113,7 +113,7 @@ func TestAPolicyEnqueuesItsIncidents(t *testing.T) {
 // namesOf are the names of the Incidents of integrations.
 type namesOf map[string][]string
 
-func (namesOf) Allows(string) bool { return true }
+func (namesOf) MayOpen(string) bool { return true }
 
 func (namesOf) Fits(*v1alpha1.Incident, *v1alpha1.IncidentStatus) bool { return true }
 

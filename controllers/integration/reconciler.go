@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,7 +19,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
-	"github.com/tocsin-dev/tocsin/internal/informers"
+	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
@@ -37,8 +36,8 @@ type Options struct {
 	// CheckMapping returns the error of an integration's mapping, with a line for each mistake, in words that do not change.
 	CheckMapping func(*v1alpha1.WebhookIntegration) error
 
-	// Unavailable returns the reason of the condition Ready for which posts to a namespace get 503, empty when they do not.
-	Unavailable func(namespace string) string
+	// Capacity tells the namespaces in which posts get 503, and the integrations with AlertEvents that are stuck.
+	Capacity *capacity.Counts
 
 	// Folded is the source of AlertsFolded, as far as Incidents cannot be written.
 	Folded ConditionSource
@@ -64,13 +63,11 @@ type reconciler struct {
 	live     client.StatusClient
 	received *receivedTimes
 	recorder events.EventRecorder
-	stuck    *stuckEvents
 	plans    *maintenance.Cache
 }
 
 func newReconciler(cache client.Reader, live client.StatusClient, recorder events.EventRecorder, options Options) *reconciler {
-	stuck := &stuckEvents{folded: options.Folded, events: map[types.NamespacedName]stuckEvent{}}
-	return &reconciler{options, cache, live, newReceivedTimes(), recorder, stuck, maintenance.NewCache()}
+	return &reconciler{options, cache, live, newReceivedTimes(), recorder, maintenance.NewCache()}
 }
 
 // Add adds the controller to the manager of a leader's term.
@@ -80,10 +77,6 @@ func Add(mgr ctrl.Manager, live client.StatusClient, options Options) error {
 		Named("webhookintegration").
 		Watches(&v1alpha1.WebhookIntegration{}, &handler.EnqueueRequestForObject{}).
 		Watches(&v1alpha1.AlertEvent{}, r.watchReceived()).
-		WatchesRawSource(requests.Source("stuck AlertEvents", func(ctx context.Context, _ requests.Queue) error {
-			_, err := informers.Feed(ctx, mgr.GetCache(), &v1alpha1.AlertEvent{}, r.stuck.set, r.stuck.remove)
-			return err
-		})).
 		WatchesRawSource(requests.Source("conditions", r.watchConditions)).
 		WithOptions(requests.Options(mgr, "integration", "integration", concurrency, requests.NameOf)).
 		Complete(r)
@@ -111,7 +104,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.setKeyless(updated)
 	mapping, settles := mappingValidity(updated, r.CheckMapping(&integration), now)
 	r.setOutside(updated, &updated.Status.Conditions)
-	setUnavailable(&ready, cmp.Or(r.Unavailable(integration.Namespace), integrations.Blocked(updated)))
+	setUnavailable(&ready, cmp.Or(r.Capacity.Full(integration.Namespace), integrations.Blocked(updated)))
 	ready.LastTransitionTime, mapping.LastTransitionTime = r.transitionTime(), r.transitionTime()
 	meta.SetStatusCondition(&updated.Status.Conditions, ready)
 	changed := meta.SetStatusCondition(&updated.Status.Conditions, mapping)
@@ -166,7 +159,7 @@ func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, condit
 		kind   string
 		source ConditionSource // nil: there is none
 	}{
-		{v1alpha1.ConditionAlertsFolded, r.stuck.condition},
+		{v1alpha1.ConditionAlertsFolded, r.alertsFolded},
 		{v1alpha1.ConditionForwarded, r.Forwarded},
 		{v1alpha1.ConditionArchived, r.Archived},
 		{v1alpha1.ConditionMaintenanceValid, windows},

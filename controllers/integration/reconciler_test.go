@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -19,6 +18,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
@@ -124,7 +124,7 @@ func newSite(t *testing.T) *site {
 func (s *site) restart() {
 	s.reconciler = newReconciler(s.Live, s.Live, s.events, Options{
 		CheckMapping: func(*v1alpha1.WebhookIntegration) error { return s.mappingError },
-		Unavailable:  func(string) string { return "" },
+		Capacity:     capacity.New(capacity.Limits{}, nil, s.Clock.Now),
 		Folded:       (&fixedCondition{v1alpha1.ConditionAlertsFolded, metav1.ConditionTrue, v1alpha1.ReasonFolding, true}).condition,
 		Now:          s.Clock.Now,
 		APITime:      s.Clock.Now,
@@ -427,35 +427,13 @@ func TestTheConditionsOfOthersShow(t *testing.T) {
 	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(BeEmpty())
 
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("True Folding"))
-	s.stuck.events[s.IntegrationKey()] = stuckEvent{testsite.Integration, clustercache.StuckTerminating}
-	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False " + clustercache.StuckTerminating))
-	s.stuck.folded = (&fixedCondition{v1alpha1.ConditionAlertsFolded, metav1.ConditionFalse, v1alpha1.ReasonQuotaExceeded, true}).condition
+	unreadable := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "unreadable"}}
+	unreadable.Spec.IntegrationName = testsite.Integration
+	s.Capacity.SetEvent(unreadable, false)
+	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False " + clustercache.StuckUnreadable))
+	s.Folded = (&fixedCondition{v1alpha1.ConditionAlertsFolded, metav1.ConditionFalse, v1alpha1.ReasonQuotaExceeded, true}).condition
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False QuotaExceeded"))
 	s.Expect(s.shown(v1alpha1.ConditionReady)).To(Equal("False QuotaExceeded"))
-	s.stuck.folded = (&fixedCondition{known: false}).condition
+	s.Folded = (&fixedCondition{known: false}).condition
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False QuotaExceeded"), "it stays as it is")
-}
-
-func TestTheStuckAreShownOnTheirIntegration(t *testing.T) {
-	g := NewWithT(t)
-	stuck := &stuckEvents{events: map[types.NamespacedName]stuckEvent{}}
-	shop := types.NamespacedName{Namespace: "team", Name: "shop"}
-	event := func(namespace, name string) *v1alpha1.AlertEvent {
-		event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		event.Spec.IntegrationName, event.Spec.Alerts = "shop", make([]v1alpha1.Alert, 1)
-		return event
-	}
-	terminating, unreadable, elsewhere := event("team", "1"), event("team", "2"), event("other", "3")
-	stuck.set(terminating, false)
-	g.Expect(stuck.reasons(shop)).To(BeEmpty())
-	terminating.DeletionTimestamp = new(metav1.NewTime(testEpoch))
-	unreadable.Spec.Alerts, elsewhere.Spec.Alerts = nil, nil
-	for _, event := range []*v1alpha1.AlertEvent{terminating, unreadable, elsewhere} {
-		stuck.set(event, false)
-	}
-	g.Expect(stuck.reasons(shop)).To(Equal(map[string]bool{clustercache.StuckTerminating: true, clustercache.StuckUnreadable: true}))
-	stuck.remove(terminating)
-	unreadable.Spec.Alerts = make([]v1alpha1.Alert, 1)
-	stuck.set(unreadable, false)
-	g.Expect(stuck.reasons(shop)).To(BeEmpty())
 }

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -24,67 +22,22 @@ import (
 // conditionCheck is how often the leader looks for integrations with outdated conditions.
 const conditionCheck = 2 * time.Second
 
-// stuckMessages explain the reasons for stuck AlertEvents, most important first.
-var stuckMessages = []struct{ reason, message string }{
-	{clustercache.StuckUnreadable, "The packed alerts of AlertEvents cannot be decoded; a Kubernetes Event on each says why."},
-	{clustercache.StuckNotCached, "The namespace has more AlertEvents than Tocsin holds in memory; the later ones wait until others are gone."},
-	{clustercache.StuckTerminating, "AlertEvents are deleted, but finalizers keep them."},
+// stuckMessages explain the reasons for AlertEvents that are stuck by themselves.
+var stuckMessages = map[string]string{
+	clustercache.StuckUnreadable:  "The packed alerts of AlertEvents cannot be decoded; a Kubernetes Event on each says why.",
+	clustercache.StuckNotCached:   "The namespace has more AlertEvents than Tocsin holds in memory; the later ones wait until others are gone.",
+	clustercache.StuckTerminating: "AlertEvents are deleted, but finalizers keep them.",
 }
 
-// stuckEvents knows the AlertEvents that cannot drain.
-type stuckEvents struct {
-	folded ConditionSource
-
-	mu     sync.Mutex
-	events map[types.NamespacedName]stuckEvent
-}
-
-// stuckEvent is the integration of an AlertEvent, and why it is stuck.
-type stuckEvent struct{ integration, reason string }
-
-// set notes whether an AlertEvent is stuck, and why. The conditions are looked at soon anyway.
-func (s *stuckEvents) set(event *v1alpha1.AlertEvent, _ bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if reason := clustercache.Stuck(event); reason != "" {
-		s.events[client.ObjectKeyFromObject(event)] = stuckEvent{event.Spec.IntegrationName, reason}
-	} else {
-		delete(s.events, client.ObjectKeyFromObject(event))
-	}
-}
-
-func (s *stuckEvents) remove(event *v1alpha1.AlertEvent) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.events, client.ObjectKeyFromObject(event))
-}
-
-// reasons returns why AlertEvents of the integration are stuck.
-func (s *stuckEvents) reasons(integration types.NamespacedName) map[string]bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	reasons := map[string]bool{}
-	for name, event := range s.events {
-		if name.Namespace == integration.Namespace && event.integration == integration.Name {
-			reasons[event.reason] = true
-		}
-	}
-	return reasons
-}
-
-// condition returns the condition AlertsFolded of an integration: why stored alerts do not become part of Incidents, or that
+// alertsFolded returns the condition AlertsFolded of an integration: why stored alerts do not become part of Incidents, or that
 // they do.
-func (s *stuckEvents) condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
-	condition, ok = s.folded(integration)
+func (r *reconciler) alertsFolded(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
+	condition, ok = r.Folded(integration)
 	if !ok || condition.Status == metav1.ConditionFalse {
 		return condition, ok
 	}
-	reasons := s.reasons(client.ObjectKeyFromObject(integration))
-	for _, known := range stuckMessages {
-		if reasons[known.reason] {
-			condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, known.reason, known.message
-			break
-		}
+	if reason := r.Capacity.Stuck(client.ObjectKeyFromObject(integration)); reason != "" {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reason, stuckMessages[reason]
 	}
 	return condition, true
 }
@@ -134,7 +87,7 @@ func (r *reconciler) isOutdated(integration *v1alpha1.WebhookIntegration) bool {
 	if r.setOutside(integration, &conditions) {
 		return true
 	}
-	reason := cmp.Or(r.Unavailable(integration.Namespace), integrations.Blocked(integration))
+	reason := cmp.Or(r.Capacity.Full(integration.Namespace), integrations.Blocked(integration))
 	_, unavailable := unavailableMessages[ready.Reason]
 	return unavailable && ready.Reason != reason || ready.Status == metav1.ConditionTrue && reason != ""
 }

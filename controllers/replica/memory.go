@@ -86,8 +86,6 @@ type seenEvent struct {
 	hold    time.Time // it may be a second copy, and is not to be folded before
 	isCopy  bool
 	alerts  int
-	created time.Time
-	keyed   bool
 	canary  bool
 }
 
@@ -144,7 +142,6 @@ func (m *Memory) see(event *v1alpha1.AlertEvent, _ bool) {
 	}
 	entry := seenEvent{
 		version: event.ResourceVersion, isCopy: m.isSecondCopy(event), alerts: len(event.Spec.Alerts),
-		created: event.CreationTimestamp.Time, keyed: v1alpha1.IsKeyedEventName(event.Name),
 		canary: m.IsCanary(client.ObjectKeyFromObject(event)),
 	}
 	if m.mayBeCopy(event) {
@@ -271,24 +268,6 @@ func (m *Memory) Turn(name types.NamespacedName) types.NamespacedName {
 		name.Namespace += "/canaries"
 	}
 	return name
-}
-
-// pending returns how many AlertEvents there are but canaries, and the age of the oldest one that waits to be folded.
-func (m *Memory) pending() (events int, oldest time.Duration) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	now := m.clock.Now()
-	for _, event := range m.seen {
-		if event.canary {
-			continue
-		}
-		events++
-		age := now.Sub(event.created)
-		if !event.keyed || age >= KeyedLinger+time.Minute { // before, it may be there for its idempotency key alone
-			oldest = max(oldest, age)
-		}
-	}
-	return events, oldest
 }
 
 // IsDeleted reports whether the watch has seen the deletion of an AlertEvent.

@@ -25,8 +25,8 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
-	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/pages"
 )
@@ -86,10 +86,9 @@ type Folds interface {
 
 // Options are the settings of a Sweeper.
 type Options struct {
-	Live       client.Reader   // from the quorum
-	Namespaces []string        // those of the manager, one of which may be empty for all
-	Limit      fair.Limit      // of Incidents
-	Counts     *replica.Counts // publishes the number of Resolved Incidents as a metric
+	Live       client.Reader    // from the quorum
+	Namespaces []string         // those of the manager, one of which may be empty for all
+	Capacity   *capacity.Counts // has the limit of Incidents, and publishes the number of Resolved ones as a metric
 	Follower   Follower
 	Now        func() time.Time // by the API server's clock
 
@@ -106,16 +105,16 @@ type Sweeper struct {
 
 	mu     sync.Mutex
 	swept  bool // counts are known
-	counts replica.Usages
-	since  map[string]replica.Usage // what has changed since a sweep began
-	behind map[string]bool          // namespaces with Incidents that have waited for the archive for archivePatience
-	looks  sets.Set[string]         // namespaces whose Incidents are to be visited
+	counts capacity.Usages
+	since  map[string]capacity.Usage // what has changed since a sweep began
+	behind map[string]bool           // namespaces with Incidents that have waited for the archive for archivePatience
+	looks  sets.Set[string]          // namespaces whose Incidents are to be visited
 }
 
 // New returns a Sweeper that has not started.
 func New(options Options) *Sweeper {
 	return &Sweeper{
-		Options: options, counts: replica.NewUsages(options.Limit, maxResolvedBytes), since: map[string]replica.Usage{},
+		Options: options, counts: capacity.NewUsages(options.Capacity.IncidentLimit(), maxResolvedBytes), since: map[string]capacity.Usage{},
 		looks: sets.New[string](),
 	}
 }
@@ -135,7 +134,7 @@ func (s *Sweeper) Written(before, after *v1alpha1.Incident) {
 func (s *Sweeper) count(incident *v1alpha1.Incident, sign int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	more := replica.UsageOf(incident).Times(sign)
+	more := capacity.UsageOf(incident).Times(sign)
 	s.since[incident.Namespace] = s.since[incident.Namespace].Plus(more)
 	s.counts.Add(incident.Namespace, more)
 }
@@ -150,7 +149,7 @@ func (s *Sweeper) Revisit(namespace string) {
 // Start begins to sweep. The requests go to the queue of the folds.
 func (s *Sweeper) Start(ctx context.Context, queue requests.Queue, folds Folds) {
 	s.queue, s.folds = queue, folds
-	s.Counts.PublishResolved(ctx, s.number)
+	s.Capacity.PublishResolved(ctx, s.number)
 	context.AfterFunc(ctx, func() { archiveOverdue.Set(0) }) // of another replica from now on
 	go s.run(ctx)
 }
@@ -226,13 +225,13 @@ func (s *Sweeper) overLimit() []string {
 
 // sweep visits all Resolved Incidents, and counts them. behind says that the archive does not keep up.
 func (s *Sweeper) sweep(ctx context.Context) (behind bool, err error) {
-	counts, overdue, late := replica.NewUsages(s.Limit, maxResolvedBytes), 0, map[string]bool{}
+	counts, overdue, late := capacity.NewUsages(s.Capacity.IncidentLimit(), maxResolvedBytes), 0, map[string]bool{}
 	s.mu.Lock()
 	clear(s.since)
 	s.mu.Unlock()
 	for _, namespace := range s.Namespaces {
 		err := s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
-			counts.Add(incident.Namespace, replica.UsageOf(incident))
+			counts.Add(incident.Namespace, capacity.UsageOf(incident))
 			if s.isOverdue(incident) {
 				overdue++
 				late[incident.Namespace] = true
@@ -324,9 +323,9 @@ type candidate struct {
 // evict deletes the oldest Resolved Incidents of a namespace until it has headroom, and returns how many.
 func (s *Sweeper) evict(ctx context.Context, namespace string) (evicted int, err error) {
 	var candidates []candidate
-	var own replica.Usage
+	var own capacity.Usage
 	err = s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
-		own = own.Plus(replica.UsageOf(incident))
+		own = own.Plus(capacity.UsageOf(incident))
 		if s.mayGo(incident) {
 			ended, _ := fold.Deadline(incident, fold.Policy{})
 			candidates = append(candidates, candidate{incident.Name, ended})

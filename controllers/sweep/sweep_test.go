@@ -10,7 +10,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
-	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/capacity"
 )
 
 func TestMain(m *testing.M) { testsite.Main(m) }
@@ -23,11 +23,12 @@ type site struct {
 	told     int
 }
 
-func newSite(t *testing.T, limit int64) *site {
+func newSite(t *testing.T, limit int) *site {
 	t.Helper()
 	s := &site{Site: testsite.New(t)}
 	s.Sweeper = New(Options{
-		Live: s.Live, Namespaces: []string{s.Namespace}, Limit: fair.Limit{All: limit, Share: 1},
+		Live: s.Live, Namespaces: []string{s.Namespace},
+		Capacity: capacity.New(capacity.Limits{Incidents: limit, Share: 1}, nil, s.Clock.Now),
 		Follower: (*follower)(s), Now: s.Clock.Now,
 	})
 	s.folds = folds{s}

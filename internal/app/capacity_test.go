@@ -259,7 +259,7 @@ func TestTheShareOfANamespace(t *testing.T) {
 			g := NewWithT(t)
 			o, err := ParseFlags(strings.Fields(flags))
 			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(o.webhook.NamespaceShare).To(Equal(share))
+			g.Expect(o.capacity.Share).To(Equal(share))
 		})
 	}
 	g := NewWithT(t)

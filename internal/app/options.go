@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/process"
 	"github.com/tocsin-dev/tocsin/webhookserver"
@@ -19,6 +20,7 @@ type Options struct {
 	process.Options
 
 	webhook            webhookserver.Options
+	capacity           capacity.Limits
 	tracing            bool
 	alertmanagers      string
 	pageURL            *url.URL
@@ -31,7 +33,7 @@ func newFlagSet(o *Options) *flag.FlagSet {
 	flags := process.NewFlags("manager")
 	o.Bind(flags, "Fold")
 
-	w := &o.webhook
+	w, limits := &o.webhook, &o.capacity
 	flags.StringVar(&w.BindAddress, "webhook-bind-address", ":8080", "Address of the webhook endpoint.")
 	flags.StringVar(&w.TLSCertPath, "webhook-tls-cert-path", "",
 		"Directory with tls.crt and tls.key of the webhook endpoint, reloaded when they change. "+
@@ -39,13 +41,13 @@ func newFlagSet(o *Options) *flag.FlagSet {
 	flags.Int64Var(&w.MaxBodyBytes, "max-body-bytes", webhookserver.DefaultMaxBodyBytes,
 		"Maximum size of a request body in bytes, both as sent and after decompression. For presets whose tools send groups of "+
 			"alerts it is eight times that, but at most 2 MiB.")
-	flags.IntVar(&w.MaxPendingEvents, "max-pending-events", webhookserver.DefaultMaxPendingEvents,
+	flags.IntVar(&limits.Events, "max-pending-events", capacity.DefaultEvents,
 		"Maximum number of unfolded AlertEvents in the cluster; at the limit, requests to the namespaces that have the most "+
 			"get 503. AlertEvents that cannot be folded count for their own namespace only.")
-	flags.IntVar(&w.MaxIncidents, "max-incidents", webhookserver.DefaultMaxIncidents,
+	flags.IntVar(&limits.Incidents, "max-incidents", capacity.DefaultIncidents,
 		"Maximum number of Incidents that are not Resolved; at the limit, alerts that need a new one get 503 in the namespaces "+
 			"that have the most. As many Resolved ones are kept; beyond that, the oldest ones are deleted.")
-	flags.Float64Var(&w.NamespaceShare, "namespace-share", fair.DefaultShare,
+	flags.Float64Var(&limits.Share, "namespace-share", fair.DefaultShare,
 		"Fraction of --max-pending-events and --max-incidents that one namespace may use. "+
 			"Default with a single namespace in --watch-namespaces: 1.")
 	flags.IntVar(&w.MaxInFlightWrites, "max-in-flight-writes", webhookserver.DefaultMaxInFlightWrites,
@@ -98,15 +100,15 @@ func (o *Options) complete(flags *flag.FlagSet) error {
 	flags.Visit(func(f *flag.Flag) { shareGiven = shareGiven || f.Name == "namespace-share" })
 	w := &o.webhook
 	if len(o.WatchNamespaces) == 1 && !shareGiven {
-		w.NamespaceShare = 1
+		o.capacity.Share = 1
 	}
 	err := errors.Join(
 		o.Validate(),
 		process.CheckAddress("webhook-bind-address", w.BindAddress, false),
 		process.CheckRange("max-body-bytes", w.MaxBodyBytes, 1, 64<<20),
-		process.CheckRange("max-pending-events", w.MaxPendingEvents, 1, 10_000_000),
-		process.CheckRange("max-incidents", w.MaxIncidents, 1, 10_000_000),
-		process.CheckRange("namespace-share", w.NamespaceShare, 0.001, 1),
+		process.CheckRange("max-pending-events", o.capacity.Events, 1, 10_000_000),
+		process.CheckRange("max-incidents", o.capacity.Incidents, 1, 10_000_000),
+		process.CheckRange("namespace-share", o.capacity.Share, 0.001, 1),
 		process.CheckRange("max-in-flight-writes", w.MaxInFlightWrites, 1, 1024),
 		process.CheckRange("shutdown-delay", w.ShutdownDelay, 0, maxShutdownDelay),
 	)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -21,8 +22,8 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/incident"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
+	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
-	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/leader"
 	"github.com/tocsin-dev/tocsin/internal/probes"
 	"github.com/tocsin-dev/tocsin/internal/process"
@@ -84,7 +85,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		environment.Clock = clock.RealClock{}
 	}
 	memory := replica.NewMemory(environment.Clock)
-	memory.Cached = clustercache.NewEvents(o.webhook.NamespaceShare)
+	memory.Cached = clustercache.NewEvents(o.capacity.Share)
 	informers := &clustercache.Informers{Log: environment.Log.WithName("cache"), Listed: memory.Listed, Events: memory.Cached}
 	mgr, objects, err := newManager(process.ClientConfig(environment.Config, "tocsin"), o, environment.Log, informers, memory)
 	if err != nil {
@@ -92,9 +93,12 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	}
 	o.webhook.Listen = environment.Listen
 	o.webhook.Now = environment.Clock.Now
-	o.webhook.Mappings, o.webhook.Cached = mapping.NewCache(), memory.Cached
+	o.webhook.Mappings = mapping.NewCache()
+	if o.webhook.Capacity, err = addCapacity(mgr, o, memory, environment); err != nil {
+		return err
+	}
 	health := replica.NewIngestHealth(environment.Clock)
-	o.webhook.Refused, o.webhook.APITime, o.webhook.Metrics = health.Missed, health.APITime, environment.Metrics
+	o.webhook.Refused, o.webhook.APITime = health.Missed, health.APITime
 	folding := foldingOptions(o, environment, memory, health)
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())
@@ -126,7 +130,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	if err != nil {
 		return fmt.Errorf("setting up the webhook server: %w", err)
 	}
-	folding.IngestBacklog, folding.Unavailable = server.IngestBacklog, server.Refusal
+	folding.IngestBacklog = server.IngestBacklog
 	campaign, err := newCampaign(mgr, objects, o, environment, folding, canary)
 	if err != nil {
 		return err
@@ -149,9 +153,26 @@ func foldingOptions(
 			Namespaces: o.WatchNamespaces, EventNamespaces: eventNamespaces(&o), Memory: memory, Health: health,
 			PresetLateFiringWindow: mapping.LateFiringWindow, ArchiveRequired: o.archiveRequired, Clock: environment.Clock,
 		},
-		CheckMapping: o.webhook.Mappings.Check, Metrics: environment.Metrics,
-		Limit: fair.Limit{All: int64(o.webhook.MaxIncidents), Share: o.webhook.NamespaceShare},
+		CheckMapping: o.webhook.Mappings.Check, Capacity: o.webhook.Capacity,
 	}
+}
+
+// addCapacity has the counts of the objects in the manager's cache follow it, and registers them as metrics while the manager runs.
+func addCapacity(
+	mgr ctrl.Manager, o Options, memory *replica.Memory, environment Environment,
+) (*capacity.Counts, error) {
+	counts := capacity.New(o.capacity, memory.Cached, environment.Clock.Now)
+	if err := counts.Follow(mgr.GetCache()); err != nil {
+		return nil, err
+	}
+	if environment.Metrics == nil {
+		return counts, nil
+	}
+	err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { return counts.RegisterWhile(ctx, environment.Metrics) }))
+	if err != nil {
+		return nil, fmt.Errorf("adding the metrics of the capacity: %w", err)
+	}
+	return counts, nil
 }
 
 // runAll runs the manager, the webhook server and the campaign until ctx ends or one of them fails. Then the campaign

@@ -26,11 +26,15 @@ func (l Limit) Own() int64 { return max(1, int64(float64(l.All)*l.Share)) }
 // part of the remaining reserve: keys that filled the limit are rejected, and the others are not. Every key may always use
 // 1/minimumPart of the limit. All together use at most one and a half times the limit plus these minima.
 func (l Limit) Allows(own, all int64, keys int) bool {
-	if own >= l.Own() {
-		return false
-	}
 	reserve := l.All + l.All/2 - all
-	return all < l.All || own <= l.All/minimumPart || own*int64(keys) < reserve
+	return l.Fits(own, all, keys) && (all < l.All || own <= l.All/minimumPart || own*int64(keys) < reserve)
+}
+
+// Fits reports whether one more of a key is within the bounds that Allows keeps: its share, and what all together use at most.
+// What Allows has admitted fits, in whatever order it is used, and whatever Allows has admitted since then for other keys.
+func (l Limit) Fits(own, all int64, keys int) bool {
+	minimum := l.All / minimumPart
+	return own < l.Own() && (own <= minimum || all < l.All+l.All/2+int64(keys)*(minimum+1))
 }
 
 // Budget knows how much of a limit each key uses. It forgets keys that use nothing. It is not safe for concurrent use.
@@ -80,12 +84,17 @@ func (b *Budget[K]) Sum() int64 { return b.sum }
 func (b *Budget[K]) Fraction() float64 { return float64(b.sum) / float64(b.All) }
 
 // Allows reports whether a key may use more.
-func (b *Budget[K]) Allows(key K) bool {
-	keys := len(b.used)
+func (b *Budget[K]) Allows(key K) bool { return b.Limit.Allows(b.used[key], b.sum, b.keysWith(key)) }
+
+// Fits reports whether one more of a key is within the bounds that Allows keeps.
+func (b *Budget[K]) Fits(key K) bool { return b.Limit.Fits(b.used[key], b.sum, b.keysWith(key)) }
+
+// keysWith returns how many keys use something if this one does.
+func (b *Budget[K]) keysWith(key K) int {
 	if b.used[key] == 0 {
-		keys++
+		return len(b.used) + 1
 	}
-	return b.Limit.Allows(b.used[key], b.sum, keys)
+	return len(b.used)
 }
 
 // IsOver reports whether a key uses more than it may, or would if it used so much more.

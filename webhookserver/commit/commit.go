@@ -1,4 +1,4 @@
-// Package commit stores alerts as AlertEvents through group commit, and counts what is stored against its capacity.
+// Package commit stores alerts as AlertEvents through group commit.
 //
 // A Submission, the alerts of one request, takes this path:
 //
@@ -8,8 +8,6 @@
 //  2. A writer makes one AlertEvent of the batch and carries it through its attempts (writer.go); outcome.go reads what
 //     the API server says of it. A batch that is refused is halved, so that one alert never fails its neighbours.
 //  3. Client talks to the API server (client.go). Commit returns once it has acknowledged the write.
-//
-// Capacity knows, from the informers of this replica, what the cluster already holds, and whether a namespace may add to it.
 package commit
 
 import (
@@ -19,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/packing"
 )
 
 // Submission holds the alerts of one request. All of them are stored in one AlertEvent, or none.
@@ -50,3 +49,15 @@ var (
 	// ErrOutcomeUnknown: a write was sent and its outcome did not come back in time.
 	ErrOutcomeUnknown = errors.New("the API server did not confirm the write in time")
 )
+
+// Fits reports whether alerts can be stored in one AlertEvent.
+func Fits(alerts []v1alpha1.Alert) bool {
+	switch size := packing.Size(alerts); {
+	case size <= MaxBytes:
+		return true
+	case size > maxGroupBytes || len(alerts) < 2: // a single alert is not packed
+		return false
+	}
+	spec := v1alpha1.AlertEventSpec{Alerts: alerts}
+	return packing.Pack(&spec) == nil && len(spec.PackedAlerts) <= MaxBytes
+}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/packing"
 )
 
 // Committer stores submissions with a fixed number of writers, see fair.Turns.
@@ -104,7 +105,7 @@ func (c *Committer) Commit(ctx context.Context, submission Submission) (Receipt,
 		deadline = time.Now().Add(Timeout)
 	}
 	e := &entry{
-		Submission: submission, size: Size(submission.Alerts), ctx: ctx, deadline: deadline, done: make(chan result, 1),
+		Submission: submission, size: packing.Size(submission.Alerts), ctx: ctx, deadline: deadline, done: make(chan result, 1),
 	}
 	if err := c.enqueue(e); err != nil {
 		return Receipt{}, err

@@ -11,7 +11,7 @@ const (
 	// Timeout bounds a submission: its wait for a writer, the write and its retries.
 	Timeout = 5 * time.Second
 
-	// MaxBytes bounds the Size of the alerts of one submission, which go into one AlertEvent: etcd takes no more than
+	// MaxBytes bounds the packing.Size of the alerts of one submission, which go into one AlertEvent: etcd takes no more than
 	// 1.5 MiB. A group of alerts whose texts are alike may have maxGroupBytes, if it takes no more than MaxBytes when packed.
 	MaxBytes      = 1 << 20
 	maxGroupBytes = 3 << 20
@@ -58,23 +58,4 @@ const (
 	maxRefusedSplits = 20
 
 	maxServerMessage = 512 // bytes of the API server's message that are passed on
-)
-
-// Limits of the cluster.
-const (
-	// maxPendingBytes is the size of all AlertEvents in the cluster from which on requests are refused.
-	// Every replica holds them in memory, and etcd keeps deleted ones until its next compaction.
-	maxPendingBytes = 256 << 20
-
-	// maxStuckFactor is how many times the limits may be used when AlertEvents that cannot drain count as well. With the reserve
-	// of fair.Limit that is three times the limits at the most: 768 MiB of etcd's 2 GiB.
-	maxStuckFactor = 2
-
-	// maxWatchDelay is how long after its write an alert counts as being stored. Until then the informer shows its AlertEvent,
-	// unless the watch has stalled.
-	maxWatchDelay = 2 * time.Second
-
-	// reportedRatio is how much of its share a namespace has to use for its metrics to be reported, so that
-	// their number does not grow with the number of namespaces.
-	reportedRatio = 0.5
 )

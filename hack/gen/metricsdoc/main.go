@@ -17,9 +17,8 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers"
 	"github.com/tocsin-dev/tocsin/controllers/archive"
 	"github.com/tocsin-dev/tocsin/controllers/forward"
-	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/webhookserver"
-	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
 const introduction = `<!-- Written by hack/gen/metricsdoc; "make generate" writes it anew. -->
@@ -37,9 +36,8 @@ controller-runtime, the Go runtime and the process have metrics too. For metrics
 func main() {
 	r := registry{process: "manager"}
 	webhookserver.RegisterMetrics(&r)
-	r.MustRegister(&commit.Capacity{})
+	r.MustRegister(&capacity.Counts{})
 	controllers.RegisterMetrics(&r)
-	r.MustRegister(replica.StoreMetrics())
 	forward.RegisterMetrics(&r)
 	r.process = "archiver"
 	archive.RegisterMetrics(&r)

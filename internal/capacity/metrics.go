@@ -1,0 +1,142 @@
+package capacity
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
+)
+
+var (
+	backlogRatio = prometheus.NewDesc("tocsin_webhook_backlog_ratio",
+		"Unfolded AlertEvents as part of their maximum, by number or by size, whichever is nearer to its bound: from 1 on, "+
+			"requests of the namespaces that hold many are answered 503. AlertEvents that cannot drain count only towards "+
+			"a higher bound. Reported alike by every replica.", nil, nil)
+	namespaceBacklogRatio = prometheus.NewDesc("tocsin_webhook_namespace_backlog_ratio",
+		"Unfolded AlertEvents of a namespace as part of its share of their maximum, for namespaces that have used half of "+
+			"it: from 1 on, requests of the namespace are answered 503. Reported alike by every replica.", []string{"namespace"}, nil)
+	stuckEvents = prometheus.NewDesc("tocsin_alertevents_stuck",
+		"AlertEvents that cannot drain, by reason, reported alike by every replica: Terminating (a finalizer keeps a "+
+			"deleted one), Unreadable (its packed alerts cannot be decoded), or "+
+			"new Incidents of its namespace wait for QuotaExceeded, Forbidden, NamespaceTerminating or IncidentLimit.",
+		[]string{"reason"}, nil)
+	pendingEvents = prometheus.NewDesc("tocsin_alertevents_pending",
+		"AlertEvents in the cluster that are not yet released, but canaries, reported alike by every replica.", nil, nil)
+	oldestEvent = prometheus.NewDesc("tocsin_alertevents_oldest_age_seconds",
+		"Age of the oldest AlertEvent that is not yet folded, 0 without any, reported alike by every replica; "+
+			"those that stay for their idempotency key do not count.", nil, nil)
+	incidentsRatio = prometheus.NewDesc("tocsin_incidents_limit_ratio",
+		"Incidents that are not Resolved, and those for which alerts wait, as part of --max-incidents: from 1 on, alerts that "+
+			"need new ones are answered 503 in the namespaces that have many. Reported alike by every replica.", nil, nil)
+	namespaceIncidentsRatio = prometheus.NewDesc("tocsin_namespace_incidents_limit_ratio",
+		"Incidents of a namespace that are not Resolved, and those for which alerts wait, as part of its share of "+
+			"--max-incidents, for namespaces that have used half of it: from 1 on, alerts that need new ones are "+
+			"answered 503. Reported alike by every replica.",
+		[]string{"namespace"}, nil)
+	incidents = prometheus.NewDesc("tocsin_incidents",
+		"Incidents in the cluster, by state. Those that are not Resolved also by severity, reported alike by every replica; the "+
+			"number of the Resolved ones by the leading replica, as its newest sweep and its own writes tell it.",
+		[]string{"state", "severity"}, nil)
+	mutedIncidents = prometheus.NewDesc("tocsin_incidents_muted",
+		"Incidents that are open and that a maintenance window keeps from being forwarded, reported alike by every replica.", nil, nil)
+)
+
+// PublishResolved has the number of Resolved Incidents reported until ctx ends. It is not ok before they were counted.
+func (c *Counts) PublishResolved(ctx context.Context, number func() (incidents int64, ok bool)) {
+	c.resolved.Store(&number)
+	context.AfterFunc(ctx, func() { c.resolved.CompareAndSwap(&number, nil) })
+}
+
+// Describe implements prometheus.Collector.
+func (*Counts) Describe(descs chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{
+		backlogRatio, namespaceBacklogRatio, stuckEvents, pendingEvents, oldestEvent,
+		incidentsRatio, namespaceIncidentsRatio, incidents, mutedIncidents,
+	} {
+		descs <- desc
+	}
+}
+
+// Collect implements prometheus.Collector. Until the cache is filled there is nothing to report.
+func (c *Counts) Collect(metrics chan<- prometheus.Metric) {
+	if !c.Synced() {
+		return
+	}
+	gauges := gauges{}
+	c.mu.Lock()
+	c.reportEvents(&gauges)
+	c.reportIncidents(&gauges)
+	c.mu.Unlock()
+	if number := c.resolved.Load(); number != nil {
+		if resolved, ok := (*number)(); ok {
+			gauges.set(incidents, float64(resolved), string(v1alpha1.IncidentResolved), "")
+		}
+	}
+	for _, gauge := range gauges { // when the mutex is free again
+		metrics <- gauge
+	}
+}
+
+type gauges []prometheus.Metric
+
+func (g *gauges) set(desc *prometheus.Desc, value float64, labels ...string) {
+	*g = append(*g, prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...))
+}
+
+func (g *gauges) setRatio(desc *prometheus.Desc, namespace string, ratio float64) {
+	if ratio >= reportedRatio {
+		g.set(desc, ratio, namespace)
+	}
+}
+
+func (c *Counts) reportEvents(gauges *gauges) {
+	number, size := &c.bounds[0], &c.bounds[1]
+	gauges.set(backlogRatio, max(number.draining.Fraction(), number.all.Fraction(), size.draining.Fraction(), size.all.Fraction()))
+	for namespace := range number.all.Keys() {
+		gauges.setRatio(namespaceBacklogRatio, namespace, max(number.usedBy(namespace), size.usedBy(namespace)))
+	}
+	events, oldest := c.pending()
+	gauges.set(pendingEvents, float64(events))
+	gauges.set(oldestEvent, oldest.Seconds())
+	stuck := map[string]int64{
+		clustercache.StuckTerminating: 0, clustercache.StuckUnreadable: 0, v1alpha1.ReasonQuotaExceeded: 0,
+		v1alpha1.ReasonForbidden: 0, v1alpha1.ReasonNamespaceTerminating: 0, v1alpha1.ReasonIncidentLimit: 0,
+	}
+	for _, integration := range c.integrations {
+		for i, events := range integration.stuck {
+			stuck[stuckReasons[i]] += events
+		}
+		if integration.blocked != "" {
+			stuck[integration.blocked] += integration.usage[0]
+		}
+	}
+	for reason, events := range stuck {
+		gauges.set(stuckEvents, float64(events), reason)
+	}
+}
+
+func (c *Counts) reportIncidents(gauges *gauges) {
+	gauges.set(incidentsRatio, c.expected.Fraction())
+	for namespace := range c.expected.Keys() {
+		gauges.setRatio(namespaceIncidentsRatio, namespace, float64(c.expected.Used(namespace))/float64(c.expected.Own()))
+	}
+	for group, count := range c.groups {
+		if group.state != "" {
+			gauges.set(incidents, float64(count), string(group.state), string(group.severity))
+		}
+	}
+	gauges.set(mutedIncidents, float64(c.muted))
+}
+
+// RegisterWhile registers the counts as metrics until ctx ends.
+func (c *Counts) RegisterWhile(ctx context.Context, registry prometheus.Registerer) error {
+	if err := registry.Register(c); err != nil {
+		return fmt.Errorf("registering the metrics of the capacity: %w", err)
+	}
+	<-ctx.Done()
+	registry.Unregister(c)
+	return nil
+}
