@@ -163,11 +163,9 @@ func (r *reconciler) requireShown(ctx context.Context, c *confirmed, newest *v1a
 	if r.Memory.IsCanary(c.key) {
 		namespaces = metav1.NamespaceAll
 	}
-	hasShown := func(event replica.EventRef) bool {
-		return r.Memory.HasShown(event, c.began) && !r.Memory.Cached.HasStub(event.UID)
-	}
+	hasShown := func(event replica.EventRef) bool { return r.Memory.HasShown(event, c.began) }
 	for _, event := range c.exists.notShown(namespaces, hasShown) {
-		if event.ref.Namespace != c.key.Namespace && r.Memory.Cached.HasStub(event.ref.UID) {
+		if event.ref.Namespace != c.key.Namespace && r.Memory.HasStub(event.ref.UID) {
 			continue // the watch works; a tenant's stubs must not stop the canary
 		}
 		if !event.settled.Has(c.key.Name) && (newest == nil || r.isOlder(&event, newest)) {

@@ -133,6 +133,16 @@ func (r *ghostReader) List(ctx context.Context, list client.ObjectList, opts ...
 	return err
 }
 
+// laggingReader shows one AlertEvent only.
+type laggingReader struct {
+	client.Reader
+	event *v1alpha1.AlertEvent
+}
+
+func (r *laggingReader) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	return meta.SetList(list, []runtime.Object{r.event})
+}
+
 func hasIncident(object client.Object, name string) bool {
 	event, ok := object.(*v1alpha1.AlertEvent)
 	if !ok {

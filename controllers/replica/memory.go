@@ -82,7 +82,8 @@ type Memory struct {
 
 // seenEvent is an AlertEvent that exists as far as the watch tells.
 type seenEvent struct {
-	version string    // its first resourceVersion here; empty for a stub of the cache
+	version string    // its first resourceVersion here; empty for a stub
+	isStub  bool      // the watch has not shown its alerts yet
 	hold    time.Time // it may be a second copy, and is not to be folded before
 	isCopy  bool
 	alerts  int
@@ -137,11 +138,13 @@ func (m *Memory) Handler() toolscache.ResourceEventHandler { return informers.Ha
 func (m *Memory) see(event *v1alpha1.AlertEvent, _ bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if seen, known := m.seen[event.UID]; known && seen.version != "" {
+	seen, known := m.seen[event.UID]
+	if known && !seen.isStub {
 		return
 	}
 	entry := seenEvent{
-		version: event.ResourceVersion, isCopy: m.isSecondCopy(event), alerts: len(event.Spec.Alerts),
+		version: event.ResourceVersion, isStub: clustercache.IsStub(event),
+		isCopy: seen.isCopy || m.isSecondCopy(event), alerts: len(event.Spec.Alerts),
 		canary: m.IsCanary(client.ObjectKeyFromObject(event)),
 	}
 	if m.mayBeCopy(event) {
@@ -238,19 +241,25 @@ func (m *Memory) find(uid types.UID) (seen seenEvent, known bool) {
 }
 
 // Seen returns whether an AlertEvent is a second copy, and until when it is not to be folded, if it may be one. known is false if
-// the memory has not seen it yet, or has seen its end.
+// the memory has not seen its alerts yet, or has seen its end.
 func (m *Memory) Seen(uid types.UID) (isCopy bool, hold time.Time, known bool) {
 	seen, known := m.find(uid)
-	return seen.isCopy, seen.hold, known
+	return seen.isCopy, seen.hold, known && !seen.isStub
 }
 
-// HasShown reports whether the watch shows an AlertEvent, or has shown its deletion since then: a list that began before may
-// have it.
+// HasStub reports whether the watch shows an AlertEvent as a stub.
+func (m *Memory) HasStub(uid types.UID) bool {
+	seen, _ := m.find(uid)
+	return seen.isStub
+}
+
+// HasShown reports whether the watch shows the alerts of an AlertEvent, or has shown its deletion since then: a list that began
+// before may have it.
 func (m *Memory) HasShown(event EventRef, since time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if _, shown := m.seen[event.UID]; shown {
-		return true
+	if seen, shown := m.seen[event.UID]; shown {
+		return !seen.isStub
 	}
 	last, deleted := m.lastDeleted(event.NamespacedName)
 	return deleted && last.uid == event.UID && !last.at.Before(since)

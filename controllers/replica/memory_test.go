@@ -20,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 func namedEvent(name string, uid int) *v1alpha1.AlertEvent {
@@ -159,6 +161,34 @@ func TestWhatTheWatchHasShown(t *testing.T) {
 	g.Expect(m.HasShown(RefOf(event), testEpoch)).To(BeTrue(), "a list that began before may have it")
 	g.Expect(m.HasShown(RefOf(event), testEpoch.Add(2*time.Second))).To(BeFalse(), "a later list shows that it is there")
 	g.Expect(m.HasShown(RefOf(namedEvent("by-hand", 2)), testEpoch)).To(BeFalse())
+}
+
+// A transform of the cache makes a stub whole before the cache shows it so.
+func TestTheMemoryKnowsAStubOnceTheWatchShowsItWhole(t *testing.T) {
+	g, clock := NewWithT(t), clocktesting.NewFakePassiveClock(testEpoch)
+	m := NewMemory(clock)
+	m.Cached = clustercache.NewBoundedEvents(fair.Limit{All: 1, Share: 1}, fair.Limit{All: 1, Share: 1})
+	_, err := m.Cached.Condense(namedEvent("takes-the-place", 3))
+	g.Expect(err).NotTo(HaveOccurred())
+	const name = "01a1fc76-5bd7-792d-a695-2a362506dd6e"
+	m.see(namedEvent(name, 1), false)
+	m.forget(namedEvent(name, 1))
+	stub := namedEvent(name, 2)
+	_, err = m.Cached.Condense(stub)
+	g.Expect(err).NotTo(HaveOccurred())
+	m.see(stub, false)
+	_, _, known := m.Seen("2")
+	g.Expect(known).To(BeFalse())
+	g.Expect(m.HasShown(RefOf(stub), testEpoch)).To(BeFalse())
+	g.Expect(m.HasStub("2")).To(BeTrue())
+
+	clock.SetTime(testEpoch.Add(2 * replayWindow))
+	m.see(namedEvent(name, 2), false)
+	isCopy, _, known := m.Seen("2")
+	g.Expect(known).To(BeTrue())
+	g.Expect(isCopy).To(BeTrue(), "it is the second copy that it was")
+	g.Expect(m.HasShown(RefOf(stub), testEpoch)).To(BeTrue())
+	g.Expect(m.HasStub("2")).To(BeFalse())
 }
 
 // TestWhatAFailedListShowedIsForgotten: the leader may release an AlertEvent before the next list.

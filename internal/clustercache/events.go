@@ -240,12 +240,6 @@ func (e *Events) find(uid types.UID) (entry cachedEvent, known bool) {
 	return entry, known
 }
 
-// HasStub reports whether the AlertEvent is a stub in the cache.
-func (e *Events) HasStub(uid types.UID) bool {
-	entry, _ := e.find(uid)
-	return entry.stub != nil
-}
-
 // IsWhole reports whether the alerts of a cached AlertEvent have their content. If not, it must be read from the API server.
 func (e *Events) IsWhole(event *v1alpha1.AlertEvent) bool {
 	entry, _ := e.find(event.UID)
