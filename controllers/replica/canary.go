@@ -1,13 +1,10 @@
 package replica
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -19,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/eventclient"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
@@ -43,9 +40,6 @@ const (
 
 	// stuckAfter is how long a leader keeps the lease while no canary ends.
 	stuckAfter = 30 * time.Second
-
-	// maxCanaryAnswer is how many bytes of an answer are read.
-	maxCanaryAnswer = 64 << 10
 )
 
 // Canary stores an AlertEvent in the operator's own namespace, again and again, as ingest stores alerts. Its alert resolves an
@@ -61,8 +55,8 @@ const (
 // A process has one canary at a time: as long as there is no leader, the API server answers that it exists.
 type Canary struct {
 	CanaryOptions
-	client *http.Client
-	url    string
+	client *rest.RESTClient
+	date   string // of the last answer
 
 	name     string
 	stored   EventRef // the canary that exists as far as this process knows
@@ -95,24 +89,35 @@ type CanaryOptions struct {
 
 // NewCanary returns a Canary that is still to be started, and tells Memory its namespace.
 func NewCanary(config *rest.Config, o CanaryOptions) (*Canary, error) {
+	c := &Canary{CanaryOptions: o}
 	config = rest.CopyConfig(config)
-	config.Timeout = canaryTimeout
-	if config.Dial == nil {
-		// A connection of its own, which waits behind no other.
-		config.Dial = (&net.Dialer{Timeout: canaryTimeout, KeepAlive: 30 * time.Second}).DialContext
-	}
-	config.GroupVersion, config.APIPath = &v1alpha1.GroupVersion, "/apis"
-	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
-	client, err := rest.RESTClientFor(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dated{next, &c.date} })
+	client, err := eventclient.New(config)
 	if err != nil {
-		return nil, fmt.Errorf("making the client of the canary: %w", err)
+		return nil, err
 	}
-	request := client.Post().Namespace(o.Namespace).Resource("alertevents").Timeout(canaryVerdict).VersionedParams(
-		&metav1.CreateOptions{FieldManager: v1alpha1.FieldManager, FieldValidation: metav1.FieldValidationIgnore}, metav1.ParameterCodec)
 	o.Memory.canaries = o.Namespace
-	c := &Canary{CanaryOptions: o, client: client.Client, url: request.URL().String()}
+	c.client = client
 	c.rename()
 	return c, nil
+}
+
+// dated keeps the date of the last answer.
+type dated struct {
+	http.RoundTripper
+	date *string
+}
+
+// WrappedRoundTripper lets client-go find the transport behind this one.
+func (d dated) WrappedRoundTripper() http.RoundTripper { return d.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (d dated) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := d.RoundTripper.RoundTrip(request)
+	if err == nil {
+		*d.date = response.Header.Get("Date")
+	}
+	return response, err
 }
 
 // rename gives the next canary a name that no other one has.
@@ -239,32 +244,17 @@ func (c *Canary) create(ctx context.Context) (canary *metav1.PartialObjectMetada
 	}
 	ctx, cancel := context.WithTimeout(ctx, canaryTimeout)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
-	if err != nil {
-		return nil, server, fmt.Errorf("making the request: %w", err)
+	c.date = ""
+	result := eventclient.Create(c.client, c.Namespace, body).Param("timeout", canaryVerdict.String()).Do(ctx)
+	if server, err = http.ParseTime(c.date); err != nil {
+		server = time.Time{}
 	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json")
-	response, err := c.client.Do(request)
-	if err != nil {
+	if err := result.Error(); err != nil {
 		return nil, server, err
 	}
-	defer func() { _ = response.Body.Close() }()
-	if server, err = http.ParseTime(response.Header.Get("Date")); err != nil {
-		return nil, time.Time{}, fmt.Errorf("reading the API server's time: %w", err)
-	}
-	text, err := io.ReadAll(io.LimitReader(response.Body, maxCanaryAnswer))
-	if err != nil {
-		return nil, server, fmt.Errorf("reading the answer: %w", err)
-	}
-	if response.StatusCode != http.StatusCreated {
-		status := metav1.Status{}
-		_ = json.Unmarshal(text, &status) // a proxy may answer in any way
-		status.Code = int32(response.StatusCode)
-		return nil, server, &apierrors.StatusError{ErrStatus: status}
-	}
+	answer, _ := result.Raw()
 	canary = &metav1.PartialObjectMetadata{}
-	if err := json.Unmarshal(text, canary); err != nil {
+	if err := json.Unmarshal(answer, canary); err != nil {
 		return nil, server, fmt.Errorf("decoding the answer: %w", err)
 	}
 	return canary, server, nil

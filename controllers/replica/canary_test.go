@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -144,6 +145,27 @@ func TestWhatTheAnswerToACanaryTells(t *testing.T) {
 			g.Expect(now).To(BeTemporally("~", time.Now().Add(-c.ahead), 2*time.Second))
 		})
 	}
+}
+
+// TestADeadConnectionFailsOneCanary: over HTTP/2, which keeps a connection that has died for up to 45 s, the leader would lose the lease.
+func TestADeadConnectionFailsOneCanary(t *testing.T) {
+	g := NewWithT(t)
+	connections := map[string]bool{}
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		connections[r.RemoteAddr] = true
+		if len(connections) == 1 {
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+			return
+		}
+		created(1)(w)
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	t.Cleanup(server.Close)
+	c, _ := newCanary(t, &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, "own")
+	g.Expect(c.round(t.Context())).To(Equal(canaryRetry))
+	g.Expect(c.round(t.Context())).To(Equal(canaryInterval))
 }
 
 func TestAWebhookOfTheOwnNamespaceLeavesTheTime(t *testing.T) {

@@ -47,8 +47,6 @@ const (
 	// unnoticed leaves time for a second attempt on a new one.
 	attemptTimeout = Timeout / 2
 
-	dialTimeout = 2 * time.Second
-
 	// Between attempts: doubling from the first to the second, each with jitter.
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = time.Second
