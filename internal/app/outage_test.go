@@ -351,9 +351,11 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	memory, health := replica.NewMemory(clock.RealClock{}), replica.NewIngestHealth(clock.RealClock{})
 	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{}, memory)
 	g.Expect(err).NotTo(HaveOccurred())
+	counts, err := addCapacity(mgr, o, memory, Environment{Clock: clock.RealClock{}})
+	g.Expect(err).NotTo(HaveOccurred())
 	folding := controllers.Options{Options: incident.Options{
 		Namespaces: o.WatchNamespaces, Health: health, Memory: memory, Clock: clock.RealClock{},
-	}}
+	}, Capacity: counts}
 	canary, err := replica.NewCanary(mgr.GetConfig(), replica.CanaryOptions{
 		Namespace: namespace, Health: health, Memory: memory, Check: func() error { return nil },
 	})
