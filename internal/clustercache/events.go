@@ -2,6 +2,7 @@ package clustercache
 
 import (
 	"container/list"
+	"strings"
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -24,10 +25,17 @@ const (
 //
 // The cache bounds the same sizes with the same shares, so it has the alerts of all that ingest accepts. One part in marginPart
 // more is for what is stored before the watches show it. People have created what is beyond it.
+//
+// As for ingest, what is settled and stays for its idempotency key does not count. Package release bounds its content to half of
+// maxSettledBytes, and an alert has about as much beside its content.
 const (
 	MaxPendingBytes = 256 << 20
 	marginPart      = 8
+	maxSettledBytes = 128 << 20
 )
+
+// maxCanaryBytes is the size up to which a canary is never a stub. As long as the leader folds none, it gives the lease up.
+const maxCanaryBytes = 2 << 10
 
 // Reasons why an AlertEvent stays in the queue regardless of its Incidents.
 const (
@@ -69,7 +77,8 @@ type Events struct {
 	mu      sync.Mutex
 	events  map[types.UID]cachedEvent
 	content fair.Budget[string]   // bytes in memory, by namespace
-	sizes   fair.Budget[string]   // of those that are no stubs
+	sizes   fair.Budget[string]   // of those that wait and are no stubs
+	settled fair.Budget[string]   // sizes of those that are settled for all their Incidents
 	stubs   map[string]*list.List // of stub, by namespace, the oldest first
 }
 
@@ -79,8 +88,9 @@ type cachedEvent struct {
 	isWhole    bool             // the alerts have their content
 	stub       *list.Element    // in stubs; nil if it is none
 	memory     int64            // bytes that count towards content
-	size       int64            // bytes that count towards sizes
-	removed    int64            // bytes that the copy lacks
+	size       int64            // bytes that count towards counted
+	counted    *fair.Budget[string]
+	removed    int64 // bytes that the copy lacks
 }
 
 // stub is an AlertEvent of which the cache knows only that it exists.
@@ -100,7 +110,8 @@ func NewBoundedEvents(content, sizes fair.Limit) *Events {
 	return &Events{
 		events:  map[types.UID]cachedEvent{},
 		content: fair.Budget[string]{Limit: content}, sizes: fair.Budget[string]{Limit: sizes},
-		stubs: map[string]*list.List{},
+		settled: fair.Budget[string]{Limit: fair.Limit{All: maxSettledBytes, Share: 1}},
+		stubs:   map[string]*list.List{},
 	}
 }
 
@@ -138,10 +149,15 @@ func (e *Events) Condense(object any) (any, error) {
 }
 
 // hasPlace reports whether the cache may have what identifies the Incidents of an AlertEvent. It may not while an older one of the
-// namespace is a stub: the alerts of an Incident would be folded in another order.
+// namespace is a stub: the alerts of an Incident would be folded in another order. Canaries, and what is settled, have no order.
 func (e *Events) hasPlace(event *v1alpha1.AlertEvent, own *list.Element) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	isCanary := strings.HasPrefix(event.Name, v1alpha1.CanaryName) && event.Spec.PackedAlerts == "" &&
+		packing.Size(event.Spec.Alerts) <= maxCanaryBytes
+	if mark, _ := marks.Of(event); isCanary || mark.All && e.settled.Allows(event.Namespace) {
+		return true
+	}
 	stubs := e.stubs[event.Namespace]
 	return (stubs == nil || stubs.Front() == own) && e.sizes.Allows(event.Namespace)
 }
@@ -181,10 +197,19 @@ func (e *Events) admit(event *v1alpha1.AlertEvent, entry *cachedEvent, isNew boo
 		entry.reduce()
 	}
 	marks.Reduce(event, entry.alerts)
-	size := int64(packing.Size(entry.alerts)) + entry.removed
-	e.sizes.Add(event.Namespace, size-entry.size)
-	entry.size = size
+	e.uncount(event.Namespace, entry)
+	entry.size, entry.counted = int64(packing.Size(entry.alerts))+entry.removed, &e.sizes
+	if mark, _ := marks.Of(event); mark.All && e.settled.Allows(event.Namespace) {
+		entry.counted = &e.settled
+	}
+	entry.counted.Add(event.Namespace, entry.size)
 	e.events[event.UID] = *entry
+}
+
+func (e *Events) uncount(namespace string, entry *cachedEvent) {
+	if entry.counted != nil {
+		entry.counted.Add(namespace, -entry.size)
+	}
 }
 
 // reduce removes the content of the alerts.
@@ -267,7 +292,7 @@ func (e *Events) Forget(event *v1alpha1.AlertEvent) {
 	defer e.mu.Unlock()
 	entry := e.events[event.UID]
 	e.content.Add(event.Namespace, -entry.memory)
-	e.sizes.Add(event.Namespace, -entry.size)
+	e.uncount(event.Namespace, &entry)
 	e.removeStub(event.Namespace, &entry)
 	delete(e.events, event.UID)
 }

@@ -274,6 +274,60 @@ func TestWhatIngestAcceptsIsNoStub(t *testing.T) {
 	}
 }
 
+func TestSomeAlertEventsAreNoStubsHoweverManyOthersThereAre(t *testing.T) {
+	const bytes = 5000
+	many := func(g *WithT, change func(*v1alpha1.AlertEvent)) (events *Events, condense func(*v1alpha1.AlertEvent) (isStub bool)) {
+		limit := fair.Limit{All: 10 * bytes, Share: 1}
+		events = NewBoundedEvents(limit, limit)
+		condense = func(event *v1alpha1.AlertEvent) bool {
+			event.ResourceVersion = "10"
+			_, err := events.Condense(event)
+			g.Expect(err).NotTo(HaveOccurred())
+			return IsStub(event)
+		}
+		for n := range 30 {
+			event := largeEvent("a", n, bytes)
+			change(event)
+			condense(event)
+		}
+		return events, condense
+	}
+	settle := func(event *v1alpha1.AlertEvent) {
+		event.Annotations = map[string]string{v1alpha1.SettledAnnotation: "9/*"}
+	}
+	t.Run("those that wait, beside those that are settled and stay for their keys", func(t *testing.T) {
+		g := NewWithT(t)
+		events, condense := many(g, settle)
+		g.Expect(condense(largeEvent("a", 100, bytes))).To(BeFalse())
+		for n := range 30 {
+			events.Forget(largeEvent("a", n, 0))
+		}
+		events.Forget(largeEvent("a", 100, 0))
+		g.Expect(events.settled.Sum() + events.sizes.Sum()).To(BeZero())
+	})
+	t.Run("those that wait, once others are settled", func(t *testing.T) {
+		g := NewWithT(t)
+		events, condense := many(g, func(*v1alpha1.AlertEvent) {})
+		g.Expect(condense(largeEvent("a", 100, bytes))).To(BeTrue())
+		for n := range 3 {
+			event := largeEvent("a", n, bytes)
+			settle(event)
+			g.Expect(condense(event)).To(BeFalse())
+		}
+		_, ok := events.nextStub(func(string) bool { return true })
+		g.Expect(ok).To(BeTrue(), "there is a place")
+	})
+	t.Run("canaries", func(t *testing.T) {
+		g := NewWithT(t)
+		_, condense := many(g, func(*v1alpha1.AlertEvent) {})
+		canary, large := largeEvent("a", 100, 0), largeEvent("a", 101, bytes)
+		canary.Name, large.Name = v1alpha1.CanaryName+"-1", v1alpha1.CanaryName+"-2"
+		canary.Spec.Alerts = []v1alpha1.Alert{{IncidentName: v1alpha1.CanaryName, Status: v1alpha1.AlertResolved}}
+		g.Expect(condense(canary)).To(BeFalse())
+		g.Expect(condense(large)).To(BeTrue(), "a person has made it")
+	})
+}
+
 // TestMarksByHandTakeLittleMemory has marks with names of Incidents that the AlertEvents have no alerts of.
 func TestMarksByHandTakeLittleMemory(t *testing.T) {
 	g, events := NewWithT(t), NewEvents(fair.DefaultShare)
