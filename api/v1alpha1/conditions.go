@@ -37,7 +37,7 @@ const (
 	ReasonForwardingDisabled = "ForwardingDisabled" // a silence was requested, but no Incidents are forwarded to Alertmanager
 )
 
-// ConditionReady tells whether requests with a token of a WebhookIntegration are accepted.
+// ConditionReady tells whether requests with a token of a WebhookIntegration are accepted. Capacity is no part of it.
 const ConditionReady = "Ready"
 
 // Reasons of a WebhookIntegration's Ready condition.
@@ -46,18 +46,20 @@ const (
 	ReasonSuspended        = "Suspended"        // spec.suspend is true
 	ReasonNoValidToken     = "NoValidToken"     // spec.tokens is empty, or all tokens have expired
 	ReasonInvalidPublicKey = "InvalidPublicKey" // of spec.verify; senders that use another one of its keys are accepted
-	ReasonQueueFull        = "QueueFull"        // the namespace has too many unfolded AlertEvents
-	ReasonIncidentLimit    = "IncidentLimit"    // the namespace has too many Incidents for alerts that need a new one
+	ReasonTerminating      = "Terminating"      // the integration is being deleted
 )
 
 // ConditionAlertsFolded tells whether the stored alerts of a WebhookIntegration's namespace are folded into Incidents.
 // The leader writes it; every replica reads it.
 const ConditionAlertsFolded = "AlertsFolded"
 
-// Reasons of a WebhookIntegration's AlertsFolded condition, besides ReasonIncidentLimit, StuckTerminating,
-// StuckUnreadable and StuckNotCached. Each of the last three concerns single Incidents.
+// Reasons of a WebhookIntegration's AlertsFolded condition, besides StuckTerminating, StuckUnreadable and StuckNotCached. Each of
+// the last three concerns single Incidents.
 const (
 	ReasonFolding              = "Folding"              // no alert of the namespace is stuck
+	ReasonQueueFull            = "QueueFull"            // the namespace has too many unfolded AlertEvents: posts get 503
+	ReasonIncidentsFull        = "IncidentsFull"        // too many Incidents: posts of alerts that need a new one get 503
+	ReasonIncidentLimit        = "IncidentLimit"        // too many Incidents: stored alerts wait for a new one
 	ReasonQuotaExceeded        = "QuotaExceeded"        // a ResourceQuota of the namespace rejects new Incidents
 	ReasonForbidden            = "Forbidden"            // the operator lacks the permission to create Incidents in the namespace
 	ReasonNamespaceTerminating = "NamespaceTerminating" // the namespace is being deleted

@@ -163,29 +163,75 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-func TestPolicyOfAnIntegrationThatAcceptsNoAlerts(t *testing.T) {
-	g := NewWithT(t)
-	none := func(string) (time.Duration, bool) { return 0, false }
-	integration := &v1alpha1.WebhookIntegration{}
-	g.Expect(PolicyOf(integration, none).Refusing).To(BeFalse(), "without tokens, alerts come by other ways")
-	integration.Spec.Tokens = []v1alpha1.Token{{}}
-	g.Expect(PolicyOf(integration, none).Refusing).To(BeTrue(), "it was restored, and its tokens are not checked yet")
-	integration.Spec.Tokens = nil
-	meta.SetStatusCondition(&integration.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoValidToken,
-	})
-	g.Expect(PolicyOf(integration, none).Refusing).To(BeFalse())
-	integration.Spec.Tokens = []v1alpha1.Token{{}}
-	g.Expect(PolicyOf(integration, none).Refusing).To(BeTrue())
-	meta.SetStatusCondition(&integration.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonIncidentLimit,
-	})
-	g.Expect(PolicyOf(integration, none).Refusing).To(BeFalse(), "alerts of the Incidents that exist are accepted")
-	meta.SetStatusCondition(&integration.Status.Conditions, metav1.Condition{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(minute(3)),
-	})
-	g.Expect(PolicyOf(integration, none).Refusing).To(BeFalse())
-	g.Expect(PolicyOf(integration, none).ReadySince).To(Equal(minute(3)))
-	integration.Spec.Suspend = true
-	g.Expect(PolicyOf(integration, none).Refusing).To(BeTrue())
+func TestALeaseDoesNotRunWhileTheIntegrationAcceptsNoAlerts(t *testing.T) {
+	const lease = 4 * time.Minute
+	now := minute(100)
+	isReady := func(status metav1.ConditionStatus, reason string, since time.Time) func(*v1alpha1.WebhookIntegration) {
+		return func(w *v1alpha1.WebhookIntegration) {
+			meta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{
+				Type: v1alpha1.ConditionReady, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(since),
+			})
+		}
+	}
+	accepts := isReady(metav1.ConditionTrue, v1alpha1.ReasonAccepting, minute(0))
+	full := func(w *v1alpha1.WebhookIntegration) {
+		meta.SetStatusCondition(&w.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionAlertsFolded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonIncidentsFull,
+		})
+	}
+	suspended := isReady(metav1.ConditionFalse, v1alpha1.ReasonSuspended, minute(40))
+	again := func(since time.Time) func(*v1alpha1.WebhookIntegration) {
+		return isReady(metav1.ConditionTrue, v1alpha1.ReasonAccepting, since)
+	}
+	for sentence, test := range map[string]struct {
+		history []func(w *v1alpha1.WebhookIntegration)
+		from    time.Time // when the lease begins to run at the earliest
+	}{
+		"it accepts alerts":                                    {from: minute(0), history: apply(accepts)},
+		"it accepts alerts, and its namespace is full":         {from: minute(0), history: apply(accepts, full)},
+		"it is new or restored, and nobody has checked it yet": {from: now},
+		"it is suspended, as the condition tells":              {from: now, history: apply(accepts, suspended)},
+		"it was suspended until now, and its namespace is full": {
+			from: now, history: apply(accepts, suspended, again(now), full)},
+		"it was suspended until ten seconds ago, and its namespace is full": {
+			from: now.Add(-10 * time.Second), history: apply(accepts, suspended, full, again(now.Add(-10*time.Second)))},
+		"it is suspended, and the condition does not tell it yet": {
+			from: now, history: apply(accepts, func(w *v1alpha1.WebhookIntegration) { w.Spec.Suspend = true })},
+		"no token is valid": {
+			from: now, history: apply(accepts, isReady(metav1.ConditionFalse, v1alpha1.ReasonNoValidToken, minute(40)))},
+		"no token is listed": {from: now, history: apply(accepts,
+			isReady(metav1.ConditionFalse, v1alpha1.ReasonNoValidToken, minute(40)),
+			func(w *v1alpha1.WebhookIntegration) { w.Spec.Tokens = nil })},
+		"it is new, and no token is listed": {
+			from: now, history: apply(func(w *v1alpha1.WebhookIntegration) { w.Spec.Tokens = nil })},
+		"a key cannot be used": {
+			from: now, history: apply(accepts, isReady(metav1.ConditionFalse, v1alpha1.ReasonInvalidPublicKey, minute(40)))},
+		"it is being deleted, and a finalizer keeps it": {from: now, history: apply(accepts,
+			func(w *v1alpha1.WebhookIntegration) { w.DeletionTimestamp = new(metav1.NewTime(minute(90))) })},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			integration := &v1alpha1.WebhookIntegration{}
+			integration.Spec.Tokens = []v1alpha1.Token{{}}
+			for _, change := range test.history {
+				change(integration)
+			}
+			policy := PolicyOf(integration, func(string) (time.Duration, bool) { return 0, false })
+			policy.AcceptingFrom = policy.ReadySince
+			if policy.Refusing {
+				policy.AcceptingFrom = now
+			}
+			incident := &v1alpha1.Incident{Status: v1alpha1.IncidentStatus{
+				State: v1alpha1.IncidentOpen, Lease: &metav1.Duration{Duration: lease}, LastAlertTime: timestamp(minute(0)),
+			}}
+			at, ok := Deadline(incident, policy)
+			g := NewWithT(t)
+			g.Expect(ok).To(BeTrue())
+			g.Expect(at).To(Equal(test.from.Add(lease)))
+		})
+	}
+}
+
+// apply is the history of an integration: what changed it, in order.
+func apply(changes ...func(*v1alpha1.WebhookIntegration)) []func(*v1alpha1.WebhookIntegration) {
+	return changes
 }

@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
@@ -50,7 +49,7 @@ type Policy struct {
 	ObjectLabels     []string      // names of the alert labels that become labels of the Incident object
 	Absent           bool          // there is no such integration
 
-	Refusing   bool      // the integration accepts no alerts, not even of its Incidents
+	Refusing   bool      // the integration accepts no alerts
 	ReadySince time.Time // it has accepted alerts since then, as far as its conditions tell
 
 	Silent     bool      // a heartbeat of the integration is missed: its Incidents do not end for want of alerts
@@ -81,7 +80,7 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(preset
 		Retention:        durationOr(spec.Retention, DefaultRetention),
 		LateFiringWindow: durationOr(spec.LateFiringWindow, window),
 		ObjectLabels:     spec.ObjectLabels,
-		Refusing:         spec.Suspend,
+		Refusing:         true, // also one that is new or restored: alerts may have been rejected until now
 		Unavailable:      valueOf(integration.Status.LastUnavailableTime).Time,
 	}
 	p.Silent = IsSilent(integration)
@@ -91,13 +90,9 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(preset
 	if heard := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionHeartbeatsHeard); heard != nil {
 		p.HeardSince = heard.LastTransitionTime.Time
 	}
-	switch ready := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady); {
-	case ready == nil:
-		p.Refusing = p.Refusing || len(spec.Tokens) > 0 // it is new or restored: alerts may have been refused until now
-	case ready.Status == metav1.ConditionTrue:
-		p.ReadySince = ready.LastTransitionTime.Time
-	case ready.Status == metav1.ConditionFalse && len(spec.Tokens) > 0: // without any token, alerts do not come by HTTP
-		p.Refusing = p.Refusing || !integrations.ConcernsNewIncidents(ready.Reason)
+	ready := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady)
+	if ready != nil && ready.Status == metav1.ConditionTrue {
+		p.Refusing, p.ReadySince = spec.Suspend || !integration.DeletionTimestamp.IsZero(), ready.LastTransitionTime.Time
 	}
 	return p
 }

@@ -57,11 +57,16 @@ func newSite(t *testing.T) *site {
 	s := &site{Site: testsite.New(t), health: &fixedHealth{}, events: &events.FakeRecorder{Events: make(chan string, 100)}}
 	s.health.now, s.health.from = s.Clock.Now(), s.Clock.Now().Add(-time.Hour)
 	s.lead(s.Live)
-	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+	integration := s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
 		spec.Heartbeats = []v1alpha1.Heartbeat{{
 			Name: "beat", Interval: &metav1.Duration{Duration: 5 * time.Minute}, Title: "The backup is missing", Severity: v1alpha1.SeverityError,
 		}}
 	})
+	integration.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepting,
+		LastTransitionTime: metav1.NewTime(s.Clock.Now().Add(-2 * time.Hour)),
+	}}
+	s.Expect(s.Live.Status().Update(s.Ctx, integration)).To(Succeed())
 	return s
 }
 

@@ -2,7 +2,6 @@
 package integration
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -62,12 +61,14 @@ type reconciler struct {
 	cache    client.Reader
 	live     client.StatusClient
 	received *receivedTimes
+	full     *fullNamespaces
 	recorder events.EventRecorder
 	plans    *maintenance.Cache
 }
 
 func newReconciler(cache client.Reader, live client.StatusClient, recorder events.EventRecorder, options Options) *reconciler {
-	return &reconciler{options, cache, live, newReceivedTimes(), recorder, maintenance.NewCache()}
+	full := &fullNamespaces{last: map[string]fullNamespace{}}
+	return &reconciler{options, cache, live, newReceivedTimes(), full, recorder, maintenance.NewCache()}
 }
 
 // Add adds the controller to the manager of a leader's term.
@@ -104,7 +105,6 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.setKeyless(updated)
 	mapping, settles := mappingValidity(updated, r.CheckMapping(&integration), now)
 	r.setOutside(updated, &updated.Status.Conditions)
-	setUnavailable(&ready, cmp.Or(r.Capacity.Full(integration.Namespace), integrations.Blocked(updated)))
 	ready.LastTransitionTime, mapping.LastTransitionTime = r.transitionTime(), r.transitionTime()
 	meta.SetStatusCondition(&updated.Status.Conditions, ready)
 	changed := meta.SetStatusCondition(&updated.Status.Conditions, mapping)
@@ -226,6 +226,8 @@ func readiness(integration *v1alpha1.WebhookIntegration, now time.Time) (ready m
 
 	ready = falseCondition(v1alpha1.ConditionReady, integration)
 	switch {
+	case !integration.DeletionTimestamp.IsZero():
+		ready.Reason, ready.Message = v1alpha1.ReasonTerminating, "The integration is being deleted: its tokens are not valid."
 	case integration.Spec.Suspend:
 		ready.Reason, ready.Message = v1alpha1.ReasonSuspended, "spec.suspend is true: every post is answered with 403."
 	case len(valid) == 0:

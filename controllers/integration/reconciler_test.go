@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -433,7 +435,63 @@ func TestTheConditionsOfOthersShow(t *testing.T) {
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False " + clustercache.StuckUnreadable))
 	s.Folded = (&fixedCondition{v1alpha1.ConditionAlertsFolded, metav1.ConditionFalse, v1alpha1.ReasonQuotaExceeded, true}).condition
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False QuotaExceeded"))
-	s.Expect(s.shown(v1alpha1.ConditionReady)).To(Equal("False QuotaExceeded"))
+	s.Expect(s.shown(v1alpha1.ConditionReady)).To(Equal("True Accepting"), "capacity is no part of it")
 	s.Folded = (&fixedCondition{known: false}).condition
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False QuotaExceeded"), "it stays as it is")
+}
+
+func TestAFullNamespaceShowsInAlertsFoldedUntilAMinuteLater(t *testing.T) {
+	s := newSite(t)
+	integration := s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.Tokens = []v1alpha1.Token{tokenOf("main", s.Namespace)}
+		spec.Suspend = true
+	})
+	s.Expect(s.shown(v1alpha1.ConditionReady)).To(Equal("False Suspended"))
+	s.Capacity = capacity.New(capacity.Limits{Events: 1, Incidents: 1, Share: 1}, nil, s.Clock.Now)
+	s.Capacity.SetIncident(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "one"}}, false)
+	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False IncidentsFull"))
+	integration.Status = s.IntegrationStatus()
+	s.Expect(integrations.Blocked(integration)).To(BeEmpty(), "stored alerts that need no new Incident are folded")
+
+	s.Clock.SetTime(s.Clock.Now().Add(time.Hour))
+	resumed := s.Clock.Now()
+	changed := integration.DeepCopy()
+	changed.Spec.Suspend = false
+	s.Expect(s.Live.Patch(s.Ctx, changed, client.MergeFrom(integration))).To(Succeed())
+	s.Expect(s.shown(v1alpha1.ConditionReady)).To(Equal("True Accepting"), "alerts of the Incidents that exist are accepted")
+	ready := meta.FindStatusCondition(s.IntegrationStatus().Conditions, v1alpha1.ConditionReady)
+	s.Expect(ready.LastTransitionTime.Time).To(BeTemporally("~", resumed, time.Second))
+
+	s.Capacity.RemoveIncident(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "one"}})
+	waiting := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "two"}}
+	waiting.Spec.IntegrationName, waiting.Spec.Alerts = testsite.Integration, make([]v1alpha1.Alert, 1)
+	for range 10 { // near the limit, the queue is full every other second
+		s.Capacity.SetEvent(waiting, false)
+		s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False QueueFull"))
+		s.Clock.SetTime(s.Clock.Now().Add(time.Second))
+		s.Capacity.RemoveEvent(waiting)
+		s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False QueueFull"))
+		s.Clock.SetTime(s.Clock.Now().Add(time.Second))
+	}
+	s.Clock.SetTime(s.Clock.Now().Add(fullMemory))
+	integration.Status = s.IntegrationStatus()
+	s.Expect(s.isOutdated(integration)).To(BeTrue(), "the leader looks by itself")
+	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("True Folding"))
+	s.Expect(s.shown(v1alpha1.ConditionReady)).To(Equal("True Accepting"))
+}
+
+func TestAnIntegrationThatIsBeingDeletedIsNotReady(t *testing.T) {
+	s := newSite(t)
+	integration := s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.Tokens = []v1alpha1.Token{tokenOf("main", s.Namespace)}
+	})
+	kept := integration.DeepCopy()
+	kept.Finalizers = []string{"example.com/keep"}
+	s.Expect(s.Live.Patch(s.Ctx, kept, client.MergeFrom(integration))).To(Succeed())
+	t.Cleanup(func() {
+		_ = s.Live.Patch(context.Background(), kept, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+	})
+	s.Expect(s.shown(v1alpha1.ConditionReady)).To(Equal("True Accepting"))
+	s.Expect(s.Live.Delete(s.Ctx, kept)).To(Succeed())
+	s.Expect(s.shown(v1alpha1.ConditionReady)).To(Equal("False Terminating"), "its token gets 401")
 }

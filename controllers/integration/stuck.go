@@ -1,9 +1,10 @@
 package integration
 
 import (
-	"cmp"
 	"context"
+	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,7 +17,6 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
-	"github.com/tocsin-dev/tocsin/internal/integrations"
 )
 
 // conditionCheck is how often the leader looks for integrations with outdated conditions.
@@ -29,8 +29,19 @@ var stuckMessages = map[string]string{
 	clustercache.StuckTerminating: "AlertEvents are deleted, but finalizers keep them.",
 }
 
-// alertsFolded returns the condition AlertsFolded of an integration: why stored alerts do not become part of Incidents, or that
-// they do.
+// fullMemory is how long a namespace counts as full after it was: near the limit, the condition would change every other second.
+const fullMemory = time.Minute
+
+// fullConditions are the reason and the message of AlertsFolded for each reason for which a namespace has no capacity.
+var fullConditions = map[string][2]string{
+	v1alpha1.ReasonQueueFull: {
+		v1alpha1.ReasonQueueFull, "Too many AlertEvents of the namespace wait to be folded: posts get 503."},
+	v1alpha1.ReasonIncidentLimit: {
+		v1alpha1.ReasonIncidentsFull, "The namespace may have no more Incidents: posts of alerts that need a new one get 503."},
+}
+
+// alertsFolded returns the condition AlertsFolded of an integration: why stored alerts are not folded, or why no others are stored,
+// or that neither is so.
 func (r *reconciler) alertsFolded(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
 	condition, ok = r.Folded(integration)
 	if !ok || condition.Status == metav1.ConditionFalse {
@@ -38,24 +49,33 @@ func (r *reconciler) alertsFolded(integration *v1alpha1.WebhookIntegration) (con
 	}
 	if reason := r.Capacity.Stuck(client.ObjectKeyFromObject(integration)); reason != "" {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reason, stuckMessages[reason]
+	} else if full, ok := fullConditions[r.full.reason(integration.Namespace, r.Capacity.Full(integration.Namespace), r.Now())]; ok {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, full[0], full[1]
 	}
 	return condition, true
 }
 
-// unavailableMessages explain the consequences of each reason for posts.
-var unavailableMessages = map[string]string{
-	v1alpha1.ReasonQueueFull:            "Too many AlertEvents of the namespace wait to be folded: posts get 503.",
-	v1alpha1.ReasonIncidentLimit:        "The namespace may have no more Incidents: posts of alerts that need a new one get 503.",
-	v1alpha1.ReasonQuotaExceeded:        "A ResourceQuota rejects new Incidents: posts of alerts that need a new one get 503.",
-	v1alpha1.ReasonForbidden:            "The operator may not create Incidents: posts of alerts that need a new one get 503.",
-	v1alpha1.ReasonNamespaceTerminating: "The namespace is being deleted: posts of alerts that need a new Incident get 503.",
+// fullNamespaces knows the namespaces that are full, or were lately.
+type fullNamespaces struct {
+	mu   sync.Mutex
+	last map[string]fullNamespace
 }
 
-// setUnavailable changes the Ready condition of an integration whose posts get 503 for lack of capacity.
-func setUnavailable(ready *metav1.Condition, reason string) {
-	if message, ok := unavailableMessages[reason]; ok && ready.Status == metav1.ConditionTrue {
-		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, reason, message
+// fullNamespace is why a namespace was full, and when it last was.
+type fullNamespace struct {
+	reason string
+	at     time.Time
+}
+
+// reason returns why a namespace is full, or lately was; empty if it was not. now is why it is full at this time.
+func (f *fullNamespaces) reason(namespace, now string, at time.Time) string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	maps.DeleteFunc(f.last, func(_ string, last fullNamespace) bool { return at.Sub(last.at) >= fullMemory })
+	if now != "" {
+		f.last[namespace] = fullNamespace{now, at}
 	}
+	return f.last[namespace].reason
 }
 
 // watchConditions enqueues the integrations whose conditions are outdated, every few seconds.
@@ -77,17 +97,11 @@ func (r *reconciler) checkConditions(ctx context.Context, queue requests.Queue) 
 	}
 }
 
-// isOutdated reports whether a condition of the integration that others decide is outdated, or what Ready says about capacity.
+// isOutdated reports whether a condition of the integration that others decide is outdated.
 func (r *reconciler) isOutdated(integration *v1alpha1.WebhookIntegration) bool {
-	ready := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady)
-	if ready == nil {
+	if meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady) == nil {
 		return false // it is brought up anyway
 	}
 	conditions := slices.Clone(integration.Status.Conditions)
-	if r.setOutside(integration, &conditions) {
-		return true
-	}
-	reason := cmp.Or(r.Capacity.Full(integration.Namespace), integrations.Blocked(integration))
-	_, unavailable := unavailableMessages[ready.Reason]
-	return unavailable && ready.Reason != reason || ready.Status == metav1.ConditionTrue && reason != ""
+	return r.setOutside(integration, &conditions)
 }

@@ -183,7 +183,7 @@ func TestAQueueThatCannotDrainRefusesNobodyElse(t *testing.T) {
 			s.Expect(s.post(s.bad, firing("one"))).To(ContainSubstring("namespace-full"))
 			s.Expect(s.post(s.good, firing("one"))).To(HavePrefix("202 "))
 			s.Eventually(s.state(s.good, "one"), "10s", "50ms").Should(Equal(v1alpha1.IncidentOpen))
-			s.Eventually(s.condition(s.bad, v1alpha1.ConditionReady), "10s", "100ms").Should(Equal("False QueueFull"))
+			s.Expect(s.condition(s.bad, v1alpha1.ConditionReady)()).To(Equal("True Accepting"), "capacity is no part of it")
 			s.Expect(s.condition(s.good, v1alpha1.ConditionReady)()).To(Equal("True Accepting"))
 			s.Expect(s.condition(s.good, v1alpha1.ConditionAlertsFolded)()).To(Equal("True Folding"))
 		})
@@ -201,7 +201,6 @@ func TestAQuotaOnIncidentsHoldsUpNewIncidentsOnly(t *testing.T) {
 	s.Eventually(s.state(s.bad, "first"), "10s", "50ms").Should(Equal(v1alpha1.IncidentOpen))
 	s.Expect(s.post(s.bad, firing("second"))).To(HavePrefix("202 "), "nobody knows of the quota yet")
 	s.Eventually(s.condition(s.bad, v1alpha1.ConditionAlertsFolded), "10s", "50ms").Should(Equal("False QuotaExceeded"))
-	s.Eventually(s.condition(s.bad, v1alpha1.ConditionReady), "10s", "50ms").Should(Equal("False QuotaExceeded"))
 	s.Eventually(func() string { return s.post(s.bad, firing("third")) }, "10s", "50ms").Should(ContainSubstring("incident-limit"))
 	s.Expect(s.post(s.bad, resolve("first"))).To(HavePrefix("202 "))
 	s.Eventually(s.state(s.bad, "first"), "10s", "50ms").Should(Equal(v1alpha1.IncidentResolved))
@@ -209,8 +208,7 @@ func TestAQuotaOnIncidentsHoldsUpNewIncidentsOnly(t *testing.T) {
 
 	s.quota(s.bad, 5)
 	s.Eventually(s.state(s.bad, "second"), "60s", "100ms").Should(Equal(v1alpha1.IncidentOpen), "it drains by itself")
-	s.Eventually(s.condition(s.bad, v1alpha1.ConditionReady), "10s", "100ms").Should(Equal("True Accepting"))
-	s.Expect(s.condition(s.bad, v1alpha1.ConditionAlertsFolded)()).To(Equal("True Folding"))
+	s.Eventually(s.condition(s.bad, v1alpha1.ConditionAlertsFolded), "10s", "100ms").Should(Equal("True Folding"))
 	s.Expect(s.post(s.bad, firing("third"))).To(HavePrefix("202 "))
 }
 
@@ -232,7 +230,8 @@ func TestIncidentsAreBoundedInEachNamespace(t *testing.T) {
 	open("e")
 
 	s.Eventually(func() string { return s.post(s.bad, firing("f")) }, "10s", "50ms").Should(ContainSubstring("incident-limit"))
-	s.Eventually(s.condition(s.bad, v1alpha1.ConditionReady), "10s", "100ms").Should(Equal("False IncidentLimit"))
+	s.Eventually(s.condition(s.bad, v1alpha1.ConditionAlertsFolded), "10s", "100ms").Should(Equal("False IncidentsFull"))
+	s.Expect(s.condition(s.bad, v1alpha1.ConditionReady)()).To(Equal("True Accepting"))
 	s.Expect(s.post(s.bad, firing("c"))).To(HavePrefix("202 "), "a known key")
 	s.Expect(s.post(s.good, firing("one"))).To(HavePrefix("202 "), "another namespace")
 	s.Expect(s.gathered()).To(And(
@@ -244,7 +243,7 @@ func TestIncidentsAreBoundedInEachNamespace(t *testing.T) {
 	s.Expect(s.post(s.bad, `[`+firing("g")+`,`+resolve("c")+`]`)).To(And(HavePrefix("503 "), ContainSubstring("incident-limit")))
 	s.Eventually(s.state(s.bad, "c"), "10s", "50ms").Should(Equal(v1alpha1.IncidentResolved), "a resolve does not wait for room")
 	s.Eventually(s.state(s.bad, "f"), "60s", "100ms").Should(Equal(v1alpha1.IncidentOpen), "c makes way for the one that waits")
-	s.Eventually(s.condition(s.bad, v1alpha1.ConditionAlertsFolded), "10s", "100ms").Should(Equal("True Folding"))
+	s.Eventually(s.condition(s.bad, v1alpha1.ConditionAlertsFolded), "10s", "100ms").Should(Equal("False IncidentsFull"), "d, e and f")
 }
 
 func TestTheShareOfANamespace(t *testing.T) {

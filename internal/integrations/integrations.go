@@ -13,20 +13,14 @@ import (
 // Blocked returns the reason why no Incident can be created for the integration; empty if Incidents can be created.
 func Blocked(w *v1alpha1.WebhookIntegration) string {
 	condition := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionAlertsFolded)
-	if condition == nil || condition.Status != metav1.ConditionFalse || !ConcernsNewIncidents(condition.Reason) {
+	if condition == nil || condition.Status != metav1.ConditionFalse {
 		return ""
 	}
-	return condition.Reason
-}
-
-// ConcernsNewIncidents reports whether a condition has this reason because no Incident can be created. Alerts of those that exist
-// are accepted all the same.
-func ConcernsNewIncidents(reason string) bool {
-	switch reason {
+	switch condition.Reason {
 	case v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonForbidden, v1alpha1.ReasonNamespaceTerminating, v1alpha1.ReasonIncidentLimit:
-		return true
+		return condition.Reason
 	}
-	return false
+	return ""
 }
 
 // MappingFailureMemory is the time after its newest failure in which a mapping counts as failing.

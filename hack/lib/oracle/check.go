@@ -107,17 +107,15 @@ func (h *History) hasLingered(e *event, at Moment) bool {
 	return at.Now.Sub(since) > h.options.KeyedLinger+h.options.HealTime
 }
 
-// showsWaiting says whether a condition shows that alerts of the namespace wait: of the AlertEvent's integration, or, if a
+// showsWaiting says whether the condition AlertsFolded shows that alerts of the namespace wait: of the AlertEvent's integration, or, if a
 // user created it without one, of any.
 func (h *History) showsWaiting(e *event) bool {
 	for key, integration := range h.integrations {
 		if key.namespace != e.namespace || e.integration != "" && key.name != e.integration {
 			continue
 		}
-		for _, kind := range []string{"AlertsFolded", "Ready"} {
-			if condition(integration.Status.Conditions, kind).Status == "False" {
-				return true
-			}
+		if condition(integration.Status.Conditions, "AlertsFolded").Status == "False" {
+			return true
 		}
 	}
 	return false

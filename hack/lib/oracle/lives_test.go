@@ -175,8 +175,8 @@ func TestLiveness(t *testing.T) {
 		}},
 		"it waits, and nothing shows why":                                        {options: options, found: "E: ", tell: waits("True", "AlertsFolded")},
 		"it waits, and AlertsFolded shows why":                                   {options: options, tell: waits("False", "AlertsFolded")},
-		"it waits, and Ready shows why":                                          {options: options, tell: waits("False", "Ready")},
-		"it waits for an Incident that nothing keeps from being written":         {options: free, found: "E: ", tell: waits("False", "Ready")},
+		"it waits, and Ready is False":                                           {options: options, found: "E: ", tell: waits("False", "Ready")},
+		"it waits for an Incident that nothing keeps from being written":         {options: free, found: "E: ", tell: waits("False", "AlertsFolded")},
 		"it stays for its idempotency key, and no mark tells that it is settled": {options: options, found: "C: ", tell: settled},
 		"it stays for its idempotency key, marked": {options: options, tell: func(s *script) {
 			settled(s)

@@ -246,8 +246,8 @@ func (w *world) fallSilent() oracle.Findings {
 	return w.judge.findings()
 }
 
-// awaitReady waits until the integrations are Ready, since silence counts from then. An Incident that could not be created is
-// tried again up to a minute after its quota is gone. An integration that stays unready is judged by what its status tells.
+// awaitReady waits until the integrations are Ready, since silence counts from then. An integration that stays unready is judged by
+// what its status tells.
 func (w *world) awaitReady() {
 	for deadline := time.Now().Add(readyTime); time.Now().Before(deadline); time.Sleep(time.Second) {
 		integrations := &v1alpha1.WebhookIntegrationList{}
