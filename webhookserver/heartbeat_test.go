@@ -416,6 +416,37 @@ func TestASignalEndsAFailureOnlyIfItCameLater(t *testing.T) {
 	}
 }
 
+// fail returns how a replica answers a ping that reports a failure.
+func (s *beating) fail(r *statusReporter, cached *v1alpha1.WebhookIntegration, exit int64) error {
+	answered := make(chan error, 1)
+	go func() {
+		answered <- r.writeFailure(s.t.Context(), cached, signal{heartbeat: "beat", time: s.now, failed: true, exit: exit})
+	}()
+	s.Eventually(func() bool {
+		r.writeAll(s.t.Context(), false)
+		return len(answered) > 0
+	}).Should(BeTrue())
+	return <-answered
+}
+
+func TestAFailureForWhichTheStatusHasNoPlaceIsNotAccepted(t *testing.T) {
+	s := newBeating(t)
+	r := s.replicas[0]
+	w := s.get()
+	for i := range maxHeartbeatStatuses {
+		w.Status.Heartbeats = append(w.Status.Heartbeats, v1alpha1.HeartbeatStatus{Name: fmt.Sprint("removed-", i)})
+	}
+	s.Expect(s.client.Status().Update(t.Context(), w)).To(Succeed())
+	s.Expect(s.fail(r, s.get(), 0)).To(MatchError(ContainSubstring("no place")))
+	s.Expect(r.pending).To(BeEmpty(), "the sender pings again")
+
+	w = s.get()
+	w.Status.Heartbeats = w.Status.Heartbeats[:1]
+	s.Expect(s.client.Status().Update(t.Context(), w)).To(Succeed())
+	s.Expect(s.fail(r, s.get(), 0)).To(Succeed())
+	s.Expect(v1alpha1.FindHeartbeat(s.get().Status.Heartbeats, "beat").HasFailed()).To(BeTrue())
+}
+
 // A sender waits for each answer before it sends the next ping.
 func TestTheLastPingOfASenderCounts(t *testing.T) {
 	s := newBeating(t)
@@ -423,15 +454,7 @@ func TestTheLastPingOfASenderCounts(t *testing.T) {
 	cached := s.get() // and stays so: the cache lags
 	ping := func(failed bool) bool {
 		if failed {
-			answered := make(chan error, 1)
-			go func() {
-				answered <- r.writeFailure(t.Context(), cached, signal{heartbeat: "beat", time: s.now, failed: true, exit: 7})
-			}()
-			s.Eventually(func() bool {
-				r.writeAll(t.Context(), false)
-				return len(answered) > 0
-			}).Should(BeTrue())
-			s.Expect(<-answered).To(Succeed())
+			s.Expect(s.fail(r, cached, 7)).To(Succeed())
 		} else {
 			r.reportSignals(cached, []signal{{heartbeat: "beat", time: s.now}})
 			r.writeAll(t.Context(), false)
@@ -457,15 +480,7 @@ func TestTheLastPingOfASenderCounts(t *testing.T) {
 	) error {
 		return errors.New("away")
 	}})
-	answered := make(chan error, 1)
-	go func() {
-		answered <- r.writeFailure(t.Context(), s.get(), signal{heartbeat: "beat", time: s.now, failed: true})
-	}()
-	s.Eventually(func() bool {
-		r.writeAll(t.Context(), false)
-		return len(answered) > 0
-	}).Should(BeTrue())
-	s.Expect(<-answered).To(MatchError("away"))
+	s.Expect(s.fail(r, s.get(), 0)).To(MatchError("away"))
 	r.client = working
 	s.flush(reportPause)
 	s.Expect(v1alpha1.FindHeartbeat(s.get().Status.Heartbeats, "beat").HasFailed()).To(BeTrue(), "it is written nevertheless")

@@ -62,8 +62,8 @@ func signalDue(integration *v1alpha1.WebhookIntegration, known *v1alpha1.Heartbe
 }
 
 // merge returns the status of an integration's heartbeats with signals that came, when they are to be written at the latest, and
-// the failures among them with the times that they got. changed is false if all are in the status. The signals of heartbeats that
-// are not defined any more are ignored.
+// the failures among them with the times that they got, zero if the status has no place. changed is false if all are in the
+// status. The signals of heartbeats that are not defined any more are ignored.
 func merge(integration *v1alpha1.WebhookIntegration, beats map[string]heardTimes, now time.Time) (
 	updated []v1alpha1.HeartbeatStatus, due time.Time, failures map[string]time.Time, changed bool,
 ) {
@@ -79,8 +79,11 @@ func merge(integration *v1alpha1.WebhookIntegration, beats map[string]heardTimes
 		}
 		status := v1alpha1.FindHeartbeat(updated, name)
 		if status == nil {
-			if len(updated) >= maxHeartbeatStatuses {
-				continue // the leader removes those of removed heartbeats
+			if len(updated) >= maxHeartbeatStatuses { // the leader removes those of removed heartbeats
+				if !times.failed.IsZero() {
+					failures[name] = time.Time{}
+				}
+				continue
 			}
 			updated = append(updated, v1alpha1.HeartbeatStatus{Name: name})
 			status = &updated[len(updated)-1]

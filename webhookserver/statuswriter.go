@@ -3,6 +3,7 @@ package webhookserver
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,6 +23,9 @@ import (
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// errNoPlace is the outcome of a failure of a heartbeat that is not stored.
+var errNoPlace = errors.New("the status of the integration has no place for the heartbeat: it has too many that were removed")
 
 // pendingReports is what is to be written to the status of an integration, by one patch. What cannot be written stays.
 type pendingReports struct {
@@ -106,8 +110,14 @@ func (r *statusReporter) writeNext(ctx context.Context) bool {
 		r.log.V(1).Info("Could not write the status of an integration; trying again",
 			"namespace", key.Namespace, "integration", key.Name, "reason", err.Error())
 	}
+	verdict := err
+	for _, at := range failures {
+		if at.IsZero() {
+			verdict = errNoPlace
+		}
+	}
 	for _, waiting := range p.waiting {
-		waiting <- err
+		waiting <- verdict
 	}
 	if err == nil && p.rejection != nil {
 		r.recorder.Eventf(p.rejected, nil, corev1.EventTypeWarning, "Rejected", "Receive",
@@ -163,8 +173,8 @@ func (r *statusReporter) write(ctx context.Context, key types.NamespacedName, p 
 	return failures, due, err
 }
 
-// fields returns the fields of the status that are written whatever they were. The time of 5xx answers is that of the write: it is
-// never before the answer, and no report replaces a later one.
+// fields returns the fields of the status that are written whatever they were. The time of 5xx answers is that of the write: it
+// is never before the answer, and no report replaces a later one.
 func (p *pendingReports) fields(now time.Time) map[string]any {
 	fields := map[string]any{}
 	if p.rejection != nil {
@@ -200,10 +210,10 @@ func (p *pendingReports) addLists(
 	}
 	heartbeats, due, failures, changed := merge(integration, p.beats, now)
 	if !changed {
-		return nil, time.Time{}
+		return failures, time.Time{}
 	}
 	if !all && due.After(now) {
-		return nil, due
+		return failures, due
 	}
 	fields["heartbeats"] = heartbeats
 	return failures, time.Time{}
