@@ -24,7 +24,7 @@ import (
 // was done.
 func (r *reconciler) carryOut(ctx context.Context, c *confirmed, plan fold.Plan) (*v1alpha1.Incident, error) {
 	// An automatic resolve is not urgent: thousands of them may come at once.
-	leave, err := r.gate.enter(ctx, c.key.Namespace, plan.Urgent && len(plan.Results) > 0)
+	leave, err := r.gate.enter(ctx, r.Memory.Turn(c.key).Namespace, plan.Urgent && len(plan.Results) > 0)
 	if err != nil {
 		return nil, err
 	}
