@@ -17,8 +17,8 @@
 // of the events folded into it. An event may have a mark, an annotation that names Incidents for which it is settled. The
 // steps and their order are what matters:
 //
-//  1. Read the Incident. A stale cache is sufficient; what it lacks is created, or read from the quorum. So is an Incident for
-//     which the cache has been behind the own last write for a second, or the write would fail.
+//  1. Read the Incident. A stale cache is sufficient; what it lacks is created, or read from the quorum. If the cache has been
+//     behind this process's last write of the Incident for a second, it is read from the quorum too: the write would fail.
 //  2. After that, list the metadata of the AlertEvents from the quorum: those of all namespaces, or of the Incident's alone while
 //     the former takes long. Many folds share one list, but none uses a list that began before its own read of the Incident.
 //     An event exists for an Incident if the list has it without a mark for that Incident.
@@ -97,8 +97,8 @@
 //
 // # Fairness and bounds
 //
-// The queue of the folds, the gate before their writes and the release take turns between namespaces (fair.Turns), and none
-// of them has all the places. So an alert waits for those of its own namespace and for one of each other namespace. What
+// The queue of the folds, the gate before their writes and the release take turns between namespaces (fair.Turns), and no
+// namespace has all the places. So an alert waits for those of its own namespace and for one of each other namespace. What
 // takes long, as where an admission webhook hangs, gives its place up: a write after 250 ms, a fold or a deletion after a
 // second.
 //

@@ -51,7 +51,7 @@ func NewReplica(mgr ctrl.Manager, options Options) (*Replica, error) {
 	if err := replica.Index(mgr); err != nil {
 		return nil, err
 	}
-	return &Replica{options}, options.Memory.Follow(mgr, options.Health.APITime)
+	return &Replica{options}, options.Memory.Follow(mgr)
 }
 
 // Lead adds the controllers to the manager of a leader's term, which has the replica's cache. All memory but that of the

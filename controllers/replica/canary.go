@@ -87,7 +87,7 @@ type CanaryOptions struct {
 	RestartWatch func(listAnew bool)
 }
 
-// NewCanary returns a Canary that is still to be started, and tells Memory its namespace.
+// NewCanary returns a Canary that is still to be started. It tells Memory its namespace, and who knows the API server's time.
 func NewCanary(config *rest.Config, o CanaryOptions) (*Canary, error) {
 	c := &Canary{CanaryOptions: o}
 	config = rest.CopyConfig(config)
@@ -96,7 +96,7 @@ func NewCanary(config *rest.Config, o CanaryOptions) (*Canary, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Memory.canaries = o.Namespace
+	o.Memory.canaries, o.Memory.apiTime = o.Namespace, o.Health.Now
 	c.client = client
 	c.rename()
 	return c, nil

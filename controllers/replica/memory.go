@@ -65,7 +65,7 @@ type Memory struct {
 	Cached *clustercache.Events
 
 	clock   Clock
-	apiTime func() time.Time                               // by the API server's clock
+	apiTime func() (now time.Time, ok bool)                // by the API server's clock, see NewCanary
 	copies  workqueue.TypedRateLimitingInterface[EventRef] // second copies, to be deleted; nil: they stay
 
 	canaries      string // their namespace; empty: there are none
@@ -102,7 +102,7 @@ type deletedEvent struct {
 func NewMemory(clock Clock) *Memory {
 	return &Memory{
 		clock:   clock,
-		apiTime: clock.Now,
+		apiTime: func() (time.Time, bool) { return clock.Now(), true },
 		synced:  func() bool { return false },
 		Cached:  clustercache.NewEvents(fair.DefaultShare),
 		since:   clock.Now(),
@@ -158,14 +158,15 @@ func (m *Memory) see(event *v1alpha1.AlertEvent, _ bool) {
 
 // mayBeCopy reports whether an AlertEvent may be the second copy of one that was deleted before this memory began: its alerts
 // were received before that, and it is a retry, or was stored so late that a retry may have come before it. Both times are the
-// API server's.
+// API server's; as long as that has told none, nobody knows what was received before.
 func (m *Memory) mayBeCopy(event *v1alpha1.AlertEvent) bool {
 	received := event.Spec.ReceivedTime.Time
 	isLate := !received.IsZero() && event.CreationTimestamp.Sub(received) > lateStore
 	if !isGenerated(event.Name) || !isLate && event.Annotations[v1alpha1.RetryAnnotation] == "" {
 		return false
 	}
-	return m.apiTime().Sub(received) > m.clock.Now().Sub(m.since)-lateStore
+	now, ok := m.apiTime()
+	return !ok || now.Sub(received) > m.clock.Now().Sub(m.since)-lateStore
 }
 
 // isSecondCopy reports whether another AlertEvent of the name was deleted a moment ago, and the name is never given twice:
@@ -299,10 +300,8 @@ func (m *Memory) Version(event metav1.Object) string {
 	return event.GetResourceVersion()
 }
 
-// Follow has the memory follow the manager's cache, and second copies deleted. The argument apiTime tells the time by the API
-// server's clock.
-func (m *Memory) Follow(mgr ctrl.Manager, apiTime func() time.Time) (err error) {
-	m.apiTime = apiTime
+// Follow has the memory follow the manager's cache, and second copies deleted.
+func (m *Memory) Follow(mgr ctrl.Manager) (err error) {
 	live, err := NewClient(mgr)
 	if err != nil {
 		return err

@@ -218,6 +218,7 @@ func TestWhichEventsWaitForAReplicaThatRemembersMore(t *testing.T) {
 		received, stored time.Duration // since the epoch
 		retry            bool
 		ahead            time.Duration // of the replica's clock before the API server's
+		untold           bool          // the API server has not told its time
 		want             bool
 	}{
 		"a retry from before the memory":                  {name: serverMade, received: began - 5*time.Second, retry: true, want: true},
@@ -228,6 +229,7 @@ func TestWhichEventsWaitForAReplicaThatRemembersMore(t *testing.T) {
 		"a first attempt stored at once":                  {name: serverMade, received: began - 5*time.Second},
 		"a retry of what was received since":              {name: serverMade, received: began + 2*time.Second, stored: began + 5*time.Second, retry: true},
 		"one stored late that was received since":         {name: serverMade, received: began + 2*time.Second, stored: began + time.Minute},
+		"a retry, while the API server's time is unknown": {name: serverMade, received: began + time.Hour, retry: true, untold: true, want: true},
 		"one made by hand":                                {name: "by-hand", stored: began, retry: true},
 		"a retry, by a clock that is an hour ahead":       {name: serverMade, received: began - 5*time.Second, retry: true, ahead: time.Hour, want: true},
 		"a retry, by a clock that is an hour behind":      {name: serverMade, received: began - 5*time.Second, retry: true, ahead: -time.Hour, want: true},
@@ -238,7 +240,7 @@ func TestWhichEventsWaitForAReplicaThatRemembersMore(t *testing.T) {
 			g := NewWithT(t)
 			clock := clocktesting.NewFakePassiveClock(testEpoch.Add(began + test.ahead))
 			m := NewMemory(clock)
-			m.apiTime = func() time.Time { return clock.Now().Add(-test.ahead) }
+			m.apiTime = func() (time.Time, bool) { return clock.Now().Add(-test.ahead), !test.untold }
 			stored := testEpoch.Add(max(test.stored, test.received))
 			clock.SetTime(testEpoch.Add(max(test.stored, test.received, began) + test.ahead))
 			event := namedEvent(test.name, 1)
