@@ -116,7 +116,7 @@ func (p *plan) remove(f *facts, s *v1alpha1.HeartbeatStatus) {
 			s.AlertTime, s.AlertStatus = trouble, v1alpha1.AlertFiring
 		}
 	}
-	if s.AlertStatus != v1alpha1.AlertFiring || len(p.heartbeats) >= maxStatuses {
+	if s.AlertTime == nil || s.AlertStatus != v1alpha1.AlertFiring || len(p.heartbeats) >= maxStatuses {
 		p.changed = true
 		return
 	}
@@ -212,7 +212,7 @@ func (p *plan) owe(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus)
 	trouble := newestTrouble(s)
 	fires := trouble != nil && (s.AlertTime == nil || trouble.After(s.AlertTime.Time))
 	// The Incident of a heartbeat that was seen for the first time while it was open ends with a signal.
-	hasEnded := s.AlertStatus == v1alpha1.AlertFiring && s.MissedTime == nil && !s.HasFailed() &&
+	hasEnded := s.AlertTime != nil && s.AlertStatus == v1alpha1.AlertFiring && s.MissedTime == nil && !s.HasFailed() &&
 		(s.LastSignalTime != nil || s.AlertTime.After(s.ObservedTime.Time))
 	switch {
 	case !fires && !hasEnded:

@@ -431,6 +431,18 @@ func TestNoTimeOfAHeartbeatIsInTheFuture(t *testing.T) {
 	g.Expect(s.at(8*time.Minute)).To(resolves, "the failure is over")
 }
 
+// People may edit the status.
+func TestAnAlertWithoutATimeIsNone(t *testing.T) {
+	g := NewWithT(t)
+	s := newStage()
+	s.hear(time.Minute)
+	s.status().AlertStatus = v1alpha1.AlertFiring
+	g.Expect(s.at(2 * time.Minute)).To(BeEmpty())
+	s.integration.Spec.Heartbeats = nil
+	g.Expect(s.at(3 * time.Minute)).To(BeEmpty())
+	g.Expect(s.integration.Status.Heartbeats).To(BeEmpty())
+}
+
 func TestShortDurations(t *testing.T) {
 	g := NewWithT(t)
 	for d, text := range map[time.Duration]string{
