@@ -51,7 +51,8 @@ func newFlagSet(o *Options) *flag.FlagSet {
 		"Fraction of --max-pending-events and --max-incidents that one namespace may use. "+
 			"Default with a single namespace in --watch-namespaces: 1.")
 	flags.IntVar(&w.MaxInFlightWrites, "max-in-flight-writes", webhookserver.DefaultMaxInFlightWrites,
-		"Maximum number of concurrent writes of AlertEvents. An integration has one at a time, or more while one is slow.")
+		"Maximum number of concurrent writes of AlertEvents. An integration has one at a time. A write that takes more than "+
+			"250 ms no longer counts.")
 	flags.DurationVar(&w.ShutdownDelay, "shutdown-delay", webhookserver.DefaultShutdownDelay,
 		"How long to accept alerts after SIGTERM, so that load balancers can remove the replica; at most "+
 			maxShutdownDelay.String()+".")
