@@ -89,8 +89,6 @@ type Informers struct {
 func (i *Informers) NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 	options.NewInformer = i.newInformer
 	if i.Events != nil {
-		config := rest.CopyConfig(config)
-		config.QPS = -1 // one read at a time is slow enough
 		live, err := client.New(config, client.Options{Scheme: options.Scheme, Mapper: options.Mapper})
 		if err != nil {
 			return nil, fmt.Errorf("making the client that reads stubs: %w", err)
