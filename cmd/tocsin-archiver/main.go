@@ -75,11 +75,12 @@ func run(ctx context.Context, config *rest.Config, o process.Options, url string
 	}
 	scheme := runtime.NewScheme()
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	namespaces := process.CacheNamespaces(o.WatchNamespaces)
 	mgr, err := ctrl.NewManager(process.ClientConfig(config, "tocsin-archiver"), ctrl.Options{
 		Scheme:                        scheme,
 		Logger:                        log,
 		MapperProvider:                clustercache.RESTMapper,
-		Cache:                         cache.Options{DefaultNamespaces: process.CacheNamespaces(o.WatchNamespaces), ByObject: archive.Cached()},
+		Cache:                         cache.Options{DefaultNamespaces: namespaces, ByObject: archive.Cached()},
 		NewCache:                      (&clustercache.Informers{Log: log.WithName("cache")}).NewCache,
 		Metrics:                       serving,
 		HealthProbeBindAddress:        process.Off, // see internal/probes

@@ -42,8 +42,8 @@ func isLateDuplicate(s *v1alpha1.IncidentStatus, a receivedAlert, window time.Du
 }
 
 // isStaleResolve reports whether a resolve of a sender is about an earlier firing than the newest of the episode: its endTime,
-// or without one its startTime, is before the startTime of that firing. A sender repeats and delays messages, so the resolve of an
-// earlier round may come after the firing of the next one; it must not end what fires.
+// or without one its startTime, is before the startTime of that firing. A sender repeats and delays messages, so the resolve of
+// an earlier round may come after the firing of the next one; it must not end what fires.
 //
 // Only times given by the sender are compared: an episode whose alerts have no startTime is resolved by any resolve.
 func isStaleResolve(s *v1alpha1.IncidentStatus, a receivedAlert) bool {

@@ -4,8 +4,8 @@
 // What is known is in the status of the integration. Every replica writes the signals there, and a ping that reports a failure
 // before its answer. Only the leader stores alerts, in three steps:
 //
-//  1. Write to the status that a heartbeat is missed, is heard again or was removed, on condition that the status still is what the
-//     decision was made of.
+//  1. Write to the status that a heartbeat is missed, is heard again or was removed, on condition that the status still is what
+//     the decision was made of.
 //  2. Store the alert that the status calls for, under a name that follows from the status.
 //  3. Write to the status that it is stored.
 //

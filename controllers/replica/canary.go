@@ -47,8 +47,8 @@ const (
 // the API server, by nothing that a tenant has:
 //
 //   - Each answer tells the time, and whether alerts can be stored (IngestHealth).
-//   - If resourceVersions go back, the store was restored from a backup. Start fails, which ends the process: a cache that is newer
-//     than the store does not show objects created after the restore.
+//   - If resourceVersions go back, the store was restored from a backup. Start fails, which ends the process: a cache that is
+//     newer than the store does not show objects created after the restore.
 //   - If the watch does not show the canary, or the leader's does not show its end, the watch begins again.
 //   - If the leader sees no canary end, it cannot list, fold or delete. Lead fails, which gives the lease up.
 //
@@ -123,7 +123,8 @@ func (d dated) RoundTrip(request *http.Request) (*http.Response, error) {
 // rename gives the next canary a name that no other one has.
 func (c *Canary) rename() { c.name = v1alpha1.CanaryName + "-" + uuid.NewString()[:8] }
 
-// Start implements manager.Runnable: every replica stores canaries until ctx ends. It fails if the store was restored from a backup.
+// Start implements manager.Runnable: every replica stores canaries until ctx ends. It fails if the store was restored from a
+// backup.
 func (c *Canary) Start(ctx context.Context) error {
 	for {
 		next, err := c.round(ctx)

@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -113,8 +114,8 @@ func ownNamespace(o *Options) string {
 	return cmp.Or(o.LeaseNamespace, strings.TrimSpace(string(file)), cmp.Or(o.WatchNamespaces...), metav1.NamespaceDefault)
 }
 
-// eventNamespaces returns the namespaces of which the cache has the AlertEvents: those that are served, and the operator's own; nil
-// for all.
+// eventNamespaces returns the namespaces of which the cache has the AlertEvents: those that are served, and the operator's own;
+// nil for all.
 func eventNamespaces(o *Options) []string {
 	own := ownNamespace(o)
 	if len(o.WatchNamespaces) == 0 || slices.Contains(o.WatchNamespaces, own) {
@@ -162,10 +163,9 @@ func newCampaign(
 	}
 	campaign.Work = func(ctx context.Context) error {
 		term := leader.NewTerm(mgr, objects)
-		for _, work := range []manager.RunnableFunc{canary.Lead, func(ctx context.Context) error { return keepChecked(ctx, canary.Check) }} {
-			if err := term.Add(work); err != nil {
-				return fmt.Errorf("adding what may end the term: %w", err)
-			}
+		checked := manager.RunnableFunc(func(ctx context.Context) error { return keepChecked(ctx, canary.Check) })
+		if err := errors.Join(term.Add(manager.RunnableFunc(canary.Lead)), term.Add(checked)); err != nil {
+			return fmt.Errorf("adding what may end the term: %w", err)
 		}
 		if err := own.Lead(term); err != nil {
 			return fmt.Errorf("setting up the controllers: %w", err)
@@ -183,7 +183,9 @@ func newCampaign(
 // awaitCheck waits until the check of the CustomResourceDefinitions passes: the API server would drop fields of what a leader
 // writes. It returns false when ctx has ended.
 func awaitCheck(ctx context.Context, check func() error) bool {
-	return wait.PollUntilContextCancel(ctx, readyPoll, true, func(context.Context) (bool, error) { return check() == nil, nil }) == nil
+	return wait.PollUntilContextCancel(ctx, readyPoll, true, func(context.Context) (bool, error) {
+		return check() == nil, nil
+	}) == nil
 }
 
 // keepChecked is a runnable of the leader's term that fails when the check does.

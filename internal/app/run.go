@@ -157,7 +157,8 @@ func foldingOptions(
 	}
 }
 
-// addCapacity has the counts of the objects in the manager's cache follow it, and registers them as metrics while the manager runs.
+// addCapacity has the counts of the objects in the manager's cache follow it, and registers them as metrics while the manager
+// runs.
 func addCapacity(
 	mgr ctrl.Manager, o Options, memory *replica.Memory, environment Environment,
 ) (*capacity.Counts, error) {

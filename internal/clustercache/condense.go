@@ -42,7 +42,8 @@ func Condense(object any) (any, error) {
 // intern returns one copy of equal strings: thousands of Incidents have the same few.
 func intern(s string) string { return unique.Make(s).Value() }
 
-// usedAnnotations are the annotations of an AlertEvent that are used, with the bytes that each may have. Package marks reduces a mark.
+// usedAnnotations are the annotations of an AlertEvent that are used, with the bytes that each may have. Package marks reduces a
+// mark.
 var usedAnnotations = map[string]int{
 	v1alpha1.TraceparentAnnotation: 64, v1alpha1.RetryAnnotation: len("true"), v1alpha1.SettledAnnotation: math.MaxInt,
 }
@@ -107,8 +108,9 @@ func IsRestored(e *v1alpha1.AlertEvent) bool {
 	return true
 }
 
-// isAsWritten reports whether an AlertEvent, as the API server has it, has the name, the label and the form that the operator gives
-// its own: several alerts are packed. What a person recovers from a damaged one lacks at least one of them, and must be folded.
+// isAsWritten reports whether an AlertEvent, as the API server has it, has the name, the label and the form that the operator
+// gives its own: several alerts are packed. What a person recovers from a damaged one lacks at least one of them, and must be
+// folded.
 func isAsWritten(e *v1alpha1.AlertEvent) bool {
 	return (v1alpha1.IsKeyedEventName(e.Name) || v1alpha1.IsGeneratedEventName(e.Name)) &&
 		e.Labels[v1alpha1.ExcludeFromBackupLabel] == "true" && len(e.Spec.Alerts) <= 1

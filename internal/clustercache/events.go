@@ -148,8 +148,9 @@ func (e *Events) Condense(object any) (any, error) {
 	return object, nil
 }
 
-// hasPlace reports whether the cache may have what identifies the Incidents of an AlertEvent. It may not while an older one of the
-// namespace is a stub: the alerts of an Incident would be folded in another order. Canaries, and what is settled, have no order.
+// hasPlace reports whether the cache may have what identifies the Incidents of an AlertEvent. It may not while an older one of
+// the namespace is a stub: the alerts of an Incident would be folded in another order. Canaries, and what is settled, have no
+// order.
 func (e *Events) hasPlace(event *v1alpha1.AlertEvent, own *list.Element) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -179,8 +180,8 @@ func (e *Events) makeStub(event *v1alpha1.AlertEvent, removed int) {
 	event.ResourceVersion, event.Annotations = "", map[string]string{stubAnnotation: ""}
 }
 
-// admit counts an AlertEvent that is no stub, or counts it anew. It reduces the alerts of one that is stuck or whose content has no
-// place. What is reduced stays so until Forget.
+// admit counts an AlertEvent that is no stub, or counts it anew. It reduces the alerts of one that is stuck or whose content has
+// no place. What is reduced stays so until Forget.
 func (e *Events) admit(event *v1alpha1.AlertEvent, entry *cachedEvent, isNew bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -22,8 +22,8 @@ const (
 // readStubs reads stubs from the quorum as long as there is a place for one, and shows them as if the watch did. It returns false
 // when nobody takes them.
 //
-// The goroutine that passes the watch on reads them. So an AlertEvent that it reads existed after all that the watch has shown, and
-// the watch will show its end. A bookmark follows each: a watch that begins again must not begin at an old AlertEvent.
+// The goroutine that passes the watch on reads them. So an AlertEvent that it reads existed after all that the watch has shown,
+// and the watch will show its end. A bookmark follows each: a watch that begins again must not begin at an old AlertEvent.
 func (i *Informers) readStubs(ctx context.Context, g *guardedWatch) bool {
 	for began := time.Now(); time.Since(began) < stubDuration; {
 		next, ok := i.Events.nextStub(g.isOwn)

@@ -1,6 +1,7 @@
 // Package marks reads and writes the annotation that says for which Incidents an AlertEvent is settled.
 //
-// Users can write the annotation, too. Of decides what is believed, and bounds what it parses; Reduce bounds what the cache keeps.
+// Users can write the annotation, too. Of decides what is believed, and bounds what it parses; Reduce bounds what the cache
+// keeps.
 package marks
 
 import (
@@ -57,8 +58,8 @@ func Of(event metav1.Object) (mark Mark, ok bool) {
 	return mark, true
 }
 
-// Reduce removes from the annotation of an AlertEvent what means nothing: the names of Incidents that its alerts do not belong to, or
-// the whole, if Of does not believe it. So the memory of a mark is bounded by that of the alerts.
+// Reduce removes from the annotation of an AlertEvent what means nothing: the names of Incidents that its alerts do not belong
+// to, or the whole, if Of does not believe it. So the memory of a mark is bounded by that of the alerts.
 func Reduce(event *v1alpha1.AlertEvent, alerts []v1alpha1.Alert) {
 	if _, ok := event.Annotations[v1alpha1.SettledAnnotation]; !ok {
 		return
