@@ -25,17 +25,13 @@ import (
 )
 
 const (
-	// DefaultEvents, together with maxPendingBytes, keeps AlertEvents from filling etcd: an etcd that is out of space accepts no
-	// writes, so they could not be drained either.
+	// DefaultEvents, together with clustercache.MaxPendingBytes, keeps AlertEvents from filling etcd: an etcd that is out of space
+	// accepts no writes, so they could not be drained either.
 	DefaultEvents = 20_000
 
 	// DefaultIncidents keeps Incidents from filling the memory of the replicas. Each holds them all, in 7 KiB, and 12 KiB
 	// if it is Open: its 1 GiB are used up near 85,000 Open ones.
 	DefaultIncidents = 50_000
-
-	// maxPendingBytes is the size of all AlertEvents in the cluster from which on requests are answered 503.
-	// Every replica holds them in memory, and etcd keeps deleted ones until its next compaction.
-	maxPendingBytes = 256 << 20
 
 	// maxStuckFactor is how many times the limits may be used when AlertEvents that cannot drain count as well. With the reserve
 	// of fair.Limit that is three times the limits at the most: 768 MiB of etcd's 2 GiB.
@@ -94,7 +90,7 @@ func New(limits Limits, cached *clustercache.Events, now func() time.Time) *Coun
 	incidents := fair.Limit{All: int64(limits.Incidents), Share: limits.Share}
 	c := &Counts{
 		cached: cached, now: now, seed: maphash.MakeSeed(), synced: func() bool { return false },
-		bounds:       [2]bound{newBound(int64(limits.Events), limits.Share), newBound(maxPendingBytes, limits.Share)},
+		bounds:       [2]bound{newBound(int64(limits.Events), limits.Share), newBound(clustercache.MaxPendingBytes, limits.Share)},
 		events:       map[types.NamespacedName]countedEvent{},
 		integrations: map[types.NamespacedName]countedIntegration{},
 		incidents:    map[string]map[uint64]countedIncident{},
