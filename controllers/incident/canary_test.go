@@ -16,6 +16,8 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // TestACanaryIsSettledOnceAllWatchesShowWhatIsOlder has an AlertEvent of another namespace that the watch does not show: an end of
@@ -32,6 +34,15 @@ func TestACanaryIsSettledOnceAllWatchesShowWhatIsOlder(t *testing.T) {
 	counted := nomatch(s, registry)
 
 	older := s.PostFiring("disk")
+	s.memory.Cached = clustercache.NewBoundedEvents(fair.Limit{All: 1 << 20, Share: 1}, fair.Limit{All: 1, Share: 1})
+	var stub *v1alpha1.AlertEvent // of the operator's namespace, where another AlertEvent has taken the place
+	for _, name := range []string{"a", "b"} {
+		stub = &v1alpha1.AlertEvent{
+			ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: name},
+			Spec:       v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{IncidentName: "disk", Status: v1alpha1.AlertResolved}}},
+		}
+		s.Expect(s.Live.Create(s.Ctx, stub)).To(gomega.Succeed())
+	}
 	canary := &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1alpha1.CanaryName + "-1"},
 		Spec:       v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{IncidentName: v1alpha1.CanaryName, Status: v1alpha1.AlertResolved}}},
@@ -48,6 +59,7 @@ func TestACanaryIsSettledOnceAllWatchesShowWhatIsOlder(t *testing.T) {
 		defer enter(s, s.incidents.gate, own, true)()
 	}
 	fold() // which shows the canary to the memory
+	s.Expect(s.memory.HasStub(stub.UID)).To(gomega.BeTrue())
 	s.Expect(fold()).To(gomega.BeFalse())
 	s.memory.Handler().OnAdd(older, false)
 	s.Expect(fold()).To(gomega.BeTrue())
