@@ -190,7 +190,7 @@ func TestTwoManagersAtOnceFoldExactly(t *testing.T) {
 func TestTimePassesByItself(t *testing.T) {
 	s := newSite(t)
 	integration := s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
-		spec.Retention = &metav1.Duration{Duration: 0}
+		spec.Retention, spec.LateFiringWindow = &metav1.Duration{Duration: 0}, &metav1.Duration{Duration: 0}
 	})
 	health := replica.NewIngestHealth(clock.RealClock{})
 	answer := func(at time.Time) { health.Answered(at, at, at) }

@@ -166,7 +166,7 @@ type WebhookIntegrationSpec struct {
 	AutoResolveAfter *metav1.Duration `json:"autoResolveAfter,omitempty"`
 
 	// retention is the time after which a resolved Incident is deleted: a duration such as 72h, up to 87600h.
-	// Default: 168h.
+	// Default: 168h. The Incident is kept for the lateFiringWindow in any case.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:MaxLength=32
@@ -249,9 +249,9 @@ type TokenUse struct {
 type WebhookIntegrationStatus struct {
 	// conditions has the types Ready (requests with a token of this integration are accepted), MappingValid (the
 	// mapping compiles and can be evaluated), AlertsFolded (the stored alerts of the namespace are folded into
-	// Incidents), MaintenanceValid (the maintenance windows can be evaluated; absent without windows), HeartbeatsHeard (no
-	// heartbeat is missed; absent without heartbeats) and, if the operator forwards Incidents, Forwarded (they are posted to
-	// Alertmanager).
+	// Incidents, and the namespace is not full), MaintenanceValid (the maintenance windows can be evaluated; absent without
+	// windows), HeartbeatsHeard (no heartbeat is missed; absent without heartbeats) and, if the operator forwards Incidents,
+	// Forwarded (they are posted to Alertmanager).
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.observedGeneration) || type(c.observedGeneration) == int)",message="observedGeneration must be an integer"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime.getFullYear() > 1 && c.lastTransitionTime.getFullYear() < 9999)",message="lastTransitionTime must be an RFC 3339 time"

@@ -78,7 +78,8 @@ func TestArchive(t *testing.T) {
 	g.Expect(c.Create(t.Context(), &v1alpha1.WebhookIntegration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "test"},
 		Spec: v1alpha1.WebhookIntegrationSpec{
-			Retention: &metav1.Duration{Duration: time.Second}, Tokens: testenv.Tokens(namespace, "test"),
+			Retention: &metav1.Duration{Duration: time.Second}, LateFiringWindow: &metav1.Duration{},
+			Tokens: testenv.Tokens(namespace, "test"),
 		},
 	})).To(Succeed())
 	start(t, func(ctx context.Context) error {

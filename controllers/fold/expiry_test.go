@@ -46,6 +46,10 @@ func TestDeadline(t *testing.T) {
 		"Resolved with retention 0: at once": {
 			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentResolved, ResolvedTime: minuteStamp(5)}, want: minute(5),
 		},
+		"Resolved with a retention below the window for late firings: at its end": {
+			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentResolved, ResolvedTime: minuteStamp(5)},
+			policy: Policy{Retention: time.Minute, LateFiringWindow: 2 * time.Minute}, want: minute(7),
+		},
 		"created and not yet written: ten minutes from the creation": {policy: hour, want: minute(9)},
 		"Open, and listening since after the newest alert: autoResolveAfter from then": {
 			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5)},

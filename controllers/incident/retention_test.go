@@ -72,6 +72,29 @@ func TestHistoryOutlivesItsIntegration(t *testing.T) {
 	}
 }
 
+func TestALateFiringFindsItsIncidentAlsoWithoutRetention(t *testing.T) {
+	s := newSite(t)
+	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Retention = &metav1.Duration{} })
+	firing := s.Alert(v1alpha1.AlertFiring, "disk")
+	firing.StartTime = new(v1alpha1.NewTimestamp(s.Clock.Now().Add(-time.Minute)))
+	s.Post(firing)
+	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
+	s.fold("disk")
+	s.release()
+	s.Clock.SetTime(s.Clock.Now().Add(29 * time.Second))
+	s.fold("disk")
+	s.Expect(s.IncidentNames()).To(HaveLen(1), "a replica of the sender may be late")
+	s.Post(firing)
+	s.fold("disk")
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
+	s.Expect(s.Incident("disk").Status.AlertCount).To(BeEquivalentTo(3))
+
+	s.release()
+	s.Clock.SetTime(s.Clock.Now().Add(time.Second))
+	s.fold("disk")
+	s.Expect(s.IncidentNames()).To(BeEmpty(), "the window is over")
+}
+
 func TestTheSpecsRetentionWinsWhileThereIsOne(t *testing.T) {
 	s := newSite(t)
 	integration := s.resolvedUnder("disk", &metav1.Duration{Duration: time.Hour})

@@ -78,7 +78,9 @@ func startRig(t *testing.T) *rig {
 	r.startStore()
 	r.fill()
 	for _, namespace := range []string{tenant, another} {
-		spec := v1alpha1.WebhookIntegrationSpec{Retention: &metav1.Duration{Duration: retention}}
+		spec := v1alpha1.WebhookIntegrationSpec{
+			Retention: &metav1.Duration{Duration: retention}, LateFiringWindow: &metav1.Duration{},
+		}
 		r.tokens[namespace] = r.Integrate(namespace, spec)
 	}
 	var err error
