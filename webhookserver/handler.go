@@ -21,6 +21,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
@@ -146,6 +147,8 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 	switch {
 	case x.integration.Spec.Suspend:
 		return reply, &problemSuspended
+	case !integrations.IsWhole(x.integration):
+		return reply, &problemIntegrationsTooLarge
 	case x.integration.Spec.Verify != nil && x.operation.Path != "":
 		return reply, &problemUnsignedPath
 	case x.operation.Heartbeat:

@@ -21,6 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
 )
 
 // newBeatingBench has an integration with heartbeats of every kind.
@@ -97,6 +99,40 @@ func TestPings(t *testing.T) {
 			g.Expect(response.StatusCode).To(Equal(test.status))
 			g.Expect(b.heard()).To(Equal(test.heard))
 			g.Expect(b.store.Stored()).To(BeEmpty())
+		})
+	}
+}
+
+// TestAStubReadsNoAlerts has an integration that has no place in the cache: nobody knows its mapping, keys and heartbeats.
+func TestAStubReadsNoAlerts(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		path, token string
+		suspend     bool
+		status      int
+		reasons     []string
+	}{
+		"a post":                    {status: 503, reasons: []string{v1alpha1.ReasonIntegrationsTooLarge}},
+		"a dry run":                 {path: "?dryRun=true", status: 503, reasons: []string{v1alpha1.ReasonIntegrationsTooLarge}},
+		"a ping":                    {path: "/heartbeat/backup", status: 503, reasons: []string{v1alpha1.ReasonIntegrationsTooLarge}},
+		"a post with another token": {token: "wrong", status: 401},
+		"a post to a suspended one": {suspend: true, status: 403, reasons: []string{"Suspended"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g, b := NewWithT(t), newBeatingBench()
+			w := b.tokens.tagged(testToken).DeepCopy()
+			w.Spec.Suspend = test.suspend
+			integrations.MakeStub(w, true)
+			b.tokens.set(w)
+			response := b.post(testPath+test.token+test.path, firing)
+			g.Expect(response.StatusCode).To(Equal(test.status))
+			g.Expect(b.reports.reasons).To(Equal(test.reasons))
+			g.Expect(b.heard()).To(BeEmpty())
+			g.Expect(b.store.Stored()).To(BeEmpty())
+			if test.status == http.StatusServiceUnavailable {
+				g.Expect(decode[problemBody](g, response).kind()).To(Equal("integrations-too-large"))
+				g.Expect(response.Header.Get("Retry-After")).NotTo(BeEmpty())
+				g.Expect(b.reports.unavailable).To(HaveLen(1), "no Incident of it ends for want of alerts")
+			}
 		})
 	}
 }
@@ -271,6 +307,20 @@ func TestSignalsWaitForTheAPIServer(t *testing.T) {
 	r.reportSignals(integration("team-a", "prometheus"), []signal{{heartbeat: "beat", time: s.now}})
 	r.writeAll(t.Context(), false)
 	s.Expect(r.pending).To(BeEmpty(), "the integration is gone")
+}
+
+// A signal may wait while the integration loses its place in the cache, which then knows none of its heartbeats.
+func TestASignalOfAStubIsWritten(t *testing.T) {
+	s := newBeating(t)
+	s.replicas[0].client = interceptor.NewClient(s.client.(client.WithWatch), interceptor.Funcs{Get: func(
+		ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
+	) error {
+		return testsite.Stubs{Reader: c}.Get(ctx, key, object, options...)
+	}})
+	s.replicas[0].reportSignals(s.get(), []signal{{heartbeat: "beat", time: s.now}})
+	s.replicas[0].writeAll(t.Context(), true)
+	s.Expect(s.get().Status.Heartbeats).To(HaveLen(1))
+	s.Expect(s.get().Status.Heartbeats[0].LastSignalTime).NotTo(BeNil())
 }
 
 func TestTheIntervalOfAPendingSignalChanges(t *testing.T) {

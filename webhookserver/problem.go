@@ -104,6 +104,10 @@ var (
 	problemNamespaceFull = problem{Type: "namespace-full", Status: http.StatusServiceUnavailable,
 		Title:  "Too many alerts of this namespace are waiting",
 		Detail: "Nothing was stored; try again later.", reason: "NamespaceFull", retryAfter: retryAfterOverload}
+	problemIntegrationsTooLarge = problem{Type: "integrations-too-large", Status: http.StatusServiceUnavailable,
+		Title: "The integrations of this namespace are too large together", reason: "IntegrationsTooLarge",
+		Detail:     "The server has no memory for the settings of the integration. Nothing was stored; try again later.",
+		retryAfter: retryAfterRefused}
 	problemIncidentLimit = problem{Type: "incident-limit", Status: http.StatusServiceUnavailable,
 		Title: "The namespace has reached its limit of incidents", reason: "IncidentLimit", retryAfter: retryAfterRefused,
 		Detail: "Alerts of existing incidents are accepted. Nothing was stored; try again later."}

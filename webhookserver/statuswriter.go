@@ -19,6 +19,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations/status,verbs=patch
@@ -159,7 +160,12 @@ func (r *statusReporter) write(ctx context.Context, key types.NamespacedName, p 
 		fields, version := p.fields(r.now()), ""
 		if len(p.uses)+len(p.beats) > 0 {
 			integration := &v1alpha1.WebhookIntegration{}
-			if err := reader.Get(ctx, key, integration); err != nil {
+			err := reader.Get(ctx, key, integration)
+			if err == nil && !integrations.IsWhole(integration) {
+				*integration = v1alpha1.WebhookIntegration{}
+				err = r.live.Get(ctx, key, integration)
+			}
+			if err != nil {
 				return err
 			}
 			reader, version = r.live, integration.ResourceVersion // the next time: the cache is old

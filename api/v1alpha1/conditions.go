@@ -42,11 +42,12 @@ const ConditionReady = "Ready"
 
 // Reasons of a WebhookIntegration's Ready condition.
 const (
-	ReasonAccepting        = "Accepting"        // at least one token is valid
-	ReasonSuspended        = "Suspended"        // spec.suspend is true
-	ReasonNoValidToken     = "NoValidToken"     // spec.tokens is empty, or all tokens have expired
-	ReasonInvalidPublicKey = "InvalidPublicKey" // of spec.verify; senders that use another one of its keys are accepted
-	ReasonTerminating      = "Terminating"      // the integration is being deleted
+	ReasonAccepting            = "Accepting"            // at least one token is valid
+	ReasonSuspended            = "Suspended"            // spec.suspend is true
+	ReasonNoValidToken         = "NoValidToken"         // spec.tokens is empty, or all tokens have expired
+	ReasonInvalidPublicKey     = "InvalidPublicKey"     // of spec.verify; senders that use another one of its keys are accepted
+	ReasonTerminating          = "Terminating"          // the integration is being deleted
+	ReasonIntegrationsTooLarge = "IntegrationsTooLarge" // those of the namespace take too much memory together
 )
 
 // ConditionAlertsFolded tells whether the stored alerts of a WebhookIntegration's namespace are folded into Incidents.

@@ -100,6 +100,18 @@ func TestAnIncidentIsMuted(t *testing.T) {
 		g.Expect(bench.status().Alert.Severity).To(Equal(v1alpha1.SeverityCritical))
 		g.Expect(bench.status().Mute).To(Equal(want))
 	})
+	t.Run("and stays so while nobody knows the windows, until the end that was known", func(t *testing.T) {
+		g, bench := start(t, windowOf("db", 10, 20))
+		bench.at(12, eventOf(12, firingAlert()))
+		want := bench.status().Mute.DeepCopy()
+		bench.policy.Stub, bench.policy.Maintenance = true, nil
+		bench.at(13, eventOf(13, critical))
+		g.Expect(bench.status().Mute).To(Equal(want))
+		bench.at(20)
+		g.Expect(bench.status().Mute).To(BeNil())
+		bench.at(21, eventOf(21, critical))
+		g.Expect(bench.status().Mute).To(BeNil(), "nothing is hidden by a window that may be open")
+	})
 	t.Run("by the alert that raises its severity, if that comes first", func(t *testing.T) {
 		g, bench := start(t, windowOf("db", 10, 20))
 		bench.at(1, eventOf(1, firingAlert()))

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
@@ -62,6 +63,7 @@ type Policy struct {
 	AcceptingFrom time.Time // as QuietFrom, for leases: their senders can renew them from then on
 
 	Maintenance *maintenance.Plan // nil: there are no windows
+	Stub        bool              // the windows are unknown: what is muted stays so; and nothing ends for its age
 }
 
 // PolicyOf returns the policy of an integration; nil stands for one that does not exist. presetWindow returns the window for
@@ -81,6 +83,7 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(preset
 		LateFiringWindow: durationOr(spec.LateFiringWindow, window),
 		ObjectLabels:     spec.ObjectLabels,
 		Refusing:         true, // also one that is new or restored: alerts may have been rejected until now
+		Stub:             !integrations.IsWhole(integration),
 		Unavailable:      valueOf(integration.Status.LastUnavailableTime).Time,
 	}
 	p.Silent = IsSilent(integration)
@@ -92,7 +95,8 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(preset
 	}
 	ready := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady)
 	if ready != nil && ready.Status == metav1.ConditionTrue {
-		p.Refusing, p.ReadySince = spec.Suspend || !integration.DeletionTimestamp.IsZero(), ready.LastTransitionTime.Time
+		p.Refusing = spec.Suspend || p.Stub || !integration.DeletionTimestamp.IsZero()
+		p.ReadySince = ready.LastTransitionTime.Time
 	}
 	return p
 }

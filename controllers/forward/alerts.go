@@ -14,6 +14,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
@@ -58,13 +59,17 @@ func (s set) fires() bool { return s.to.IsZero() }
 func (s set) isSame(other set) bool { return s.labels == other.labels && s.severity == other.severity }
 
 // mutedBy returns the record of the maintenance by which an Incident is muted, nil if it is not. An open Incident is muted only
-// while the windows say so, too: it must be forwarded at their end even if its status cannot be written. All objects may be nil.
-func mutedBy(incident *v1alpha1.Incident, windows *maintenance.Plan, now time.Time) *v1alpha1.Mute {
+// while the windows say so, too, unless they are unknown: it must be forwarded at their end even if its status cannot be written.
+// All objects may be nil.
+func mutedBy(
+	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, windows *maintenance.Plan, now time.Time,
+) *v1alpha1.Mute {
 	if incident == nil || incident.Status.Mute == nil {
 		return nil
 	}
 	mute := incident.Status.Mute
 	_, muted := windows.Mutes(&incident.Status.Alert, now)
+	muted = muted || integration != nil && !integrations.IsWhole(integration)
 	isOver := mute.EndTime != nil && !now.Before(mute.EndTime.Time) // also if another window is open, of which the record is not
 	if incident.Status.State == v1alpha1.IncidentOpen && (!muted || isOver) {
 		return nil

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
 )
 
 // within returns a window between two moments after now.
@@ -125,6 +126,27 @@ func TestTheEndOfWhatWasForwardedIsForwarded(t *testing.T) {
 		r.maintain()
 		r.Expect(r.am.firing()).To(Equal([]string{"alertname=mon severity=warning"}), "until the window is deleted")
 	})
+}
+
+// Of an integration that has no place in the cache, the windows are unknown.
+func TestWhatIsMutedStaysSoWhileTheWindowsAreUnknown(t *testing.T) {
+	muted := &v1alpha1.Incident{}
+	muted.Status.State, muted.Status.Mute = v1alpha1.IncidentOpen, &v1alpha1.Mute{EndTime: new(v1alpha1.NewTimestamp(time.Unix(100, 0)))}
+	for sentence, test := range map[string]struct {
+		incident *v1alpha1.Incident
+		at       int64
+		want     *v1alpha1.Mute
+	}{
+		"it is muted":                          {muted, 99, muted.Status.Mute},
+		"the window that mutes it ends":        {muted, 100, nil},
+		"it was not muted, so it is forwarded": {&v1alpha1.Incident{}, 99, nil},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			whi := &v1alpha1.WebhookIntegration{}
+			integrations.MakeStub(whi, true)
+			NewWithT(t).Expect(mutedBy(test.incident, whi, nil, time.Unix(test.at, 0))).To(Equal(test.want))
+		})
+	}
 }
 
 // The API server may accept no write when a window ends.

@@ -36,6 +36,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=create
@@ -90,13 +91,14 @@ func Add(mgr ctrl.Manager, live client.Client, health replica.Health) error {
 }
 
 // Reconcile decides about the heartbeats of one integration. If the cache says that there is something to do, it reads the
-// integration from the quorum and decides again: another replica may have heard the heartbeat, or refused it with 503.
+// integration from the quorum and decides again: another replica may have heard the heartbeat, or refused it with 503. While the
+// heartbeats are unknown, they stay as they are.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	integration := &v1alpha1.WebhookIntegration{}
 	switch err := r.cache.Get(ctx, request.NamespacedName, integration); {
 	case client.IgnoreNotFound(err) != nil:
 		return ctrl.Result{}, fmt.Errorf("reading the WebhookIntegration: %w", err)
-	case apierrors.IsNotFound(err), !integration.DeletionTimestamp.IsZero():
+	case apierrors.IsNotFound(err), !integration.DeletionTimestamp.IsZero(), !integrations.IsWhole(integration):
 		r.specs.Delete(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}

@@ -127,6 +127,24 @@ func TestTheLeaderStoresWhatItFinds(t *testing.T) {
 	s.Expect(s.look(time.Minute)).To(Equal(2))
 }
 
+// TestTheHeartbeatsOfAStubStayAsTheyAre has a leader whose cache has no place for the integration: it knows no heartbeat.
+func TestTheHeartbeatsOfAStubStayAsTheyAre(t *testing.T) {
+	for sentence, silence := range map[string]time.Duration{"that is heard": time.Minute, "that is missed": time.Hour} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newSite(t)
+			s.look(0)
+			s.hear()
+			stored, before := s.look(silence), s.heartbeat()
+			s.cache = testsite.Stubs{Reader: s.Live}
+			s.Expect(s.look(time.Hour)).To(Equal(stored), "neither missed nor removed")
+			s.Expect(s.heartbeat()).To(Equal(before))
+			s.cache = s.Live
+			s.look(0)
+			s.Expect(s.look(relearn)).To(Equal(1), "when there is a place again, it goes on")
+		})
+	}
+}
+
 func TestTheLeaderReportsHeartbeats(t *testing.T) {
 	s := newSite(t)
 	s.look(0)

@@ -226,7 +226,7 @@ func (r *reconciler) confirmPolicy(ctx context.Context, c *confirmed) (fold.Poli
 // age.
 func (r *reconciler) withQuiet(policy fold.Policy, o *facts) fold.Policy {
 	var ok bool
-	if policy.QuietFrom, ok = r.Health.QuietFrom(o.integration(), policy.Unavailable); !ok {
+	if policy.QuietFrom, ok = r.Health.QuietFrom(o.integration(), policy.Unavailable); !ok || policy.Stub {
 		policy.QuietFrom = o.apiTime
 	}
 	policy.AcceptingFrom = policy.ReadySince.Add(replica.Grace)

@@ -62,6 +62,15 @@ func TestQuietIsMeasuredOnlyWhileWeListen(t *testing.T) {
 		s.listenFor(l, time.Minute)
 		s.Expect(state(s)).To(Equal(v1alpha1.IncidentResolved))
 	})
+	t.Run("the cache has only a stub of the integration: it does not resolve until that is whole again", func(t *testing.T) {
+		s, l := opened(t)
+		whole := s.incidents.cache
+		s.incidents.cache = testsite.Stubs{Reader: whole}
+		s.listenFor(l, minutes(10))
+		s.Expect(state(s)).To(Equal(v1alpha1.IncidentOpen))
+		s.incidents.cache = whole
+		s.Expect(state(s)).To(Equal(v1alpha1.IncidentResolved))
+	})
 	t.Run("the API server was away: it resolves after grace and autoResolveAfter", func(t *testing.T) {
 		s, l := opened(t)
 		later(s, minutes(10))

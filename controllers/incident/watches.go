@@ -17,6 +17,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/marks"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
@@ -97,7 +98,7 @@ func (r *reconciler) foldPolicies() handler.EventHandler {
 		_ context.Context, before, after *v1alpha1.WebhookIntegration, initial bool, queue requests.Queue,
 	) {
 		if initial || before != nil && after != nil && before.Generation == after.Generation &&
-			fold.IsSilent(before) == fold.IsSilent(after) {
+			fold.IsSilent(before) == fold.IsSilent(after) && integrations.IsWhole(before) == integrations.IsWhole(after) {
 			return // at the start, the Incidents come by themselves
 		}
 		integration := client.ObjectKeyFromObject(cmp.Or(after, before))

@@ -107,7 +107,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.setOutside(updated, &updated.Status.Conditions)
 	ready.LastTransitionTime, mapping.LastTransitionTime = r.transitionTime(), r.transitionTime()
 	meta.SetStatusCondition(&updated.Status.Conditions, ready)
-	changed := meta.SetStatusCondition(&updated.Status.Conditions, mapping)
+	changed := integrations.IsWhole(&integration) && meta.SetStatusCondition(&updated.Status.Conditions, mapping)
 	updated.Status.ObservedGeneration = integration.Generation
 	if received != nil {
 		updated.Status.LastReceivedTime = received
@@ -155,6 +155,9 @@ func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, condit
 	if len(integration.Spec.Heartbeats) > 0 {
 		heartbeats = heartbeatsHeard
 	}
+	if !integrations.IsWhole(integration) {
+		windows, heartbeats = undecided, undecided
+	}
 	for _, outside := range []struct {
 		kind   string
 		source ConditionSource // nil: there is none
@@ -174,6 +177,11 @@ func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, condit
 		}
 	}
 	return outdated
+}
+
+// undecided leaves a condition as it is.
+func undecided(*v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
+	return condition, false
 }
 
 // transitionTime is that of the conditions that change now. Silence is measured from some of them, also by later leaders, so
@@ -207,6 +215,10 @@ func (r *reconciler) patch(ctx context.Context, read, updated *v1alpha1.WebhookI
 	return nil
 }
 
+// messageTooLarge says what to do about an integration of which the cache has only a stub.
+const messageTooLarge = "The integrations of the namespace are too large together for the operator's memory: posts get 503. " +
+	"Make them smaller or delete some; this one is then read again."
+
 // readiness is the Ready condition, and when it may change by itself: at the next expiry of a token, zero
 // for never. The rules are in the order in which they count.
 func readiness(integration *v1alpha1.WebhookIntegration, now time.Time) (ready metav1.Condition, next time.Time) {
@@ -230,6 +242,8 @@ func readiness(integration *v1alpha1.WebhookIntegration, now time.Time) (ready m
 		ready.Reason, ready.Message = v1alpha1.ReasonTerminating, "The integration is being deleted: its tokens are not valid."
 	case integration.Spec.Suspend:
 		ready.Reason, ready.Message = v1alpha1.ReasonSuspended, "spec.suspend is true: every post is answered with 403."
+	case !integrations.IsWhole(integration):
+		ready.Reason, ready.Message = v1alpha1.ReasonIntegrationsTooLarge, messageTooLarge
 	case len(valid) == 0:
 		ready.Reason, ready.Message = v1alpha1.ReasonNoValidToken, "No token is listed, or all have expired."
 	case invalidKey(integration) != "":

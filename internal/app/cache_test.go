@@ -29,7 +29,7 @@ func TestTheCacheKeepsLittleOfIntegrations(t *testing.T) {
 	g.Expect(c.Create(t.Context(), w)).To(Succeed())
 	o, err := ParseFlags([]string{"--watch-namespaces=" + w.Namespace, "--metrics-bind-address=0"})
 	g.Expect(err).NotTo(HaveOccurred())
-	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{}, replica.NewMemory(clock.RealClock{}))
+	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, informersOf(), replica.NewMemory(clock.RealClock{}))
 	g.Expect(err).NotTo(HaveOccurred())
 	_, err = objects.GetInformer(t.Context(), &v1alpha1.WebhookIntegration{})
 	g.Expect(err).NotTo(HaveOccurred())
@@ -39,4 +39,9 @@ func TestTheCacheKeepsLittleOfIntegrations(t *testing.T) {
 	g.Expect(cached.Labels).To(Equal(w.Labels), "the forwarding selects by them")
 	g.Expect(cached.Annotations).To(BeEmpty())
 	g.Expect(cached.ManagedFields).To(BeEmpty())
+}
+
+// informersOf returns informers for a manager that is not that of a replica.
+func informersOf() *clustercache.Informers {
+	return &clustercache.Informers{Integrations: clustercache.NewIntegrations(1)}
 }

@@ -34,7 +34,6 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/incident"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/internal/clustercache"
 )
 
 // gate passes connections on to the API server, or holds them up.
@@ -349,7 +348,7 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	o, err := ParseFlags([]string{"--watch-namespaces=" + namespace, "--metrics-bind-address=0", "--alertmanager-config=" + file})
 	g.Expect(err).NotTo(HaveOccurred())
 	memory, health := replica.NewMemory(clock.RealClock{}), replica.NewIngestHealth(clock.RealClock{})
-	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, &clustercache.Informers{}, memory)
+	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, informersOf(), memory)
 	g.Expect(err).NotTo(HaveOccurred())
 	counts, err := addCapacity(mgr, o, memory, Environment{Clock: clock.RealClock{}})
 	g.Expect(err).NotTo(HaveOccurred())

@@ -86,7 +86,10 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	}
 	memory := replica.NewMemory(environment.Clock)
 	memory.Cached = clustercache.NewEvents(o.capacity.Share)
-	informers := &clustercache.Informers{Log: environment.Log.WithName("cache"), Listed: memory.Listed, Events: memory.Cached}
+	informers := &clustercache.Informers{
+		Log: environment.Log.WithName("cache"), Listed: memory.Listed, Events: memory.Cached,
+		Integrations: clustercache.NewIntegrations(o.capacity.Share),
+	}
 	mgr, objects, err := newManager(process.ClientConfig(environment.Config, "tocsin"), o, environment.Log, informers, memory)
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)

@@ -29,6 +29,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/informers"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/pages"
 )
 
@@ -76,11 +78,12 @@ type Informers struct {
 	// failed half-way, it gets those that it read, which the informer does not show. Nil: it is not called.
 	Listed func(kind runtime.Object, dropped ...runtime.Object)
 
-	// Events has the stubs that the watches of AlertEvents read again. Nil: they read none.
-	Events *Events
+	// Events and Integrations have the stubs that the watches of their kinds read again. Nil: they read none.
+	Events       *Events
+	Integrations *Integrations
 
-	// read reads an AlertEvent from the quorum.
-	read func(ctx context.Context, name types.NamespacedName, event client.Object, _ ...client.GetOption) error
+	// read reads an object from the quorum.
+	read func(ctx context.Context, name types.NamespacedName, object client.Object, _ ...client.GetOption) error
 
 	watches sync.Map // the open watches, each a *guardedWatch
 }
@@ -88,14 +91,20 @@ type Informers struct {
 // NewCache implements cache.NewCacheFunc.
 func (i *Informers) NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 	options.NewInformer = i.newInformer
-	if i.Events != nil {
-		live, err := client.New(config, client.Options{Scheme: options.Scheme, Mapper: options.Mapper})
-		if err != nil {
-			return nil, fmt.Errorf("making the client that reads stubs: %w", err)
-		}
-		i.read = live.Get
+	objects, err := cache.New(config, options)
+	if err != nil || i.Events == nil && i.Integrations == nil {
+		return objects, err
 	}
-	return cache.New(config, options)
+	live, err := client.New(config, client.Options{Scheme: options.Scheme, Mapper: options.Mapper})
+	if err != nil {
+		return nil, fmt.Errorf("making the client that reads stubs: %w", err)
+	}
+	i.read = live.Get
+	if i.Integrations != nil {
+		_, err = informers.Feed(context.Background(), objects, &v1alpha1.WebhookIntegration{},
+			func(*v1alpha1.WebhookIntegration, bool) {}, i.Integrations.Forget)
+	}
+	return objects, err
 }
 
 func (i *Informers) newInformer(
@@ -108,12 +117,15 @@ func (i *Informers) newInformer(
 			all, err := informer.list(ctx, options, func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
 				return retry(ctx, i.Log, func() (runtime.Object, error) { return withContext.ListWithContext(ctx, page) })
 			})
+			var dropped []runtime.Object
+			if err != nil {
+				dropped = all.Items
+			}
 			if i.Listed != nil {
-				var dropped []runtime.Object
-				if err != nil {
-					dropped = all.Items
-				}
 				i.Listed(object, dropped...)
+			}
+			if i.Integrations != nil {
+				i.Integrations.forgetDropped(dropped, informer.GetStore())
 			}
 			return all, err
 		},
@@ -146,12 +158,21 @@ func (p *pagedInformer) SetTransform(transform toolscache.TransformFunc) error {
 	}
 	p.transform = func(object any) (any, error) {
 		transformed, err := transform(object)
-		if event, ok := transformed.(*v1alpha1.AlertEvent); ok && IsStub(event) {
-			p.namespaces.Store(event.Namespace, nil)
+		switch object := transformed.(type) {
+		case *v1alpha1.AlertEvent:
+			p.note(object.Namespace, IsStub(object))
+		case *v1alpha1.WebhookIntegration:
+			p.note(object.Namespace, !integrations.IsWhole(object))
 		}
 		return transformed, err
 	}
 	return p.SharedIndexInformer.SetTransform(p.transform) // for what the watch shows; what was listed, it finds transformed
+}
+
+func (p *pagedInformer) note(namespace string, isStub bool) {
+	if isStub {
+		p.namespaces.Store(namespace, nil)
+	}
 }
 
 // hasStubs reports whether the informer has shown a stub of the namespace: there may be an informer for each namespace.

@@ -2,11 +2,12 @@ package clustercache
 
 import (
 	"context"
+	"reflect"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -19,32 +20,55 @@ const (
 	stubTimeout  = 2 * time.Second
 )
 
+// stubSource knows the stubs of a kind.
+type stubSource interface {
+	nextStub(isOwn func(namespace string) bool) (next stub, ok bool)
+	postponeStub(s stub)
+}
+
+// stubsOf returns the source of the stubs of a kind, nil if it has none.
+func (i *Informers) stubsOf(kind reflect.Type) stubSource {
+	switch {
+	case i.Events != nil && kind == reflect.TypeFor[*v1alpha1.AlertEvent]():
+		return i.Events
+	case i.Integrations != nil && kind == reflect.TypeFor[*v1alpha1.WebhookIntegration]():
+		return i.Integrations
+	}
+	return nil
+}
+
 // readStubs reads stubs from the quorum as long as there is a place for one, and shows them as if the watch did. It returns false
 // when nobody takes them.
 //
-// The goroutine that passes the watch on reads them. So an AlertEvent that it reads existed after all that the watch has shown,
-// and the watch will show its end. A bookmark follows each: a watch that begins again must not begin at an old AlertEvent.
-func (i *Informers) readStubs(ctx context.Context, g *guardedWatch) bool {
+// The goroutine that passes the watch on reads them. So an object that it reads existed after all that the watch has shown, and
+// the watch will show its end. A bookmark follows each: a watch that begins again must not begin at an old object.
+func (i *Informers) readStubs(ctx context.Context, g *guardedWatch, stubs stubSource) bool {
 	for began := time.Now(); time.Since(began) < stubDuration; {
-		next, ok := i.Events.nextStub(g.isOwn)
+		next, ok := stubs.nextStub(g.isOwn)
 		if !ok {
 			return true
 		}
-		event := &v1alpha1.AlertEvent{}
+		object, last := g.newObject(), g.newObject()
 		reading, cancel := context.WithTimeout(ctx, stubTimeout)
-		err := i.read(reading, next.name, event)
+		err := i.read(reading, next.name, object)
 		cancel()
-		if apierrors.IsNotFound(err) || err == nil && event.UID != next.uid {
-			i.Events.postponeStub(next) // the watch will show its end
+		if apierrors.IsNotFound(err) || err == nil && object.GetUID() != next.uid {
+			stubs.postponeStub(next) // the watch will show its end
 			return true
 		}
 		if err != nil {
 			return true // it is tried again
 		}
-		last := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{ResourceVersion: g.version}}
-		if !g.send(watch.Event{Type: watch.Modified, Object: event}) || !g.send(watch.Event{Type: watch.Bookmark, Object: last}) {
+		last.SetResourceVersion(g.version)
+		if !g.send(watch.Event{Type: watch.Modified, Object: object}) || !g.send(watch.Event{Type: watch.Bookmark, Object: last}) {
 			return false
 		}
 	}
 	return true
+}
+
+// newObject returns an empty object of the kind.
+func (g *guardedWatch) newObject() client.Object {
+	object, _ := reflect.New(g.kind.Elem()).Interface().(client.Object)
+	return object
 }

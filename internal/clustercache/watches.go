@@ -13,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
 // maxWatchSilence is how long a watch may show nothing. API servers send a bookmark to every watch about once a minute. One
@@ -66,11 +64,12 @@ func (i *Informers) pass(ctx context.Context, g *guardedWatch) {
 	defer g.source.Stop()
 	log := i.Log.WithValues("kind", fmt.Sprint(g.kind))
 	silence := time.NewTimer(maxWatchSilence)
-	var stubs <-chan time.Time
-	if i.Events != nil && g.kind == reflect.TypeFor[*v1alpha1.AlertEvent]() {
+	var lookForStubs <-chan time.Time
+	stubs := i.stubsOf(g.kind)
+	if stubs != nil {
 		ticker := time.NewTicker(stubInterval)
 		defer ticker.Stop()
-		stubs = ticker.C
+		lookForStubs = ticker.C
 	}
 	for {
 		select {
@@ -85,8 +84,8 @@ func (i *Informers) pass(ctx context.Context, g *guardedWatch) {
 				return
 			}
 			silence.Reset(maxWatchSilence)
-		case <-stubs:
-			if !i.readStubs(ctx, g) {
+		case <-lookForStubs:
+			if !i.readStubs(ctx, g, stubs) {
 				return
 			}
 		case <-silence.C:
