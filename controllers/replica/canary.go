@@ -96,7 +96,7 @@ func NewCanary(config *rest.Config, o CanaryOptions) (*Canary, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Memory.canaries, o.Memory.apiTime = o.Namespace, o.Health.Now
+	o.Memory.Cached.Canaries, o.Memory.apiTime = o.Namespace, o.Health.Now
 	c.client = client
 	c.rename()
 	return c, nil

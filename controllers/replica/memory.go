@@ -2,7 +2,6 @@ package replica
 
 import (
 	"context"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -68,7 +67,6 @@ type Memory struct {
 	apiTime func() (now time.Time, ok bool)                // by the API server's clock, see NewCanary
 	copies  workqueue.TypedRateLimitingInterface[EventRef] // second copies, to be deleted; nil: they stay
 
-	canaries      string // their namespace; empty: there are none
 	canariesEnded atomic.Int64
 
 	synced func() bool // whether the watch has shown what there was at the start
@@ -267,9 +265,7 @@ func (m *Memory) HasShown(event EventRef, since time.Time) bool {
 }
 
 // IsCanary reports whether a name is that of a canary, or of the Incident that canaries belong to.
-func (m *Memory) IsCanary(name types.NamespacedName) bool {
-	return m.canaries != "" && name.Namespace == m.canaries && strings.HasPrefix(name.Name, v1alpha1.CanaryName)
-}
+func (m *Memory) IsCanary(name types.NamespacedName) bool { return m.Cached.IsCanary(name) }
 
 // Turn returns the name with the namespace at whose turn it comes: canaries have a turn of their own. Otherwise a leader that is
 // behind with all else in their namespace would give the lease up.

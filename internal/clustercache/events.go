@@ -75,6 +75,9 @@ func IsStub(event *v1alpha1.AlertEvent) bool {
 // It bounds the memory that they take, by namespace. Of an AlertEvent that is stuck or whose content has no place, the cache has
 // what identifies its Incidents, and the fold reads it again. If even that has no place, the AlertEvent is a stub.
 type Events struct {
+	// Canaries is the namespace of the canaries; empty if there are none. Set before the first AlertEvent comes.
+	Canaries string
+
 	mu      sync.Mutex
 	events  map[types.UID]cachedEvent
 	content fair.Budget[string]   // bytes in memory, by namespace
@@ -149,13 +152,18 @@ func (e *Events) Condense(object any) (any, error) {
 	return object, nil
 }
 
+// IsCanary reports whether a name is that of a canary, or of the Incident that canaries belong to.
+func (e *Events) IsCanary(name types.NamespacedName) bool {
+	return e.Canaries != "" && name.Namespace == e.Canaries && strings.HasPrefix(name.Name, v1alpha1.CanaryName)
+}
+
 // hasPlace reports whether the cache may have what identifies the Incidents of an AlertEvent. It may not while an older one of
 // the namespace is a stub: the alerts of an Incident would be folded in another order. Canaries, and what is settled, have no
 // order.
 func (e *Events) hasPlace(event *v1alpha1.AlertEvent, own *list.Element) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	isCanary := strings.HasPrefix(event.Name, v1alpha1.CanaryName) && event.Spec.PackedAlerts == "" &&
+	isCanary := e.IsCanary(client.ObjectKeyFromObject(event)) && event.Spec.PackedAlerts == "" &&
 		packing.Size(event.Spec.Alerts) <= maxCanaryBytes
 	if mark, _ := marks.Of(event); isCanary || mark.All && e.settled.Allows(event.Namespace) {
 		return true

@@ -319,12 +319,17 @@ func TestSomeAlertEventsAreNoStubsHoweverManyOthersThereAre(t *testing.T) {
 	})
 	t.Run("canaries", func(t *testing.T) {
 		g := NewWithT(t)
-		_, condense := many(g, func(*v1alpha1.AlertEvent) {})
+		events, condense := many(g, func(*v1alpha1.AlertEvent) {})
+		events.Canaries = "a"
 		canary, large := largeEvent("a", 100, 0), largeEvent("a", 101, bytes)
 		canary.Name, large.Name = v1alpha1.CanaryName+"-1", v1alpha1.CanaryName+"-2"
 		canary.Spec.Alerts = []v1alpha1.Alert{{IncidentName: v1alpha1.CanaryName, Status: v1alpha1.AlertResolved}}
 		g.Expect(condense(canary)).To(BeFalse())
 		g.Expect(condense(large)).To(BeTrue(), "a person has made it")
+		events.Canaries = "operator"
+		another := canary.DeepCopy()
+		another.UID = "another"
+		g.Expect(condense(another)).To(BeTrue(), "it is in the namespace of a tenant")
 	})
 }
 

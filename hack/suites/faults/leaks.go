@@ -8,8 +8,9 @@ import (
 )
 
 // goroutineSlack is how many more goroutines an idle manager may have than before the load: the workers of
-// one that has come to lead, idle connections. A goroutine left behind by each request would be thousands.
-const goroutineSlack = 400
+// one that has come to lead, of which the folds alone have 480, and idle connections. A goroutine left behind by each request
+// would be thousands.
+const goroutineSlack = 800
 
 // goroutines are the numbers of goroutines of the replicas.
 func (r *rig) goroutines() []float64 {
