@@ -142,15 +142,25 @@ func (h *handler) respond(x *exchange) (reply protocol.Reply, p *problem) {
 	return reply, p
 }
 
-// serve takes a request of an integration to its answer.
-func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
+// checkIntegration returns why the integration accepts no request of this kind; nil if it does.
+func (x *exchange) checkIntegration() *problem {
 	switch {
 	case x.integration.Spec.Suspend:
-		return reply, &problemSuspended
+		return &problemSuspended
 	case !integrations.IsWhole(x.integration):
-		return reply, &problemIntegrationsTooLarge
+		return &problemIntegrationsTooLarge
 	case x.integration.Spec.Verify != nil && x.operation.Path != "":
-		return reply, &problemUnsignedPath
+		return &problemUnsignedPath
+	}
+	return nil
+}
+
+// serve takes a request of an integration to its answer.
+func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
+	if p = x.checkIntegration(); p != nil {
+		return reply, p
+	}
+	switch {
 	case x.operation.Heartbeat:
 		return h.ping(x)
 	case x.operation.Query != nil:

@@ -110,14 +110,31 @@ func merge(integration *v1alpha1.WebhookIntegration, beats map[string]heardTimes
 // to end it, and nobody would be told. So within maxClockSkew a signal ends only a failure that was known when it came, and a
 // failure is after the signals that the status has. A time in the future is of a wrong clock.
 func (t heardTimes) mergeInto(s *v1alpha1.HeartbeatStatus, now time.Time) (changed, failed bool) {
-	heardBefore, failedBefore := believed(s.LastSignalTime, now), believed(s.FailedTime, now)
-	heard, failure := heardBefore, failedBefore
+	heardBefore := believed(s.LastSignalTime, now)
+	heard, failure, failed := t.merge(s, now)
+	if failed {
+		s.FailedTime, s.ExitCode = new(v1alpha1.NewTimestamp(failure)), nil
+		if t.exit > 0 {
+			s.ExitCode = new(t.exit)
+		}
+	}
+	if heard.After(heardBefore) {
+		s.LastSignalTime = new(v1alpha1.NewTimestamp(heard))
+	}
+	return failed || heard.After(heardBefore), failed
+}
+
+// merge returns the newest signal and the newest failure of the status and of the times, and whether the failure is one that the
+// status had not.
+func (t heardTimes) merge(s *v1alpha1.HeartbeatStatus, now time.Time) (heard, failure time.Time, failed bool) {
+	heard, failure = believed(s.LastSignalTime, now), believed(s.FailedTime, now)
 	isFailing := !failure.IsZero() && !heard.After(failure)
-	failed = !t.failed.IsZero() && !t.failed.Equal(failure) && !(isFailing && failure.After(t.failed))
+	isKnown := t.failed.IsZero() || t.failed.Equal(failure) || isFailing && failure.After(t.failed)
+	failed = !isKnown
 	switch {
 	case failed && heard.Sub(t.failed) > maxClockSkew: // it waited for the API server, and the heartbeat has been heard since
+		failed = t.failed.After(failure)
 		failure, heard = t.failed, latest(heard, t.heard)
-		failed = failure.After(failedBefore)
 	case failed:
 		failure = latest(t.failed, next(heard), next(failure), next(believed(s.MissedTime, now)), next(believed(s.AlertTime, now)))
 		heard = failure
@@ -129,16 +146,7 @@ func (t heardTimes) mergeInto(s *v1alpha1.HeartbeatStatus, now time.Time) (chang
 	case !t.heard.IsZero() && (!t.after.Before(failure) || t.heard.Sub(failure) > maxClockSkew):
 		heard = latest(t.heard, next(failure))
 	}
-	if failed {
-		s.FailedTime, s.ExitCode = new(v1alpha1.NewTimestamp(failure)), nil
-		if t.exit > 0 {
-			s.ExitCode = new(t.exit)
-		}
-	}
-	if heard.After(heardBefore) {
-		s.LastSignalTime = new(v1alpha1.NewTimestamp(heard))
-	}
-	return failed || heard.After(heardBefore), failed
+	return heard, failure, failed
 }
 
 // believed returns a stored time, zero if there is none or it is in the future.

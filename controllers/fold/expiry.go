@@ -12,8 +12,8 @@ import (
 // Deadline is when the Incident's time is up: when an Open one resolves by itself, or a Resolved one or one without a
 // status is to be deleted. ok is false when that never happens.
 //
-// A Resolved Incident's retention, at least the late window, runs from its resolvedTime: alerts that come late do not prolong it. While its
-// integration is gone, the retention that it last had counts, and the default retention from the orphanedTime on.
+// A Resolved Incident's retention, at least the late window, runs from its resolvedTime: alerts that come late do not prolong
+// it. While its integration is gone, the retention that it last had counts, and the default retention from the orphanedTime on.
 func Deadline(incident *v1alpha1.Incident, p Policy) (at time.Time, ok bool) {
 	status, created := &incident.Status, v1alpha1.Timestamp{Time: incident.CreationTimestamp.Time}
 	switch status.State {

@@ -42,8 +42,8 @@ func (f *folding) updateMute(before forwarding) {
 	f.plan.Write = true // not urgent: a user may change the windows all the time
 }
 
-// staysMuted reports whether the integration of a muted Incident is absent, or its windows are unknown. It may come again, with the
-// window: until that ends, the record stays. Meanwhile nothing is forwarded.
+// staysMuted reports whether the integration of a muted Incident is absent, or its windows are unknown. It may come again, with
+// the window: until that ends, the record stays. Meanwhile nothing is forwarded.
 func (f *folding) staysMuted(before forwarding) bool {
 	return (f.in.Policy.Absent || f.in.Policy.Stub) && before.isOpen && before.mute != nil &&
 		(before.mute.EndTime == nil || f.in.Now.Before(before.mute.EndTime.Time))

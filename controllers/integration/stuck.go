@@ -24,8 +24,9 @@ const conditionCheck = 2 * time.Second
 
 // stuckMessages explain the reasons for AlertEvents that are stuck by themselves.
 var stuckMessages = map[string]string{
-	clustercache.StuckUnreadable:  "The packed alerts of AlertEvents cannot be decoded; a Kubernetes Event on each says why.",
-	clustercache.StuckNotCached:   "The namespace has more AlertEvents than Tocsin holds in memory; the later ones wait until others are gone.",
+	clustercache.StuckUnreadable: "The packed alerts of AlertEvents cannot be decoded; a Kubernetes Event on each says why.",
+	clustercache.StuckNotCached: "The namespace has more AlertEvents than Tocsin keeps in memory; " +
+		"the later ones wait until others are gone.",
 	clustercache.StuckTerminating: "AlertEvents are deleted, but finalizers keep them.",
 }
 
@@ -40,8 +41,8 @@ var fullConditions = map[string][2]string{
 		v1alpha1.ReasonIncidentsFull, "The namespace may have no more Incidents: posts of alerts that need a new one get 503."},
 }
 
-// alertsFolded returns the condition AlertsFolded of an integration: why stored alerts are not folded, or why no others are stored,
-// or that neither is so.
+// alertsFolded returns the condition AlertsFolded of an integration: why stored alerts are not folded, or why no others are
+// stored, or that neither is so.
 func (r *reconciler) alertsFolded(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
 	condition, ok = r.Folded(integration)
 	if !ok || condition.Status == metav1.ConditionFalse {

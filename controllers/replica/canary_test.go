@@ -266,8 +266,7 @@ func TestAWatchThatDoesNotShowTheCanaryBeginsAgain(t *testing.T) {
 					c.led.Store(new(time.Now().Add(-time.Hour)))
 				}
 				event := c.shown()
-				for second := range 60 * time.Second / time.Second {
-					at := second * time.Second
+				for at := time.Duration(0); at < time.Minute; at += time.Second {
 					if test.shown > 0 && at == test.shown {
 						c.Memory.Handler().OnAdd(event, false)
 					}

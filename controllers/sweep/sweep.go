@@ -114,8 +114,8 @@ type Sweeper struct {
 // New returns a Sweeper that has not started.
 func New(options Options) *Sweeper {
 	return &Sweeper{
-		Options: options, counts: capacity.NewUsages(options.Capacity.IncidentLimit(), maxResolvedBytes), since: map[string]capacity.Usage{},
-		looks: sets.New[string](),
+		Options: options, counts: capacity.NewUsages(options.Capacity.IncidentLimit(), maxResolvedBytes),
+		since: map[string]capacity.Usage{}, looks: sets.New[string](),
 	}
 }
 

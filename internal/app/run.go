@@ -111,24 +111,14 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		defer stopTracing(provider, mgr.GetLogger())
 		o.webhook.TracerProvider, folding.TracerProvider = provider, provider
 	}
-	checker, err := schemacheck.New(mgr.GetConfig(), mgr.GetLogger().WithName("schemacheck"))
-	if err != nil {
-		return err
-	}
-	if err := mgr.Add(checker); err != nil {
-		return fmt.Errorf("adding the check of the CustomResourceDefinitions: %w", err)
-	}
-	o.webhook.Check = checker.Verdict
-	canary, err := replica.NewCanary(mgr.GetConfig(), replica.CanaryOptions{
-		Namespace: ownNamespace(&o), Memory: memory, Health: health, Check: checker.Verdict,
+	canary, err := addCanary(mgr, replica.CanaryOptions{
+		Namespace: ownNamespace(&o), Memory: memory, Health: health,
 		RestartWatch: func(listAnew bool) { informers.RestartWatches(&v1alpha1.AlertEvent{}, listAnew) },
 	})
 	if err != nil {
 		return err
 	}
-	if err := mgr.Add(canary); err != nil {
-		return fmt.Errorf("adding the canary: %w", err)
-	}
+	o.webhook.Check = canary.Check
 	server, err := webhookserver.New(mgr, o.webhook)
 	if err != nil {
 		return fmt.Errorf("setting up the webhook server: %w", err)
@@ -145,6 +135,26 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	}
 	mgr.GetLogger().Info("Starting manager", "version", buildinfo.Line("tocsin"), "webhookAddress", o.webhook.BindAddress)
 	return runAll(ctx, mgr, server, campaign)
+}
+
+// addCanary adds the check of the CustomResourceDefinitions, and the canary, which stores nothing while that fails.
+func addCanary(mgr ctrl.Manager, o replica.CanaryOptions) (*replica.Canary, error) {
+	checker, err := schemacheck.New(mgr.GetConfig(), mgr.GetLogger().WithName("schemacheck"))
+	if err != nil {
+		return nil, err
+	}
+	if err := mgr.Add(checker); err != nil {
+		return nil, fmt.Errorf("adding the check of the CustomResourceDefinitions: %w", err)
+	}
+	o.Check = checker.Verdict
+	canary, err := replica.NewCanary(mgr.GetConfig(), o)
+	if err != nil {
+		return nil, err
+	}
+	if err := mgr.Add(canary); err != nil {
+		return nil, fmt.Errorf("adding the canary: %w", err)
+	}
+	return canary, nil
 }
 
 // foldingOptions returns the options of the controllers, all but what the webhook server and the forwarding add.

@@ -1,6 +1,6 @@
 // Package capacity counts what there is in the cluster by namespace: AlertEvents, Incidents that are not Resolved, and their
-// bytes. Every replica counts them once, from one informer each. Ingest, the folds, the conditions of integrations and the metrics
-// ask the same counts, so that none of them accepts what another one has no capacity for.
+// bytes. Every replica counts them once, from one informer each. Ingest, the folds, the conditions of integrations and the
+// metrics ask the same counts, so that none of them accepts what another one has no capacity for.
 //
 // Package fair divides each limit between the namespaces. A namespace never counts towards a limit with more than its share:
 // whatever people create there by hand, the others go on.
@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// DefaultEvents, together with clustercache.MaxPendingBytes, keeps AlertEvents from filling etcd: an etcd that is out of space
-	// accepts no writes, so they could not be drained either.
+	// DefaultEvents bounds the number of AlertEvents. Together with clustercache.MaxPendingBytes, it keeps
+	// them from filling etcd: an etcd that is out of space accepts no writes, so they could not be drained either.
 	DefaultEvents = 20_000
 
 	// DefaultIncidents keeps Incidents from filling the memory of the replicas. Each holds them all, in 7 KiB, and 12 KiB
@@ -63,8 +63,8 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// Counts counts the objects in the cache of a replica, as the informers report them. Of each object it keeps how it was counted: an
-// interrupted watch may report a deleted object in another state than the one that was counted last.
+// Counts counts the objects in the cache of a replica, as the informers report them. Of each object it keeps how it was counted:
+// an interrupted watch may report a deleted object in another state than the one that was counted last.
 type Counts struct {
 	cached *clustercache.Events // knows what the cache lacks of AlertEvents; may be nil
 	now    func() time.Time
@@ -120,8 +120,8 @@ func (c *Counts) Synced() bool { return c.synced() }
 // IncidentLimit returns the limit of Incidents.
 func (c *Counts) IncidentLimit() fair.Limit { return c.expected.Limit }
 
-// Full returns why a namespace has no capacity: v1alpha1.ReasonQueueFull for any alert, which ends by itself as alerts are folded,
-// v1alpha1.ReasonIncidentLimit for alerts that need a new Incident; empty if it has capacity.
+// Full returns why a namespace has no capacity: v1alpha1.ReasonQueueFull for any alert, which ends by itself as alerts are
+// folded, v1alpha1.ReasonIncidentLimit for alerts that need a new Incident; empty if it has capacity.
 func (c *Counts) Full(namespace string) (reason string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -59,7 +59,8 @@ type countedEvent struct {
 	waiting     []uint64 // Incidents that wait for it
 }
 
-// countedIntegration counts the AlertEvents of an integration that wait. Those without an integration have one that does not exist.
+// countedIntegration counts the AlertEvents of an integration that wait. Those without an integration have one that does not
+// exist.
 type countedIntegration struct {
 	usage   eventUsage               // of those that are not stuck by themselves
 	stuck   [len(stuckReasons)]int64 // the others, by reason

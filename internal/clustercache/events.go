@@ -21,8 +21,8 @@ const (
 	contentShare = 0.5
 )
 
-// MaxPendingBytes is the size of all AlertEvents from which on ingest accepts no more. A namespace has a share of it. Every replica
-// holds them in memory, and etcd keeps deleted ones until its next compaction.
+// MaxPendingBytes is the size of all AlertEvents from which on ingest accepts no more. A namespace has a share of it. Every
+// replica keeps them in memory, and etcd keeps deleted ones until its next compaction.
 //
 // The cache bounds the same sizes with the same shares, so it has the alerts of all that ingest accepts. One part in marginPart
 // more is for what is stored before the watches show it. People have created what is beyond it.

@@ -251,7 +251,8 @@ func TestWhatIngestAcceptsIsNoStub(t *testing.T) {
 	for sentence, share := range map[string]float64{"one watched namespace": 1, "many": fair.DefaultShare} {
 		t.Run(sentence, func(t *testing.T) {
 			g, events := NewWithT(t), NewEvents(share)
-			stored, memory, last := 0, 0, (*v1alpha1.AlertEvent)(nil)
+			stored, memory := 0, 0
+			var last *v1alpha1.AlertEvent
 			for n := 0; stored < int(share*MaxPendingBytes); n++ {
 				last = largeEvent("only", n, 0)
 				last.Spec.IntegrationName, last.Spec.Alerts = "mon", nil

@@ -21,8 +21,8 @@ const (
 	// maxIntegrations bounds the memory of the specs of cached WebhookIntegrations. A namespace has a share of it.
 	maxIntegrations = 128 << 20
 
-	// maxCachedLabels bounds the labels of a cached WebhookIntegration, and maxStubLabels those of a stub. The API server bounds each
-	// of them, but not their number.
+	// maxCachedLabels bounds the labels of a cached WebhookIntegration, and maxStubLabels those of a stub. The API server bounds
+	// each of them, but not their number.
 	maxCachedLabels = 64
 	maxStubLabels   = 16
 
@@ -180,9 +180,10 @@ func beyond(v reflect.Value) (bytes int64) {
 		if v.Type() == reflect.TypeFor[time.Time]() {
 			return 0 // its location is shared
 		}
-		for n := range v.NumField() {
-			bytes += beyond(v.Field(n))
+		for _, field := range v.Fields() {
+			bytes += beyond(field)
 		}
+	default: // a number or a boolean, which has nothing beside itself
 	}
 	return bytes
 }

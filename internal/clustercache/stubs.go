@@ -69,6 +69,6 @@ func (i *Informers) readStubs(ctx context.Context, g *guardedWatch, stubs stubSo
 
 // newObject returns an empty object of the kind.
 func (g *guardedWatch) newObject() client.Object {
-	object, _ := reflect.New(g.kind.Elem()).Interface().(client.Object)
+	object, _ := reflect.TypeAssert[client.Object](reflect.New(g.kind.Elem()))
 	return object
 }

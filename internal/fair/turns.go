@@ -163,10 +163,10 @@ func (t *Turns[T]) Available() int {
 
 // Next takes out the item whose turn it is, which has a place until its turn ends. ok is false without any.
 func (t *Turns[T]) Next() (item T, turn *Turn[T], ok bool) {
-	at, any := -1, t.turns%ordinaryPart == ordinaryPart-1
+	at, hanging := -1, t.turns%ordinaryPart == ordinaryPart-1
 	for i, l := range t.ring {
-		if (at < 0 || l.isBefore(t.ring[at], any)) && t.allows(l.taken, l.atWork) {
-			if at = i; l.atWork == 0 && (any || !l.hangs) {
+		if (at < 0 || l.isBefore(t.ring[at], hanging)) && t.allows(l.taken, l.atWork) {
+			if at = i; l.atWork == 0 && (hanging || !l.hangs) {
 				break
 			}
 		}
@@ -193,9 +193,10 @@ func (t *Turns[T]) Next() (item T, turn *Turn[T], ok bool) {
 	return item, &Turn[T]{of: t, line: l}, true
 }
 
-// isBefore reports whether the next turn is the line's rather than that of one which comes before it in the ring.
-func (l *line[T]) isBefore(other *line[T], any bool) bool {
-	return l.atWork < other.atWork || l.atWork == other.atWork && other.hangs && !l.hangs && !any
+// isBefore reports whether the next turn is the line's rather than that of one which comes before it in the ring. hanging says
+// that lines that hang have this turn like any other.
+func (l *line[T]) isBefore(other *line[T], hanging bool) bool {
+	return l.atWork < other.atWork || l.atWork == other.atWork && other.hangs && !l.hangs && !hanging
 }
 
 // MayWork reports whether the key may have another item at work, and a place is free.

@@ -16,8 +16,9 @@ func (s *Server) Expire() {
 	}
 }
 
-// PublishWithout has the published schema of a kind lack a property, as that of an older CustomResourceDefinition does. path leads
-// to it in the schema. What is written is validated by the whole schema all the same. Without a path, all is published again.
+// PublishWithout has the published schema of a kind lack a property, as that of an older CustomResourceDefinition does. path
+// leads to it in the schema. What is written is validated by the whole schema all the same. Without a path, all is published
+// again.
 func (s *Server) PublishWithout(kind string, path ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

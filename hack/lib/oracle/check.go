@@ -107,8 +107,8 @@ func (h *History) hasLingered(e *event, at Moment) bool {
 	return at.Now.Sub(since) > h.options.KeyedLinger+h.options.HealTime
 }
 
-// showsWaiting says whether the condition AlertsFolded shows that alerts of the namespace wait: of the AlertEvent's integration, or, if a
-// user created it without one, of any.
+// showsWaiting says whether the condition AlertsFolded shows that alerts of the namespace wait: of the AlertEvent's integration,
+// or, if a user created it without one, of any.
 func (h *History) showsWaiting(e *event) bool {
 	for key, integration := range h.integrations {
 		if key.namespace != e.namespace || e.integration != "" && key.name != e.integration {
