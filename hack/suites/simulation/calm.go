@@ -56,44 +56,64 @@ const forEver = 24 * time.Hour
 
 // disturbanceOf returns which namespace an operation disturbs, and for how long. What is not named here disturbs all of them.
 func disturbanceOf(o operation) (namespace string, length time.Duration, disturbs bool) {
-	lasting := func(d time.Duration) time.Duration {
-		if d == 0 {
-			return forEver
-		}
-		return d
-	}
-	switch o := o.(type) {
+	switch o.(type) {
 	case wait, post, burst, flood, silence, maintain:
 		return "", 0, false
-	case breakWebhook:
-		return tenantName(o.tenant), lasting(o.d), true
-	case quota:
-		return tenantName(o.tenant), lasting(o.d), true
-	case suspend:
-		return tenantName(o.tenant), o.d, true
-	case hold:
-		return tenantName(o.tenant), o.d, true
-	case edit:
-		return tenantName(o.tenant), 0, true
-	case remove:
-		return tenantName(o.tenant), 0, true
-	case report:
-		return tenantName(o.tenant), 0, true
-	case deny:
-		return "", o.d, true
-	case freeze:
-		return "", o.d, true
-	case setClock:
-		return "", lasting(o.d), true
-	case trouble:
-		return "", o.d + o.delay, true
-	case restore:
-		return "", o.d, true
-	case rollBack:
-		return "", o.d, true
-	case setServerClock:
-		return "", o.d, true
-	default:
-		return "", 0, true
 	}
+	if tenant, length, ok := tenantDisturbed(o); ok {
+		return tenantName(tenant), length, true
+	}
+	return "", allDisturbed(o), true
+}
+
+// tenantDisturbed returns which tenant an operation disturbs, and for how long. ok says that it disturbs only one.
+func tenantDisturbed(o operation) (tenant int, length time.Duration, ok bool) {
+	switch o := o.(type) {
+	case breakWebhook:
+		return o.tenant, lasting(o.d), true
+	case quota:
+		return o.tenant, lasting(o.d), true
+	case suspend:
+		return o.tenant, o.d, true
+	case hold:
+		return o.tenant, o.d, true
+	case edit:
+		return o.tenant, 0, true
+	case remove:
+		return o.tenant, 0, true
+	case report:
+		return o.tenant, 0, true
+	default:
+		return 0, 0, false
+	}
+}
+
+// allDisturbed returns for how long an operation disturbs all namespaces.
+func allDisturbed(o operation) time.Duration {
+	switch o := o.(type) {
+	case deny:
+		return o.d
+	case freeze:
+		return o.d
+	case setClock:
+		return lasting(o.d)
+	case trouble:
+		return o.d + o.delay
+	case restore:
+		return o.d
+	case rollBack:
+		return o.d
+	case setServerClock:
+		return o.d
+	default:
+		return 0
+	}
+}
+
+// lasting returns how long what an operation begins lasts: to the end of the story if it names no time.
+func lasting(d time.Duration) time.Duration {
+	if d == 0 {
+		return forEver
+	}
+	return d
 }

@@ -209,7 +209,8 @@ func (p *pings) check(now time.Time, mayWait func(namespace string) bool) oracle
 	defer p.mu.Unlock()
 	for namespace, open := range p.open {
 		acked := p.acked[namespace]
-		if open && !mayWait(namespace) && len(acked) > 0 && acked[len(acked)-1].isKept() && now.Sub(acked[len(acked)-1].at) < 2*pingEvery {
+		if open && !mayWait(namespace) && len(acked) > 0 && acked[len(acked)-1].isKept() &&
+			now.Sub(acked[len(acked)-1].at) < 2*pingEvery {
 			p.found.Add("H: the heartbeat of %s is pinged, and its Incident is open", namespace)
 		}
 	}
@@ -246,8 +247,8 @@ func (w *world) fallSilent() oracle.Findings {
 	return w.judge.findings()
 }
 
-// awaitReady waits until the integrations are Ready, since silence counts from then. An integration that stays unready is judged by
-// what its status tells.
+// awaitReady waits until the integrations are Ready, since silence counts from then. An integration that stays unready is judged
+// by what its status tells.
 func (w *world) awaitReady() {
 	for deadline := time.Now().Add(readyTime); time.Now().Before(deadline); time.Sleep(time.Second) {
 		integrations := &v1alpha1.WebhookIntegrationList{}

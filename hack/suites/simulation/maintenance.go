@@ -95,12 +95,20 @@ func (m *mutes) judge(key types.NamespacedName, before, after *v1alpha1.Incident
 	case wasOpen && !isOpen && (was.Mute == nil) != (is.Mute == nil):
 		m.found.Add("M: %s is resolved, was muted: %v, and is: %v", key, was.Mute, is.Mute)
 	case is.Mute == nil:
-	case wasOpen && was.Mute == nil && is.Mute.ForwardedSeverity != was.Alert.Severity:
-		m.found.Add("M: %s was forwarded with severity %s, and is muted with %q", key, was.Alert.Severity, is.Mute.ForwardedSeverity)
-	case wasOpen && was.Mute != nil && is.Mute.ForwardedSeverity != was.Mute.ForwardedSeverity:
-		m.found.Add("M: %s was muted with %q, and is with %q", key, was.Mute.ForwardedSeverity, is.Mute.ForwardedSeverity)
-	case !wasOpen && isOpen && is.Mute.ForwardedSeverity != "":
+	case wasOpen:
+		m.judgeForwarded(key, was, is)
+	case isOpen && is.Mute.ForwardedSeverity != "":
 		m.found.Add("M: %s has opened, and is muted as if it had been forwarded", key)
+	}
+}
+
+// judgeForwarded judges what a muted Incident that was open tells of what was forwarded.
+func (m *mutes) judgeForwarded(key types.NamespacedName, was, is *v1alpha1.IncidentStatus) {
+	switch {
+	case was.Mute == nil && is.Mute.ForwardedSeverity != was.Alert.Severity:
+		m.found.Add("M: %s was forwarded with severity %s, and is muted with %q", key, was.Alert.Severity, is.Mute.ForwardedSeverity)
+	case was.Mute != nil && is.Mute.ForwardedSeverity != was.Mute.ForwardedSeverity:
+		m.found.Add("M: %s was muted with %q, and is with %q", key, was.Mute.ForwardedSeverity, is.Mute.ForwardedSeverity)
 	}
 }
 
@@ -111,7 +119,8 @@ const slowest = 10 * time.Second
 // writable.
 func (m *mutes) check(now time.Time, stays func(namespace string) bool) oracle.Findings {
 	for key, incident := range m.incidents {
-		if incident == nil || stays(key.Namespace) || incident.Status.State != v1alpha1.IncidentOpen || !incident.DeletionTimestamp.IsZero() {
+		if incident == nil || stays(key.Namespace) || incident.Status.State != v1alpha1.IncidentOpen ||
+			!incident.DeletionTimestamp.IsZero() {
 			continue
 		}
 		integration := m.integrations[types.NamespacedName{Namespace: key.Namespace, Name: incident.Spec.IntegrationName}]

@@ -399,14 +399,7 @@ func (t *transport) RoundTrip(q *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if q.Method == http.MethodGet {
-		response, err := t.server.RoundTrip(q)
-		if dead := t.run(); dead != nil {
-			return nil, dead
-		}
-		if err == nil && t.rolledBack.Load() && strings.HasPrefix(q.URL.Path, "/openapi/") && response.StatusCode == http.StatusOK {
-			err = t.definitions.see(response)
-		}
-		return response, err
+		return t.read(q)
 	}
 	t.writes.sent(t.link, q)
 	sent, cancel := context.WithCancel(context.WithoutCancel(q.Context()))
@@ -447,4 +440,16 @@ func (t *transport) RoundTrip(q *http.Request) (*http.Response, error) {
 	case <-t.dead:
 		return nil, errDead
 	}
+}
+
+// read sends a request that writes nothing, and notes which definitions its answer tells.
+func (t *transport) read(q *http.Request) (*http.Response, error) {
+	response, err := t.server.RoundTrip(q)
+	if dead := t.run(); dead != nil {
+		return nil, dead
+	}
+	if err == nil && t.rolledBack.Load() && strings.HasPrefix(q.URL.Path, "/openapi/") && response.StatusCode == http.StatusOK {
+		err = t.definitions.see(response)
+	}
+	return response, err
 }

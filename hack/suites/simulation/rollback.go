@@ -22,7 +22,7 @@ func (o rollBack) String() string {
 
 func (o rollBack) do(w *world) {
 	w.network.rolledBack.Store(true)
-	w.server.PublishWithout("AlertEvent", append([]string{"properties", "spec", "properties", "alerts", "items", "properties"}, newField)...)
+	w.server.PublishWithout("AlertEvent", "properties", "spec", "properties", "alerts", "items", "properties", newField)
 	w.later(o.d, func() { w.server.PublishWithout("AlertEvent") })
 }
 
@@ -73,7 +73,8 @@ type judgeWrites struct {
 // sent judges a request of a process.
 func (j *judgeWrites) sent(l *link, q *http.Request) {
 	isWrite := slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, q.Method)
-	isOurs := strings.Contains(q.URL.Path, "/incidents") || q.Method == http.MethodPost && strings.HasSuffix(q.URL.Path, "/alertevents")
+	isOurs := strings.Contains(q.URL.Path, "/incidents") ||
+		q.Method == http.MethodPost && strings.HasSuffix(q.URL.Path, "/alertevents")
 	if !isWrite || !isOurs || !strings.Contains(q.URL.Path, "/namespaces/tenant-") || q.URL.Query().Has("dryRun") ||
 		!l.definitions.isOutdated(stepDownTime) {
 		return

@@ -172,7 +172,8 @@ func (s *senders) try(p *process, r *request) (d oracle.Delivery, elsewhere bool
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
-	return outcome(response.StatusCode, body, err), response.StatusCode/100 == 4 || bytes.Contains(body, []byte(":not-ready")) && !p.definitions.isOutdated(0)
+	return outcome(response.StatusCode, body, err), response.StatusCode/100 == 4 ||
+		bytes.Contains(body, []byte(":not-ready")) && !p.definitions.isOutdated(0)
 }
 
 // outcome reads an answer.

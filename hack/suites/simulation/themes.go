@@ -75,8 +75,9 @@ func (d *drawer) lateCreates(t *rapid.T, _ *Story) []operation {
 		},
 	}
 	for range rapid.IntRange(1, 4).Draw(t, "posts") {
-		operations = append(operations,
-			post{tenant: 0, to: writer, times: 1, alerts: []alert{d.alert(t)}, key: rapid.SampledFrom([]string{"", "", "k1"}).Draw(t, "key")})
+		operations = append(operations, post{
+			tenant: 0, to: writer, times: 1, alerts: []alert{d.alert(t)}, key: rapid.SampledFrom([]string{"", "", "k1"}).Draw(t, "key"),
+		})
 	}
 	operations = append(operations, wait{8 * time.Second})
 	switch rapid.IntRange(0, 3).Draw(t, "anew") {
@@ -112,7 +113,8 @@ func (d *drawer) fullNamespace(t *rapid.T, s *Story) []operation {
 	var operations []operation
 	for _, key := range rapid.Permutation([]int{0, 1, 2, 3, 4}).Draw(t, "keys") {
 		operations = append(operations,
-			post{tenant: 0, to: d.replica(t), times: 1, alerts: []alert{{key: key, status: "firing", severity: "error"}}}, wait{time.Second})
+			post{tenant: 0, to: d.replica(t), times: 1, alerts: []alert{{key: key, status: "firing", severity: "error"}}},
+			wait{time.Second})
 	}
 	return operations
 }
