@@ -35,6 +35,7 @@ func TestACanaryIsSettledOnceAllWatchesShowWhatIsOlder(t *testing.T) {
 
 	older := s.PostFiring("disk")
 	s.memory.Cached = clustercache.NewBoundedEvents(fair.Limit{All: 1 << 20, Share: 1}, fair.Limit{All: 1, Share: 1})
+	s.memory.Cached.Canaries = own
 	var stub *v1alpha1.AlertEvent // of the operator's namespace, where another AlertEvent has taken the place
 	for _, name := range []string{"a", "b"} {
 		stub = &v1alpha1.AlertEvent{
