@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,14 @@ func TestOlderDefinitionsAreNoSilence(t *testing.T) {
 	}
 	ended, atTheEnd := 0, 0 // Incidents resolved, and heartbeats missed
 	operations = append(operations, act{"look", func(*world) { atTheEnd = ended }})
+	know := 0 // processes that know of the older definitions, which the judge of their writes goes by
+	operations = slices.Insert(operations, len(operations)/2, operation(act{"ask", func(w *world) {
+		for _, r := range w.replicas {
+			if r.process.definitions.isOutdated(0) {
+				know++
+			}
+		}
+	}}))
 	found := Run(t, 1, &Story{
 		Settings: Settings{Replicas: 2, Elect: true, Writes: 8, AutoResolve: true}, Operations: operations,
 	}, Watcher{
@@ -77,4 +86,5 @@ func TestOlderDefinitionsAreNoSilence(t *testing.T) {
 	})
 	g.Expect(found).To(BeEmpty())
 	g.Expect(atTheEnd).To(BeZero())
+	g.Expect(know).To(Equal(2))
 }

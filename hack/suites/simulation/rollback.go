@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -43,9 +44,21 @@ func (s *definitionsSeen) see(response *http.Response) error {
 	}
 	_ = response.Body.Close()
 	response.Body = io.NopCloser(bytes.NewReader(text))
+	var definitions struct {
+		Components struct {
+			Schemas map[string]json.RawMessage `json:"schemas"`
+		} `json:"components"`
+	}
+	if err := json.Unmarshal(text, &definitions); err != nil {
+		return err
+	}
+	schema, found := definitions.Components.Schemas["dev.tocsin.v1alpha1.AlertEvent"]
+	if !found { // a list of what is published
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch isOutdated := !bytes.Contains(text, []byte(`"`+newField+`":`)); {
+	switch isOutdated := !bytes.Contains(schema, []byte(`"`+newField+`":`)); {
 	case !isOutdated:
 		s.outdated = time.Time{}
 	case s.outdated.IsZero():
