@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Checks that what is generated is up to date, that the modules are tidy and share their versions, that the Go files are
-# formatted, that the links of the documents lead somewhere, that the CustomResourceDefinitions are compatible with the last
-# release, that the seeded bugs still apply and compile, and that the workflows are correct and follow the project's rules.
-# Generating happens in a copy: the tree is never touched.
+# formatted, that the base images are pinned, that the links of the documents lead somewhere, that the
+# CustomResourceDefinitions are compatible with the last release, that the seeded bugs still apply and compile, and that the
+# workflows are correct and follow the project's rules. Generating happens in a copy: the tree is never touched.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -60,6 +60,15 @@ formatted() {
   }
 }
 
+# pinned: the base of an image is a digest, which nobody can put something else behind.
+pinned() {
+  local loose
+  loose=$(git ls-files -z '*Dockerfile*' | xargs -0 grep -nE '^(FROM|ARG BASE=)' |
+    grep -vE '@sha256:[0-9a-f]{64}$|FROM (scratch|\$\{BASE\})$') || return 0
+  echo "$loose" >&2
+  return 1
+}
+
 workflows() {
   bin/tools/actionlint .github/workflows/*.yaml && go run -C hack/release . workflows "$PWD"
 }
@@ -68,6 +77,7 @@ check "generated files" generated
 check "modules" tidy
 check "versions of shared modules" hack/align.sh --check
 check "format" formatted
+check "base images" pinned
 check "links" go run ./hack/checklinks
 check "compatibility with the last release" go test -C hack/suites -count=1 ./baseline
 check "seeded bugs" go test -C hack/suites -count=1 -run TestPatches ./faults
