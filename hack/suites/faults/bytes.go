@@ -31,13 +31,14 @@ const (
 	hostileLabels  = 4000             // of an object made by hand
 	etcdQuota      = 8 << 30          // room for what the tenants store by hand
 	maxStored      = 1 << 30          // half of etcd's default quota: what the managers may store
-	restartPause   = time.Minute      // between two kills
+	restartPause   = 30 * time.Second // between two kills
 	maxRestart     = 30 * time.Second // from a start until the replica is ready
-	maxDelay       = 3 * time.Second  // of the neighbour's answers and folds
+	maxDelay       = 3 * time.Second  // of nine in ten of the neighbour's answers and folds, beside one attack
+	maxDelayOfAll  = 15 * time.Second // and beside all at once
 )
 
-// hostileBytes has four tenants bring a thousand times the usual bytes, each in all the ways that are known, while the
-// replicas have the memory of the chart and die from time to time, and a fifth tenant goes on as usual.
+// hostileBytes has four tenants bring a thousand times the usual bytes to one door after the other, and then to all at once while
+// replicas with the memory of the chart die. A fifth tenant goes on as usual, at first alone.
 func hostileBytes(ctx context.Context, s *suite) (*report, error) {
 	s.dropRig()
 	rig, err := s.newRig(ctx, etcdQuota)
@@ -68,22 +69,57 @@ func hostileBytes(ctx context.Context, s *suite) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, stop := context.WithTimeout(ctx, s.attack)
-	defer stop()
-	neighbour := &neighbour{run: run, tenant: run.tenants[0]}
-	var load sync.WaitGroup
+	var tenants []tenant
 	for range hostileTenants {
 		t, err := rig.newTenant(ctx)
 		if err != nil {
 			return nil, err
 		}
-		load.Go(func() { run.attackByBytes(ctx, t) })
+		tenants = append(tenants, t)
 	}
-	load.Go(func() { neighbour.goOn(ctx) })
-	restarts := run.killFollowers(ctx, result)
-	load.Wait()
-	neighbour.report(result)
-	return result, run.judgeBytes(context.WithoutCancel(ctx), result, groups, restarts)
+	restarts := run.attackInTurns(ctx, result, tenants, s.attack)
+	return result, run.judgeBytes(ctx, result, groups, restarts)
+}
+
+// attackInTurns lets the neighbour go on alone, beside each attack, and beside all of them; the latter takes a quarter of the
+// time. It returns how long each replica that was killed took to be ready again.
+func (r *run) attackInTurns(ctx context.Context, result *report, tenants []tenant, total time.Duration) (restarts []time.Duration) {
+	each := total * 3 / 4 / time.Duration(len(attacks)+1)
+	r.neighbourBeside(ctx, result, "alone", each, maxDelay)
+	for _, one := range attacks {
+		r.neighbourBeside(ctx, result, one.name, each, maxDelay, func(ctx context.Context) { attackAll(ctx, r, tenants, one) })
+	}
+	r.neighbourBeside(ctx, result, "all at once", total/4, maxDelayOfAll,
+		func(ctx context.Context) { attackAll(ctx, r, tenants, attacks...) },
+		func(ctx context.Context) { restarts = r.killFollowers(ctx, result) })
+	return restarts
+}
+
+// attackAll has each tenant carry out the attacks side by side, until the context ends.
+func attackAll(ctx context.Context, r *run, tenants []tenant, attacks ...attack) {
+	var attackers sync.WaitGroup
+	for _, t := range tenants {
+		for _, one := range attacks {
+			attackers.Go(func() { one.run(ctx, r, t) })
+		}
+	}
+	attackers.Wait()
+}
+
+// neighbourBeside lets the neighbour go on for so long while the others act, and reports what it notices.
+func (r *run) neighbourBeside(
+	ctx context.Context, result *report, name string, duration, most time.Duration, others ...func(context.Context),
+) {
+	ctx, stop := context.WithTimeout(ctx, duration)
+	defer stop()
+	n := &neighbour{run: r, tenant: r.tenants[0], name: name}
+	var all sync.WaitGroup
+	for _, other := range others {
+		all.Go(func() { other(ctx) })
+	}
+	n.goOn(ctx)
+	all.Wait()
+	n.report(result, most)
 }
 
 // killFollowers kills the replica that does not lead from time to time, until the context ends, and returns how long each took to
@@ -208,7 +244,8 @@ func (r *run) storedByManagers(ctx context.Context) (bytes int64, err error) {
 			}
 			err := meta.EachListItem(list, func(item runtime.Object) error {
 				object, err := meta.Accessor(item)
-				if err != nil || object.GetAnnotations()["large"] != "" || strings.HasPrefix(object.GetName(), "packed-") {
+				if err != nil || object.GetAnnotations()["large"] != "" || strings.HasPrefix(object.GetName(), "packed-") ||
+					strings.HasPrefix(object.GetName(), "tiny-") {
 					return err // stored by hand
 				}
 				encoded, err := json.Marshal(item)
@@ -240,6 +277,7 @@ func (r *run) ready(first int) int {
 type neighbour struct {
 	run    *run
 	tenant tenant
+	name   string // of what happens meanwhile, part of its keys
 
 	mu               sync.Mutex
 	answered, folded []time.Duration
@@ -255,7 +293,7 @@ func (n *neighbour) goOn(ctx context.Context) {
 
 func (n *neighbour) alert(ctx context.Context, i int) {
 	began := time.Now()
-	key := fmt.Sprint("usual-", i)
+	key := fmt.Sprintf("%s-%d", n.name, i)
 	for {
 		// A load balancer sends to the replicas that are ready.
 		a, err := n.run.post(n.run.ready(i), n.tenant.token, strings.NewReader(fmt.Sprintf(`{"dedup_key":%q}`, key)), nil)
@@ -263,7 +301,7 @@ func (n *neighbour) alert(ctx context.Context, i int) {
 			break
 		}
 		if !pause(ctx, 200*time.Millisecond) {
-			return
+			break // counted as answered at the end, which is too early
 		}
 	}
 	answered := time.Since(began)
@@ -288,21 +326,23 @@ func (n *neighbour) alert(ctx context.Context, i int) {
 	n.folded = append(n.folded, time.Since(began))
 }
 
-func (n *neighbour) report(result *report) {
-	result.acknowledged = len(n.answered)
+func (n *neighbour) report(result *report, most time.Duration) {
+	result.acknowledged += len(n.answered)
+	note := n.name
 	for _, figure := range []struct {
 		name  string
 		times []time.Duration
 	}{{"answered", n.answered}, {"folded", n.folded}} {
 		if len(figure.times) == 0 {
-			result.findings.Add("E: none of the neighbour's alerts was %s", figure.name)
+			result.findings.Add("E: %s: none of the neighbour's alerts was %s", n.name, figure.name)
 			continue
 		}
 		slices.Sort(figure.times)
 		at := func(q float64) time.Duration { return loadgen.Quantile(figure.times, q).Round(10 * time.Millisecond) }
-		result.notes = append(result.notes, fmt.Sprintf("%s: median %s, p90 %s, p99 %s", figure.name, at(0.5), at(0.9), at(0.99)))
-		if at(0.9) > maxDelay {
-			result.findings.Add("E: one in ten of the neighbour's alerts is %s only after %s", figure.name, at(0.9))
+		note += fmt.Sprintf("; %s: median %s, p90 %s, p99 %s", figure.name, at(0.5), at(0.9), at(0.99))
+		if at(0.9) > most {
+			result.findings.Add("E: %s: one in ten of the neighbour's alerts is %s only after %s", n.name, figure.name, at(0.9))
 		}
 	}
+	result.notes = append(result.notes, note)
 }
