@@ -116,9 +116,10 @@ func (h *History) createEvent(e *event, c *Commit) {
 	for id, seq := range e.seqs {
 		first := h.ids[id]
 		switch {
+		case e.restored: // it stands for nothing, so a later one is no copy of it
 		case first == nil, h.freedKey(first, e):
 			h.ids[id] = e
-			if seq != "" && !e.restored {
+			if seq != "" {
 				h.stored[seq] = append(h.stored[seq], e)
 			}
 		case e.copyOf == nil:

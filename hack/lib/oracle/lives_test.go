@@ -204,6 +204,18 @@ func TestLiveness(t *testing.T) {
 			s.fold("k", []string{"b"})
 			s.mark("b", "1/*")
 		}},
+		"its key comes again when it may, soon after the first was restored and discarded": {options: options, tell: func(s *script) {
+			s.store("a", Commit{Name: keyed, ByUser: true}, an("firing", "k", "id", "1"))
+			s.fold("k", []string{"a"})
+			s.mark("a", "1/*")
+			s.tick(10 * time.Minute)
+			s.release("a")
+			s.store("restored", Commit{Name: keyed, ByUser: true, Restored: true}, an("firing", "k", "id", "1"))
+			s.release("restored")
+			s.store("b", Commit{Name: keyed, ByUser: true}, an("firing", "k", "id", "1"))
+			s.fold("k", []string{"b"})
+			s.mark("b", "1/*")
+		}},
 		"its key comes again when it may, and is taken for a second copy": {options: options, found: "A: ", tell: func(s *script) {
 			again(s)
 			s.release("b")
