@@ -225,7 +225,11 @@ func (m *Memory) forget(event *v1alpha1.AlertEvent) {
 	entry := deletedEvent{uid: event.UID, created: event.CreationTimestamp.Time, at: now}
 	// A keyed one that is not marked was deleted by a user before it was folded, and its key may come again; unless it was a
 	// second copy itself, and a third one may come.
-	if mark, _ := marks.Of(event); mark.All || isCopy {
+	switch mark, _ := marks.Of(event); {
+	case clustercache.IsRestored(event): // it stands for the first one, which may have gone a moment ago
+		first, _ := m.lastDeleted(client.ObjectKeyFromObject(event))
+		entry.ids, entry.created = first.ids, first.created
+	case mark.All, isCopy:
 		entry.ids = idsOf(event)
 	}
 	m.deleted[client.ObjectKeyFromObject(event)] = entry

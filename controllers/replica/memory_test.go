@@ -45,6 +45,7 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 		want  bool
 
 		unfolded   bool // the first one was not marked
+		restored   bool // it was restored from a backup, and discarded
 		unreadable bool // the second one cannot be decoded
 	}{
 		"the same name with another UID":                       {name: serverMade, uid: 2, want: true},
@@ -56,6 +57,8 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 		"a key whose event a user deleted before its fold":     {name: keyed, uid: 2, id: "1", unfolded: true},
 		"a key whose event stayed for ten minutes":             {name: keyed, uid: 2, id: "1", stays: KeyedLinger},
 		"a key whose event had to go sooner":                   {name: keyed, uid: 2, id: "1", stays: KeyedLinger / 2, want: true},
+		"a key whose event stayed, and was restored":           {name: keyed, uid: 2, id: "1", stays: KeyedLinger, restored: true},
+		"a key whose event went sooner, and was restored":      {name: keyed, uid: 2, id: "1", restored: true, want: true},
 		"nor is it a copy when it cannot be decoded":           {name: keyed, uid: 2, unfolded: true, unreadable: true},
 		"a name given by a person may come again":              {name: "by-hand", uid: 2},
 		"another name is another event, whatever else is same": {name: "01a1fc76-5bd7-792d-a695-2a362506dd6f", uid: 1},
@@ -78,6 +81,13 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 			clock.SetTime(testEpoch.Add(test.stays))
 			for _, event := range deleted {
 				m.forget(event)
+				if test.restored {
+					again := event.DeepCopy()
+					again.UID, again.CreationTimestamp = "restored", metav1.NewTime(clock.Now())
+					again.Labels = map[string]string{v1alpha1.RestoreLabel: ""}
+					m.see(again, false)
+					m.forget(again)
+				}
 			}
 			clock.SetTime(testEpoch.Add(test.stays + test.after))
 			event := namedEvent(test.name, test.uid)
