@@ -12,6 +12,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
+	"github.com/tocsin-dev/tocsin/internal/recorder"
 )
 
 // Options are the settings of the controllers.
@@ -90,6 +91,7 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 func RegisterMetrics(registry prometheus.Registerer) {
 	heartbeat.RegisterMetrics(registry)
 	incident.RegisterMetrics(registry)
+	recorder.RegisterMetrics(registry)
 	replica.RegisterMetrics(registry)
 	sweep.RegisterMetrics(registry)
 }

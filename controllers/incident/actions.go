@@ -165,8 +165,8 @@ func (r *reconciler) requireShown(ctx context.Context, c *confirmed, newest *v1a
 	}
 	hasShown := func(event replica.EventRef) bool { return r.Memory.HasShown(event, c.began) }
 	for _, event := range c.exists.notShown(namespaces, hasShown) {
-		if r.Memory.IsCanary(c.key) && r.Memory.HasStub(event.ref.UID) {
-			continue // the watch works, and no stub has an alert that the canary must follow
+		if r.Memory.IsCanary(c.key) && (r.Memory.HasStub(event.ref.UID) || r.counts.Hides(event.ref.Namespace)) {
+			continue // the watch works, and no such AlertEvent has an alert that the canary must follow
 		}
 		if !event.settled.Has(c.key.Name) && (newest == nil || r.isOlder(&event, newest)) {
 			return errUnseen

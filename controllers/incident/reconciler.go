@@ -80,6 +80,7 @@ type openCounts interface {
 	MayOpen(namespace string) bool
 	Fits(read *v1alpha1.Incident, status *v1alpha1.IncidentStatus) bool
 	OfIntegration(namespace, integration string) []string
+	Hides(namespace string) bool
 }
 
 // resolvedIncidents takes care of the Incidents that the cache lacks. It is a *sweep.Sweeper outside of tests.

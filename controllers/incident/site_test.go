@@ -132,6 +132,8 @@ func (c *listedCounts) Fits(read *v1alpha1.Incident, status *v1alpha1.IncidentSt
 	return c.bytes == math.MaxInt64 || status.State == v1alpha1.IncidentResolved || c.usage(read.Namespace).Bytes < c.bytes
 }
 
+func (c *listedCounts) Hides(string) bool { return false }
+
 func (c *listedCounts) OfIntegration(namespace, integration string) (names []string) {
 	for _, incident := range c.open(namespace) {
 		if incident.Spec.IntegrationName == integration {

@@ -72,7 +72,8 @@ func (r *reconciler) foldMarked(before, after *v1alpha1.AlertEvent, queue reques
 
 // reportUnreadable reports an AlertEvent whose packed alerts cannot be decoded. It stays, for its author to mend.
 func (r *reconciler) reportUnreadable(ctx context.Context, event *v1alpha1.AlertEvent, cause error) {
-	log.FromContext(ctx).Error(cause, "AlertEvent cannot be decoded", "namespace", event.Namespace, "alertevent", event.Name)
+	log.FromContext(ctx).V(1).Info("AlertEvent cannot be decoded", "namespace", event.Namespace, "alertevent", event.Name,
+		"cause", cause.Error())
 	r.recorder.Eventf(event, nil, corev1.EventTypeWarning, "Unreadable", "Fold",
 		"Cannot be decoded; left unprocessed: %s", plaintext.ShortMessage(cause.Error()))
 }

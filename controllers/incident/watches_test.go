@@ -117,6 +117,8 @@ func (namesOf) MayOpen(string) bool { return true }
 
 func (namesOf) Fits(*v1alpha1.Incident, *v1alpha1.IncidentStatus) bool { return true }
 
+func (namesOf) Hides(string) bool { return false }
+
 func (n namesOf) OfIntegration(_, integration string) []string { return n[integration] }
 
 // taken takes what is in the queue.

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -48,12 +49,26 @@ func (r *reconciler) alertsFolded(integration *v1alpha1.WebhookIntegration) (con
 	if !ok || condition.Status == metav1.ConditionFalse {
 		return condition, ok
 	}
-	if reason := r.Capacity.Stuck(client.ObjectKeyFromObject(integration)); reason != "" {
+	events, hidden := r.Capacity.Hidden.In(integration.Namespace)
+	if events+hidden > 0 {
+		condition.Status, condition.Reason = metav1.ConditionFalse, clustercache.StuckNotCached
+		condition.Message = fmt.Sprintf("The namespace has more objects than Tocsin keeps in memory, by about %d AlertEvents and %d "+
+			"WebhookIntegrations. Delete some: the others are read again when half of their places are free. While AlertEvents "+
+			"are missing, posts get 503.", roughly(events), roughly(hidden))
+	} else if reason := r.Capacity.Stuck(client.ObjectKeyFromObject(integration)); reason != "" {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reason, stuckMessages[reason]
 	} else if full, ok := fullConditions[r.full.reason(integration.Namespace, r.Capacity.Full(integration.Namespace), r.Now())]; ok {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, full[0], full[1]
 	}
 	return condition, true
+}
+
+// roughly returns a number with one digit that is not zero, so that a condition does not change with every object.
+func roughly(n int) int {
+	if n < 10 {
+		return n
+	}
+	return 10 * roughly(n/10)
 }
 
 // fullNamespaces knows the namespaces that are full, or were lately.

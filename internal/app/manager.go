@@ -35,6 +35,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/leader"
 	"github.com/tocsin-dev/tocsin/internal/process"
+	"github.com/tocsin-dev/tocsin/internal/recorder"
 )
 
 const (
@@ -104,7 +105,10 @@ func newManager(
 		PprofBindAddress:        o.PprofAddress,
 		GracefulShutdownTimeout: new(gracefulStop),
 	})
-	return mgr, objects, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return recorder.Limit(mgr), objects, nil
 }
 
 // ownNamespace returns the operator's own namespace, where its canaries are: that of the lease. A process outside of a cluster

@@ -89,6 +89,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	informers := &clustercache.Informers{
 		Log: environment.Log.WithName("cache"), Listed: memory.Listed, Events: memory.Cached,
 		Integrations: clustercache.NewIntegrations(o.capacity.Share),
+		Hidden:       clustercache.NewHidden(o.capacity.Events, o.capacity.Share),
 	}
 	mgr, objects, err := newManager(process.ClientConfig(environment.Config, "tocsin"), o, environment.Log, informers, memory)
 	if err != nil {
@@ -97,7 +98,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	o.webhook.Listen = environment.Listen
 	o.webhook.Now = environment.Clock.Now
 	o.webhook.Mappings = mapping.NewCache()
-	if o.webhook.Capacity, err = addCapacity(mgr, o, memory, environment); err != nil {
+	if o.webhook.Capacity, err = addCapacity(mgr, o, memory, informers.Hidden, environment); err != nil {
 		return err
 	}
 	health := replica.NewIngestHealth(environment.Clock)
@@ -173,9 +174,10 @@ func foldingOptions(
 // addCapacity has the counts of the objects in the manager's cache follow it, and registers them as metrics while the manager
 // runs.
 func addCapacity(
-	mgr ctrl.Manager, o Options, memory *replica.Memory, environment Environment,
+	mgr ctrl.Manager, o Options, memory *replica.Memory, hidden *clustercache.Hidden, environment Environment,
 ) (*capacity.Counts, error) {
 	counts := capacity.New(o.capacity, memory.Cached, environment.Clock.Now)
+	counts.Hidden = hidden
 	if err := counts.Follow(mgr.GetCache()); err != nil {
 		return nil, err
 	}

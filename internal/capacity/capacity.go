@@ -66,6 +66,9 @@ func (l Limits) withDefaults() Limits {
 // Counts counts the objects in the cache of a replica, as the informers report them. Of each object it keeps how it was counted:
 // an interrupted watch may report a deleted object in another state than the one that was counted last.
 type Counts struct {
+	// Hidden has the objects that the cache does not show. Nil: it shows all.
+	Hidden *clustercache.Hidden
+
 	cached *clustercache.Events // knows what the cache lacks of AlertEvents; may be nil
 	now    func() time.Time
 	seed   maphash.Seed // of the names of Incidents
@@ -120,13 +123,20 @@ func (c *Counts) Synced() bool { return c.synced() }
 // IncidentLimit returns the limit of Incidents.
 func (c *Counts) IncidentLimit() fair.Limit { return c.expected.Limit }
 
+// Hides reports whether AlertEvents of a namespace are hidden.
+func (c *Counts) Hides(namespace string) bool {
+	events, _ := c.Hidden.In(namespace)
+	return events > 0
+}
+
 // Full returns why a namespace has no capacity: v1alpha1.ReasonQueueFull for any alert, which ends by itself as alerts are
 // folded, v1alpha1.ReasonIncidentLimit for alerts that need a new Incident; empty if it has capacity.
 func (c *Counts) Full(namespace string) (reason string) {
+	hides := c.Hides(namespace)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.bounds[0].isFull(namespace), c.bounds[1].isFull(namespace):
+	case hides, c.bounds[0].isFull(namespace), c.bounds[1].isFull(namespace):
 		return v1alpha1.ReasonQueueFull
 	case !c.expected.Allows(namespace):
 		return v1alpha1.ReasonIncidentLimit

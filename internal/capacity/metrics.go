@@ -24,7 +24,11 @@ var (
 			"new Incidents of its namespace wait for QuotaExceeded, Forbidden, NamespaceTerminating or IncidentLimit.",
 		[]string{"reason"}, nil)
 	pendingEvents = prometheus.NewDesc("tocsin_alertevents_pending",
-		"AlertEvents in the cluster that are not yet released, but canaries, reported alike by every replica.", nil, nil)
+		"AlertEvents in the cluster that are not yet released, but canaries and hidden ones, reported alike by every replica.", nil, nil)
+	hiddenObjects = prometheus.NewDesc("tocsin_hidden_objects",
+		"AlertEvents and WebhookIntegrations that users have created beyond what a replica keeps in memory, by kind, and by "+
+			"namespace for the 20 with the most; namespace is empty for the others. Reported by every replica.",
+		[]string{"kind", "namespace"}, nil)
 	oldestEvent = prometheus.NewDesc("tocsin_alertevents_oldest_age_seconds",
 		"Age of the oldest AlertEvent that is not yet folded, 0 without any, reported alike by every replica; "+
 			"those that stay for their idempotency key do not count.", nil, nil)
@@ -44,6 +48,9 @@ var (
 		"Incidents that are open and that a maintenance window keeps from being forwarded, reported alike by every replica.", nil, nil)
 )
 
+// maxHiddenSeries is how many namespaces tocsin_hidden_objects names.
+const maxHiddenSeries = 20
+
 // PublishResolved has the number of Resolved Incidents reported until ctx ends. It is not ok before they were counted.
 func (c *Counts) PublishResolved(ctx context.Context, number func() (incidents int64, ok bool)) {
 	c.resolved.Store(&number)
@@ -54,7 +61,7 @@ func (c *Counts) PublishResolved(ctx context.Context, number func() (incidents i
 func (*Counts) Describe(descs chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		backlogRatio, namespaceBacklogRatio, stuckEvents, pendingEvents, oldestEvent,
-		incidentsRatio, namespaceIncidentsRatio, incidents, mutedIncidents,
+		incidentsRatio, namespaceIncidentsRatio, incidents, mutedIncidents, hiddenObjects,
 	} {
 		descs <- desc
 	}
@@ -66,6 +73,7 @@ func (c *Counts) Collect(metrics chan<- prometheus.Metric) {
 		return
 	}
 	gauges := gauges{}
+	c.reportHidden(&gauges)
 	c.mu.Lock()
 	c.reportEvents(&gauges)
 	c.reportIncidents(&gauges)
@@ -115,6 +123,20 @@ func (c *Counts) reportEvents(gauges *gauges) {
 	}
 	for reason, events := range stuck {
 		gauges.set(stuckEvents, float64(events), reason)
+	}
+}
+
+func (c *Counts) reportHidden(gauges *gauges) {
+	series, others := map[string]int{}, map[string]int{"AlertEvent": 0, "WebhookIntegration": 0}
+	c.Hidden.Each(func(kind, namespace string, objects int) {
+		if series[kind]++; series[kind] > maxHiddenSeries {
+			others[kind] += objects
+			return
+		}
+		gauges.set(hiddenObjects, float64(objects), kind, namespace)
+	})
+	for kind, objects := range others {
+		gauges.set(hiddenObjects, float64(objects), kind, "")
 	}
 }
 

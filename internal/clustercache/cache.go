@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"sync"
 	"time"
 
@@ -82,6 +83,9 @@ type Informers struct {
 	Events       *Events
 	Integrations *Integrations
 
+	// Hidden bounds the number of objects. Nil: all are shown.
+	Hidden *Hidden
+
 	// read reads an object from the quorum.
 	read func(ctx context.Context, name types.NamespacedName, object client.Object, _ ...client.GetOption) error
 
@@ -94,6 +98,9 @@ func (i *Informers) NewCache(config *rest.Config, options cache.Options) (cache.
 	objects, err := cache.New(config, options)
 	if err != nil || i.Events == nil && i.Integrations == nil {
 		return objects, err
+	}
+	if err := i.Hidden.follow(objects, i.Events); err != nil {
+		return nil, err
 	}
 	live, err := client.New(config, client.Options{Scheme: options.Scheme, Mapper: options.Mapper})
 	if err != nil {
@@ -111,7 +118,7 @@ func (i *Informers) newInformer(
 	source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 ) toolscache.SharedIndexInformer {
 	withContext := toolscache.ToListerWatcherWithContext(source)
-	informer := &pagedInformer{}
+	informer := &pagedInformer{places: i.Hidden.of(reflect.TypeOf(object))}
 	informer.SharedIndexInformer = toolscache.NewSharedIndexInformer(listsFirst{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			all, err := informer.list(ctx, options, func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
@@ -149,6 +156,7 @@ type pagedInformer struct {
 	transform  toolscache.TransformFunc
 	reader     pages.Reader
 	namespaces sync.Map // those of stubs
+	places     *places  // of its kind; nil: all are shown
 }
 
 // SetTransform implements cache.SharedIndexInformer.
@@ -185,9 +193,12 @@ func (p *pagedInformer) list(
 	ctx context.Context, options metav1.ListOptions, list func(context.Context, metav1.ListOptions) (runtime.Object, error),
 ) (*internalversion.List, error) {
 	options.ResourceVersion, options.ResourceVersionMatch = "", "" // with another one there are no pages
-	all := &internalversion.List{}
+	all, listing := &internalversion.List{}, p.places.list(p)
 	version, err := p.reader.Each(ctx, options, list, func(page runtime.Object, _ int64) error {
 		return meta.EachListItemWithAlloc(page, func(object runtime.Object) error {
+			if !listing.passes(object) {
+				return nil
+			}
 			if p.transform != nil {
 				transformed, err := p.transform(object)
 				if err != nil {
@@ -199,6 +210,7 @@ func (p *pagedInformer) list(
 			return nil
 		})
 	})
+	listing.end(err)
 	all.ResourceVersion = version
 	return all, err
 }

@@ -44,11 +44,11 @@ func (i *Informers) stubsOf(kind reflect.Type) stubSource {
 // the watch will show its end. A bookmark follows each: a watch that begins again must not begin at an old object.
 func (i *Informers) readStubs(ctx context.Context, g *guardedWatch, stubs stubSource) bool {
 	for began := time.Now(); time.Since(began) < stubDuration; {
-		next, ok := stubs.nextStub(g.isOwn)
+		next, ok := stubs.nextStub(g.owner.hasStubs)
 		if !ok {
 			return true
 		}
-		object, last := g.newObject(), g.newObject()
+		object := g.newObject()
 		reading, cancel := context.WithTimeout(ctx, stubTimeout)
 		err := i.read(reading, next.name, object)
 		cancel()
@@ -59,8 +59,7 @@ func (i *Informers) readStubs(ctx context.Context, g *guardedWatch, stubs stubSo
 		if err != nil {
 			return true // it is tried again
 		}
-		last.SetResourceVersion(g.version)
-		if !g.send(watch.Event{Type: watch.Modified, Object: object}) || !g.send(watch.Event{Type: watch.Bookmark, Object: last}) {
+		if !g.send(watch.Event{Type: watch.Modified, Object: object}) || !g.sendBookmark() {
 			return false
 		}
 	}

@@ -26,9 +26,9 @@ type guardedWatch struct {
 	source  watch.Interface
 	events  chan watch.Event
 	kind    reflect.Type
-	restart chan bool                   // whether to list anew
-	version string                      // the last resourceVersion that it has shown
-	isOwn   func(namespace string) bool // whether its informer has stubs of the namespace
+	restart chan bool // whether to list anew
+	version string    // the last resourceVersion that it has shown
+	owner   *pagedInformer
 }
 
 // watch starts a watch of a kind of objects. One that does not begin in time is called off.
@@ -47,7 +47,7 @@ func (i *Informers) watch(
 	events := make(chan watch.Event)
 	g := &guardedWatch{
 		ProxyWatcher: watch.NewProxyWatcher(events), source: source, events: events, kind: reflect.TypeOf(object),
-		restart: make(chan bool, 1), version: options.ResourceVersion, isOwn: informer.hasStubs,
+		restart: make(chan bool, 1), version: options.ResourceVersion, owner: informer,
 	}
 	i.watches.Store(g, nil)
 	go func() {
@@ -64,12 +64,12 @@ func (i *Informers) pass(ctx context.Context, g *guardedWatch) {
 	defer g.source.Stop()
 	log := i.Log.WithValues("kind", fmt.Sprint(g.kind))
 	silence := time.NewTimer(maxWatchSilence)
-	var lookForStubs <-chan time.Time
+	var lookForPlaces <-chan time.Time
 	stubs := i.stubsOf(g.kind)
 	if stubs != nil {
 		ticker := time.NewTicker(stubInterval)
 		defer ticker.Stop()
-		lookForStubs = ticker.C
+		lookForPlaces = ticker.C
 	}
 	for {
 		select {
@@ -80,11 +80,16 @@ func (i *Informers) pass(ctx context.Context, g *guardedWatch) {
 			if object, err := meta.Accessor(event.Object); err == nil {
 				g.version = object.GetResourceVersion() // before the informer transforms it
 			}
-			if !g.send(event) {
+			if !g.show(event) {
 				return
 			}
 			silence.Reset(maxWatchSilence)
-		case <-lookForStubs:
+		case <-lookForPlaces:
+			if g.owner.places.isDue(g.owner) {
+				log.Info("There are places for hidden objects, listing anew")
+				g.expire()
+				return
+			}
 			if !i.readStubs(ctx, g, stubs) {
 				return
 			}
@@ -94,14 +99,41 @@ func (i *Informers) pass(ctx context.Context, g *guardedWatch) {
 		case anew := <-g.restart:
 			log.Info("A watch lacks objects, watching again", "listsAnew", anew)
 			if anew {
-				expired := apierrors.NewResourceExpired("the watch has stalled").Status()
-				g.send(watch.Event{Type: watch.Error, Object: &expired})
+				g.expire()
 			}
 			return
 		case <-g.StopChan():
 			return
 		}
 	}
+}
+
+// show passes one event on. In the place of one whose object is hidden comes a bookmark: a watch that begins again does not show it
+// once more.
+func (g *guardedWatch) show(event watch.Event) bool {
+	if g.owner.places.passes(event) {
+		return g.send(event)
+	}
+	if !g.sendBookmark() {
+		return false
+	}
+	if object, err := meta.Accessor(event.Object); err == nil {
+		g.owner.places.count(event.Type, object.GetNamespace(), g.owner)
+	}
+	return true
+}
+
+// sendBookmark tells the informer from where the watch is to begin again.
+func (g *guardedWatch) sendBookmark() bool {
+	last := g.newObject()
+	last.SetResourceVersion(g.version)
+	return g.send(watch.Event{Type: watch.Bookmark, Object: last})
+}
+
+// expire has the informer list anew.
+func (g *guardedWatch) expire() {
+	expired := apierrors.NewResourceExpired("the watch lacks objects").Status()
+	g.send(watch.Event{Type: watch.Error, Object: &expired})
 }
 
 // send passes one event on. It returns false when nobody takes it.

@@ -1,0 +1,267 @@
+package clustercache
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/informers"
+)
+
+const (
+	// maxCachedIntegrations is how many WebhookIntegrations the cache has. A namespace has a share of it.
+	maxCachedIntegrations = 16_000
+
+	// maxSettledEvents is how many AlertEvents of a namespace may stay for their idempotency keys; package release bounds them.
+	maxSettledEvents = 5000
+
+	// listInterval is the least between two lists that look for hidden objects. It is listPause times as long as the last list
+	// took, if that is more: to list hundreds of thousands of objects is work for the API server.
+	listInterval = time.Minute
+	listPause    = 20
+)
+
+// Hidden bounds how many AlertEvents and WebhookIntegrations the cache has of each namespace: however small an object is, even a stub
+// takes a kilobyte or two. Those beyond are hidden. Lists and watches do not pass them on, and of them only their number is known.
+// First come, first served; in a list, objects come in the order of their names. What is shown stays so.
+//
+// Once half of a namespace's places are free, its objects are listed anew. Until then those that come later are hidden too, since
+// alerts must be folded in order.
+//
+// Only users' AlertEvents can be hidden, not those that ingest accepts: for a namespace, the cache has more than twice the places
+// that ingest gives away, and divides them in the same way; and while a namespace has hidden AlertEvents, ingest accepts no more.
+//
+// Incidents are not bounded: the roles let no tenant create or change them, and package capacity bounds those of the operator.
+type Hidden struct{ events, integrations places }
+
+// NewHidden returns bounds for an ingest that accepts so many AlertEvents. A namespace may have a share of them.
+func NewHidden(events int, share float64) *Hidden {
+	own := 2*fair.Limit{All: int64(events), Share: share}.Own() + maxSettledEvents
+	// Ingest divides twice its limit where AlertEvents do not drain, of which a namespace may use half its share.
+	waiting := fair.Limit{All: int64(float64(own) * 2 / share), Share: share / 2}
+	return &Hidden{newPlaces(waiting), newPlaces(fair.Limit{All: maxCachedIntegrations, Share: share})}
+}
+
+// In returns how many objects of a namespace are hidden. Nil hides none.
+func (h *Hidden) In(namespace string) (events, integrations int) {
+	if h == nil {
+		return 0, 0
+	}
+	return h.events.hiddenIn(namespace), h.integrations.hiddenIn(namespace)
+}
+
+// Each calls use for each kind and namespace with hidden objects, those with the most first.
+func (h *Hidden) Each(use func(kind, namespace string, objects int)) {
+	if h != nil {
+		h.events.each(func(namespace string, objects int) { use("AlertEvent", namespace, objects) })
+		h.integrations.each(func(namespace string, objects int) { use("WebhookIntegration", namespace, objects) })
+	}
+}
+
+// follow forgets the objects that are gone from a cache. Canaries are exempt: as long as the leader folds none, it gives the lease
+// up.
+func (h *Hidden) follow(objects cache.Cache, canaries *Events) error {
+	if h == nil {
+		return nil
+	}
+	ctx := context.Background()
+	var errs [2]error
+	if canaries != nil {
+		h.events.isExempt = func(object client.Object) bool { return canaries.IsCanary(client.ObjectKeyFromObject(object)) }
+	}
+	_, errs[0] = informers.Feed(ctx, objects, &v1alpha1.AlertEvent{},
+		func(*v1alpha1.AlertEvent, bool) {}, func(event *v1alpha1.AlertEvent) { h.events.forget(event) })
+	_, errs[1] = informers.Feed(ctx, objects, &v1alpha1.WebhookIntegration{},
+		func(*v1alpha1.WebhookIntegration, bool) {}, func(w *v1alpha1.WebhookIntegration) { h.integrations.forget(w) })
+	return errors.Join(errs[:]...)
+}
+
+// of returns the places of a kind; nil if it is not bounded.
+func (h *Hidden) of(kind reflect.Type) *places {
+	switch {
+	case h != nil && kind == reflect.TypeFor[*v1alpha1.AlertEvent]():
+		return &h.events
+	case h != nil && kind == reflect.TypeFor[*v1alpha1.WebhookIntegration]():
+		return &h.integrations
+	}
+	return nil
+}
+
+// places are those of the objects of one kind in the cache.
+type places struct {
+	isExempt func(client.Object) bool // from the bounds
+
+	mu     sync.Mutex
+	used   fair.Budget[string]
+	shown  map[types.UID]bool
+	hidden map[string]hiddenObjects // by namespace
+	listed time.Time                // before then, no list looks for hidden objects
+}
+
+// hiddenObjects are those of a namespace, which an informer has.
+type hiddenObjects struct {
+	informer *pagedInformer
+	count    int
+}
+
+func newPlaces(limit fair.Limit) places {
+	return places{
+		isExempt: func(client.Object) bool { return false },
+		used:     fair.Budget[string]{Limit: limit}, shown: map[types.UID]bool{}, hidden: map[string]hiddenObjects{},
+	}
+}
+
+func (p *places) hiddenIn(namespace string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.hidden[namespace].count
+}
+
+func (p *places) each(use func(namespace string, objects int)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	namespaces := make([]string, 0, len(p.hidden))
+	for namespace := range p.hidden {
+		namespaces = append(namespaces, namespace)
+	}
+	slices.SortFunc(namespaces, func(a, b string) int {
+		return cmp.Or(p.hidden[b].count-p.hidden[a].count, cmp.Compare(a, b))
+	})
+	for _, namespace := range namespaces {
+		use(namespace, p.hidden[namespace].count)
+	}
+}
+
+// show gives an object a place, unless it has one; false if there is none. inOrder says that older ones of its namespace are
+// shown.
+func (p *places) show(object client.Object, inOrder bool) bool {
+	switch {
+	case p.shown[object.GetUID()]:
+		return true
+	case !inOrder || !p.used.Allows(object.GetNamespace()):
+		return false
+	}
+	p.shown[object.GetUID()] = true
+	p.used.Add(object.GetNamespace(), 1)
+	return true
+}
+
+// forget takes the place of an object that is gone.
+func (p *places) forget(object client.Object) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shown[object.GetUID()] {
+		delete(p.shown, object.GetUID())
+		p.used.Add(object.GetNamespace(), -1)
+	}
+}
+
+// passes reports whether the cache has the object of a watch event, and gives a new one a place.
+func (p *places) passes(event watch.Event) bool {
+	object, ok := event.Object.(client.Object)
+	if p == nil || !ok || event.Type == watch.Bookmark || p.isExempt(object) {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if event.Type == watch.Added {
+		return p.show(object, p.hidden[object.GetNamespace()].count == 0)
+	}
+	return p.shown[object.GetUID()]
+}
+
+// count counts a hidden object that has come or is gone.
+func (p *places) count(event watch.EventType, namespace string, informer *pagedInformer) {
+	change := map[watch.EventType]int{watch.Added: 1, watch.Deleted: -1}[event]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := hiddenObjects{informer, p.hidden[namespace].count + change}
+	if p.hidden[namespace] = now; now.count <= 0 {
+		delete(p.hidden, namespace)
+	}
+}
+
+// isDue reports whether an informer is to list anew, since there are places for objects that it hides.
+func (p *places) isDue(informer *pagedInformer) bool {
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for namespace, hidden := range p.hidden {
+		if hidden.informer == informer && p.used.Used(namespace) <= p.used.Own()/2 && p.used.Allows(namespace) {
+			return !time.Now().Before(p.listed)
+		}
+	}
+	return false
+}
+
+// listing is a list that is under way.
+type listing struct {
+	places   *places
+	informer *pagedInformer
+	began    time.Time
+	shown    []client.Object // those that it gave a place
+	hidden   map[string]int  // by namespace
+}
+
+// list begins a list of an informer.
+func (p *places) list(informer *pagedInformer) *listing {
+	return &listing{places: p, informer: informer, began: time.Now(), hidden: map[string]int{}}
+}
+
+// passes reports whether the list passes an object on.
+func (l *listing) passes(listed runtime.Object) bool {
+	object, ok := listed.(client.Object)
+	if l.places == nil || !ok || l.places.isExempt(object) {
+		return true
+	}
+	l.places.mu.Lock()
+	defer l.places.mu.Unlock()
+	had := l.places.shown[object.GetUID()]
+	if !l.places.show(object, l.hidden[object.GetNamespace()] == 0) {
+		l.hidden[object.GetNamespace()]++
+		return false
+	}
+	if !had {
+		l.shown = append(l.shown, object)
+	}
+	return true
+}
+
+// end ends a list. If it failed, the informer shows nothing of it.
+func (l *listing) end(err error) {
+	if l.places == nil {
+		return
+	}
+	if err != nil {
+		for _, object := range l.shown {
+			l.places.forget(object)
+		}
+		return
+	}
+	p := l.places
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for namespace, hidden := range p.hidden {
+		if hidden.informer == l.informer {
+			delete(p.hidden, namespace)
+		}
+	}
+	for namespace, count := range l.hidden {
+		p.hidden[namespace] = hiddenObjects{l.informer, count}
+	}
+	p.listed = time.Now().Add(max(listInterval, listPause*time.Since(l.began)))
+}

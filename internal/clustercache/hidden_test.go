@@ -1,0 +1,194 @@
+package clustercache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/informers"
+)
+
+// eventServer is an API server with AlertEvents. It lists them in the order of their names.
+type eventServer struct {
+	version int
+	lists   int
+	fails   bool // lists fail half-way
+	stored  map[string]*v1alpha1.AlertEvent
+	newest  *watch.FakeWatcher
+}
+
+func (s *eventServer) list(context.Context, metav1.ListOptions) (runtime.Object, error) {
+	s.lists++
+	list := &v1alpha1.AlertEventList{ListMeta: metav1.ListMeta{ResourceVersion: fmt.Sprint(s.version)}}
+	for _, name := range sortedKeys(s.stored) {
+		list.Items = append(list.Items, *s.stored[name].DeepCopy())
+	}
+	return list, nil
+}
+
+func sortedKeys[V any](m map[string]V) (keys []string) {
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+func (s *eventServer) watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	s.newest = watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 1000})
+	return s.newest, nil
+}
+
+func (s *eventServer) create(namespace, name string) {
+	s.version++
+	event := largeEvent(namespace, 0, 0)
+	event.Name, event.UID, event.ResourceVersion = name, types.UID(namespace+"/"+name), fmt.Sprint(s.version)
+	s.stored[namespace+"/"+name] = event
+	s.newest.Add(event.DeepCopy())
+}
+
+func (s *eventServer) modify(key string) {
+	s.version++
+	s.stored[key].ResourceVersion = fmt.Sprint(s.version)
+	s.newest.Modify(s.stored[key].DeepCopy())
+}
+
+func (s *eventServer) delete(key string) {
+	s.version++
+	event := s.stored[key]
+	delete(s.stored, key)
+	event.ResourceVersion = fmt.Sprint(s.version)
+	s.newest.Delete(event)
+}
+
+// newHiding runs an informer with places for four AlertEvents of a namespace.
+func newHiding(t *testing.T) (server *eventServer, hidden *Hidden, shown func() []string) {
+	server = &eventServer{stored: map[string]*v1alpha1.AlertEvent{}, newest: watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 1})}
+	hidden = NewHidden(1, 1)
+	hidden.events.used.Limit = fair.Limit{All: 16, Share: 0.25}
+	caching := &Informers{Hidden: hidden, Events: NewEvents(1)}
+	informer := caching.newInformer(&toolscache.ListWatch{
+		ListWithContextFunc: server.list, WatchFuncWithContext: server.watch,
+	}, &v1alpha1.AlertEvent{}, 0, nil)
+	NewWithT(t).Expect(informer.SetTransform(caching.Events.Condense)).To(Succeed())
+	_, err := informer.AddEventHandler(informers.Handler(func(*v1alpha1.AlertEvent, bool) {}, func(event *v1alpha1.AlertEvent) {
+		caching.Events.Forget(event)
+		hidden.events.forget(event)
+	}))
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); informer.RunWithContext(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended })
+	synctest.Wait()
+	return server, hidden, func() []string {
+		synctest.Wait()
+		keys := informer.GetStore().ListKeys()
+		slices.Sort(keys)
+		return keys
+	}
+}
+
+// TestObjectsBeyondTheirPlacesAreHidden creates twelve AlertEvents of a namespace that has places for four, and deletes them again.
+func TestObjectsBeyondTheirPlacesAreHidden(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		server, hidden, shown := newHiding(t)
+		hiddenOfA := func() int { synctest.Wait(); events, _ := hidden.In("a"); return events }
+		for n := range 12 {
+			server.create("a", fmt.Sprintf("%02d", 20-n))
+		}
+		server.create("b", "other")
+		first := []string{"a/17", "a/18", "a/19", "a/20", "b/other"}
+		g.Expect(shown()).To(Equal(first), "first come, first served; another namespace has its own places")
+		g.Expect(hiddenOfA()).To(Equal(8))
+		server.modify("a/09")
+		server.delete("a/10")
+		server.modify("a/17")
+		g.Expect(shown()).To(Equal(first))
+		g.Expect(hiddenOfA()).To(Equal(7))
+
+		server.newest.Stop()
+		time.Sleep(10 * time.Second)
+		server.newest.Action(watch.Bookmark, &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{ResourceVersion: fmt.Sprint(server.version)}})
+		g.Expect(hiddenOfA()).To(Equal(7), "a watch that begins again shows none twice")
+		g.Expect(server.lists).To(Equal(1))
+
+		server.delete("a/20")
+		server.create("a", "99")
+		time.Sleep(5 * time.Minute)
+		g.Expect(shown()).To(Equal([]string{"a/17", "a/18", "a/19", "b/other"}), "a new one does not overtake those that are hidden")
+		g.Expect(hiddenOfA()).To(Equal(8))
+		g.Expect(server.lists).To(Equal(1))
+		server.delete("a/18")
+		time.Sleep(10 * time.Second)
+		g.Expect(shown()).To(Equal([]string{"a/09", "a/11", "a/17", "a/19", "b/other"}), "half of the places were free")
+		g.Expect(hiddenOfA()).To(Equal(6))
+		g.Expect(server.lists).To(Equal(2))
+
+		for _, key := range []string{"a/17", "a/19", "a/09", "a/11"} {
+			server.delete(key)
+		}
+		time.Sleep(40 * time.Second)
+		g.Expect(server.lists).To(Equal(2), "a list a minute at most")
+		time.Sleep(20 * time.Second)
+		g.Expect(shown()).To(Equal([]string{"a/12", "a/13", "a/14", "a/15", "b/other"}))
+		for _, key := range sortedKeys(server.stored) {
+			server.delete(key)
+		}
+		g.Expect(shown()).To(BeEmpty())
+		g.Expect(hiddenOfA()).To(BeZero())
+		g.Expect(hidden.events.shown).To(BeEmpty())
+		g.Expect(hidden.events.used.Sum()).To(BeZero())
+	})
+}
+
+// TestWhatAGapOfTheWatchTookGivesItsPlaceBack has AlertEvents deleted that no watch tells of.
+func TestWhatAGapOfTheWatchTookGivesItsPlaceBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		server, hidden, shown := newHiding(t)
+		for n := range 6 {
+			server.create("a", fmt.Sprint(n))
+		}
+		g.Expect(shown()).To(HaveLen(4))
+		for n := range 3 {
+			delete(server.stored, fmt.Sprint("a/", n))
+		}
+		expired := metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired}
+		server.newest.Error(&expired)
+		time.Sleep(10 * time.Second)
+		g.Expect(shown()).To(Equal([]string{"a/3"}), "the places were not known to be free")
+		time.Sleep(time.Minute)
+		g.Expect(shown()).To(Equal([]string{"a/3", "a/4", "a/5"}))
+		events, _ := hidden.In("a")
+		g.Expect(events).To(BeZero())
+		g.Expect(hidden.events.used.Sum()).To(BeEquivalentTo(3))
+	})
+}
+
+// TestAListThatFailsTakesNoPlaces gives places to objects that the informer never shows.
+func TestAListThatFailsTakesNoPlaces(t *testing.T) {
+	g := NewWithT(t)
+	hidden := NewHidden(1, 1)
+	listing := hidden.events.list(&pagedInformer{places: &hidden.events})
+	for n := range 10 {
+		g.Expect(listing.passes(largeEvent("a", n, 0))).To(BeTrue())
+	}
+	listing.end(errors.New("the API server is away"))
+	g.Expect(hidden.events.shown).To(BeEmpty())
+	g.Expect(hidden.events.used.Sum()).To(BeZero())
+}
