@@ -115,6 +115,7 @@ func (r *noResolved) Revisit(namespace string) { r.revisited = append(r.revisite
 type listedCounts struct {
 	*site
 	incidents, bytes int64
+	hides            string // the namespace whose AlertEvents the cache does not show; empty: none
 }
 
 func (c *listedCounts) usage(namespace string) (own capacity.Usage) {
@@ -132,7 +133,7 @@ func (c *listedCounts) Fits(read *v1alpha1.Incident, status *v1alpha1.IncidentSt
 	return c.bytes == math.MaxInt64 || status.State == v1alpha1.IncidentResolved || c.usage(read.Namespace).Bytes < c.bytes
 }
 
-func (c *listedCounts) Hides(string) bool { return false }
+func (c *listedCounts) Hides(namespace string) bool { return namespace == c.hides }
 
 func (c *listedCounts) OfIntegration(namespace, integration string) (names []string) {
 	for _, incident := range c.open(namespace) {

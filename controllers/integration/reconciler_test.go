@@ -471,6 +471,32 @@ func TestTheConditionsOfOthersShow(t *testing.T) {
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False QuotaExceeded"), "it stays as it is")
 }
 
+// hiddenObjects are hidden AlertEvents and WebhookIntegrations of every namespace.
+type hiddenObjects [2]int
+
+func (h *hiddenObjects) In(string) (events, integrations int) { return h[0], h[1] }
+
+func (*hiddenObjects) Each(func(kind, namespace string, objects int)) {}
+
+func TestHiddenObjectsOfANamespaceShow(t *testing.T) {
+	s := newSite(t)
+	integration := s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.Tokens = []v1alpha1.Token{tokenOf("main", s.Namespace)}
+	})
+	hidden := &hiddenObjects{290_123, 7}
+	s.Capacity.Hidden = hidden
+	s.Expect(s.Capacity.Full(s.Namespace)).To(Equal(v1alpha1.ReasonQueueFull), "posts get 503")
+	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False " + clustercache.StuckNotCached))
+	folded := meta.FindStatusCondition(s.IntegrationStatus().Conditions, v1alpha1.ConditionAlertsFolded)
+	s.Expect(folded.Message).To(ContainSubstring("by about 200000 AlertEvents and 7 WebhookIntegrations"))
+	integration.Status = s.IntegrationStatus()
+	hidden[0] = 280_000
+	s.Expect(s.isOutdated(integration)).To(BeFalse(), "it does not change with every object")
+	*hidden = hiddenObjects{}
+	s.Expect(s.isOutdated(integration)).To(BeTrue())
+	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(HavePrefix("True"))
+}
+
 func TestAFullNamespaceShowsInAlertsFoldedUntilAMinuteLater(t *testing.T) {
 	s := newSite(t)
 	integration := s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {

@@ -49,7 +49,7 @@ func (r *reconciler) alertsFolded(integration *v1alpha1.WebhookIntegration) (con
 	if !ok || condition.Status == metav1.ConditionFalse {
 		return condition, ok
 	}
-	events, hidden := r.Capacity.Hidden.In(integration.Namespace)
+	events, hidden := r.Capacity.HiddenIn(integration.Namespace)
 	if events+hidden > 0 {
 		condition.Status, condition.Reason = metav1.ConditionFalse, clustercache.StuckNotCached
 		condition.Message = fmt.Sprintf("The namespace has more objects than Tocsin keeps in memory, by about %d AlertEvents and %d "+

@@ -33,6 +33,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers"
 	"github.com/tocsin-dev/tocsin/controllers/incident"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
@@ -350,7 +351,7 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	memory, health := replica.NewMemory(clock.RealClock{}), replica.NewIngestHealth(clock.RealClock{})
 	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, informersOf(), memory)
 	g.Expect(err).NotTo(HaveOccurred())
-	counts, err := addCapacity(mgr, o, memory, Environment{Clock: clock.RealClock{}})
+	counts, err := addCapacity(mgr, o, memory, clustercache.NewHidden(1, 1), Environment{Clock: clock.RealClock{}})
 	g.Expect(err).NotTo(HaveOccurred())
 	folding := controllers.Options{Options: incident.Options{
 		Namespaces: o.WatchNamespaces, Health: health, Memory: memory, Clock: clock.RealClock{},

@@ -66,8 +66,11 @@ func (l Limits) withDefaults() Limits {
 // Counts counts the objects in the cache of a replica, as the informers report them. Of each object it keeps how it was counted:
 // an interrupted watch may report a deleted object in another state than the one that was counted last.
 type Counts struct {
-	// Hidden has the objects that the cache does not show. Nil: it shows all.
-	Hidden *clustercache.Hidden
+	// Hidden knows the objects that the cache does not show; it is a *clustercache.Hidden. Nil: the cache shows all.
+	Hidden interface {
+		In(namespace string) (events, integrations int)
+		Each(use func(kind, namespace string, objects int))
+	}
 
 	cached *clustercache.Events // knows what the cache lacks of AlertEvents; may be nil
 	now    func() time.Time
@@ -123,9 +126,17 @@ func (c *Counts) Synced() bool { return c.synced() }
 // IncidentLimit returns the limit of Incidents.
 func (c *Counts) IncidentLimit() fair.Limit { return c.expected.Limit }
 
-// Hides reports whether AlertEvents of a namespace are hidden.
+// HiddenIn returns how many objects of a namespace the cache does not show.
+func (c *Counts) HiddenIn(namespace string) (events, integrations int) {
+	if c.Hidden == nil {
+		return 0, 0
+	}
+	return c.Hidden.In(namespace)
+}
+
+// Hides reports whether the cache does not show all AlertEvents of a namespace.
 func (c *Counts) Hides(namespace string) bool {
-	events, _ := c.Hidden.In(namespace)
+	events, _ := c.HiddenIn(namespace)
 	return events > 0
 }
 

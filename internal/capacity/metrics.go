@@ -128,13 +128,15 @@ func (c *Counts) reportEvents(gauges *gauges) {
 
 func (c *Counts) reportHidden(gauges *gauges) {
 	series, others := map[string]int{}, map[string]int{"AlertEvent": 0, "WebhookIntegration": 0}
-	c.Hidden.Each(func(kind, namespace string, objects int) {
-		if series[kind]++; series[kind] > maxHiddenSeries {
-			others[kind] += objects
-			return
-		}
-		gauges.set(hiddenObjects, float64(objects), kind, namespace)
-	})
+	if c.Hidden != nil {
+		c.Hidden.Each(func(kind, namespace string, objects int) {
+			if series[kind]++; series[kind] > maxHiddenSeries {
+				others[kind] += objects
+				return
+			}
+			gauges.set(hiddenObjects, float64(objects), kind, namespace)
+		})
+	}
 	for kind, objects := range others {
 		gauges.set(hiddenObjects, float64(objects), kind, "")
 	}

@@ -54,20 +54,15 @@ func NewHidden(events int, share float64) *Hidden {
 	return &Hidden{newPlaces(waiting), newPlaces(fair.Limit{All: maxCachedIntegrations, Share: share})}
 }
 
-// In returns how many objects of a namespace are hidden. Nil hides none.
+// In returns how many objects of a namespace are hidden.
 func (h *Hidden) In(namespace string) (events, integrations int) {
-	if h == nil {
-		return 0, 0
-	}
 	return h.events.hiddenIn(namespace), h.integrations.hiddenIn(namespace)
 }
 
 // Each calls use for each kind and namespace with hidden objects, those with the most first.
 func (h *Hidden) Each(use func(kind, namespace string, objects int)) {
-	if h != nil {
-		h.events.each(func(namespace string, objects int) { use("AlertEvent", namespace, objects) })
-		h.integrations.each(func(namespace string, objects int) { use("WebhookIntegration", namespace, objects) })
-	}
+	h.events.each(func(namespace string, objects int) { use("AlertEvent", namespace, objects) })
+	h.integrations.each(func(namespace string, objects int) { use("WebhookIntegration", namespace, objects) })
 }
 
 // follow forgets the objects that are gone from a cache. Canaries are exempt: as long as the leader folds none, it gives the lease
