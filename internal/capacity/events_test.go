@@ -215,3 +215,36 @@ func TestTheStuckOfOneNamespaceCostTheOthersNoTime(t *testing.T) {
 	}
 	NewWithT(t).Expect(time.Since(began)).To(BeNumerically("<", 200*time.Millisecond))
 }
+
+// manyHidden are two hidden AlertEvents in each of so many namespaces.
+type manyHidden int
+
+func (manyHidden) In(string) (events, integrations int) { return 2, 0 }
+
+func (m manyHidden) Each(use func(kind, namespace string, objects int)) {
+	for n := range int(m) {
+		use(clustercache.KindEvent, fmt.Sprint("hides-", n), 2)
+	}
+}
+
+// TestHiddenObjectsMakeFewSeries has them in hundreds of namespaces.
+func TestHiddenObjectsMakeFewSeries(t *testing.T) {
+	g, p := NewWithT(t), newCounts(Limits{})
+	p.Hidden = manyHidden(500)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(p)
+	families, err := registry.Gather()
+	g.Expect(err).NotTo(HaveOccurred())
+	series, sum := 0, 0.0
+	for _, family := range families {
+		if family.GetName() == "tocsin_hidden_objects" {
+			series = len(family.GetMetric())
+			for _, metric := range family.GetMetric() {
+				sum += metric.GetGauge().GetValue()
+			}
+		}
+	}
+	g.Expect(series).To(Equal(maxHiddenSeries + 2))
+	g.Expect(sum).To(BeEquivalentTo(1000))
+	g.Expect(reported(p, pendingEvents)).To(HaveKeyWithValue("", 1000.0))
+}

@@ -24,7 +24,7 @@ var (
 			"new Incidents of its namespace wait for QuotaExceeded, Forbidden, NamespaceTerminating or IncidentLimit.",
 		[]string{"reason"}, nil)
 	pendingEvents = prometheus.NewDesc("tocsin_alertevents_pending",
-		"AlertEvents in the cluster that are not yet released, but canaries and hidden ones, reported alike by every replica.", nil, nil)
+		"AlertEvents in the cluster that are not yet released, but canaries, reported alike by every replica.", nil, nil)
 	hiddenObjects = prometheus.NewDesc("tocsin_hidden_objects",
 		"AlertEvents and WebhookIntegrations that users have created beyond what a replica keeps in memory, by kind, and by "+
 			"namespace for the 20 with the most; namespace is empty for the others. Reported by every replica.",
@@ -73,9 +73,9 @@ func (c *Counts) Collect(metrics chan<- prometheus.Metric) {
 		return
 	}
 	gauges := gauges{}
-	c.reportHidden(&gauges)
+	hidden := c.reportHidden(&gauges)
 	c.mu.Lock()
-	c.reportEvents(&gauges)
+	c.reportEvents(&gauges, hidden)
 	c.reportIncidents(&gauges)
 	c.mu.Unlock()
 	if number := c.resolved.Load(); number != nil {
@@ -100,14 +100,14 @@ func (g *gauges) setRatio(desc *prometheus.Desc, namespace string, ratio float64
 	}
 }
 
-func (c *Counts) reportEvents(gauges *gauges) {
+func (c *Counts) reportEvents(gauges *gauges, hidden int) {
 	number, size := &c.bounds[0], &c.bounds[1]
 	gauges.set(backlogRatio, max(number.draining.Fraction(), number.all.Fraction(), size.draining.Fraction(), size.all.Fraction()))
 	for namespace := range number.all.Keys() {
 		gauges.setRatio(namespaceBacklogRatio, namespace, max(number.usedBy(namespace), size.usedBy(namespace)))
 	}
 	events, oldest := c.pending()
-	gauges.set(pendingEvents, float64(events))
+	gauges.set(pendingEvents, float64(events+hidden))
 	gauges.set(oldestEvent, oldest.Seconds())
 	stuck := map[string]int64{
 		clustercache.StuckTerminating: 0, clustercache.StuckUnreadable: 0, v1alpha1.ReasonQuotaExceeded: 0,
@@ -126,20 +126,26 @@ func (c *Counts) reportEvents(gauges *gauges) {
 	}
 }
 
-func (c *Counts) reportHidden(gauges *gauges) {
-	series, others := map[string]int{}, map[string]int{"AlertEvent": 0, "WebhookIntegration": 0}
-	if c.Hidden != nil {
-		c.Hidden.Each(func(kind, namespace string, objects int) {
-			if series[kind]++; series[kind] > maxHiddenSeries {
-				others[kind] += objects
-				return
-			}
-			gauges.set(hiddenObjects, float64(objects), kind, namespace)
-		})
+// reportHidden returns how many AlertEvents are hidden.
+func (c *Counts) reportHidden(gauges *gauges) (events int) {
+	if c.Hidden == nil {
+		return 0
 	}
+	series, others := map[string]int{}, map[string]int{clustercache.KindEvent: 0, clustercache.KindIntegration: 0}
+	c.Hidden.Each(func(kind, namespace string, objects int) {
+		if kind == clustercache.KindEvent {
+			events += objects
+		}
+		if series[kind]++; series[kind] > maxHiddenSeries {
+			others[kind] += objects
+			return
+		}
+		gauges.set(hiddenObjects, float64(objects), kind, namespace)
+	})
 	for kind, objects := range others {
 		gauges.set(hiddenObjects, float64(objects), kind, "")
 	}
+	return events
 }
 
 func (c *Counts) reportIncidents(gauges *gauges) {

@@ -20,6 +20,12 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
+// The kinds of objects that may be hidden.
+const (
+	KindEvent       = "AlertEvent"
+	KindIntegration = "WebhookIntegration"
+)
+
 const (
 	// maxCachedIntegrations is how many WebhookIntegrations the cache has. A namespace has a share of it.
 	maxCachedIntegrations = 16_000
@@ -61,8 +67,8 @@ func (h *Hidden) In(namespace string) (events, integrations int) {
 
 // Each calls use for each kind and namespace with hidden objects, those with the most first.
 func (h *Hidden) Each(use func(kind, namespace string, objects int)) {
-	h.events.each(func(namespace string, objects int) { use("AlertEvent", namespace, objects) })
-	h.integrations.each(func(namespace string, objects int) { use("WebhookIntegration", namespace, objects) })
+	h.events.each(func(namespace string, objects int) { use(KindEvent, namespace, objects) })
+	h.integrations.each(func(namespace string, objects int) { use(KindIntegration, namespace, objects) })
 }
 
 // follow forgets the objects that are gone from a cache. Canaries are exempt: as long as the leader folds none, it gives the lease
