@@ -103,7 +103,7 @@ func (h *handler) evaluate(
 	isList := func(p protocol.Payload) bool { _, list := p.Value.([]any); return list }
 	program, err := h.options.Mappings.Program(mappingOwner(x, slices.ContainsFunc(payloads, isList)))
 	if err != nil {
-		unusableMappings.WithLabelValues(x.integration.Namespace, x.integration.Name).Inc()
+		unusableMappings.Of(x.sender()).Inc()
 	}
 	ctx := context.Background()
 	if program.Mapped() {
@@ -134,7 +134,7 @@ func (h *handler) evaluate(
 	if x.dryRun {
 		return all, nil
 	}
-	observeMapping(x.integration, &all)
+	observeMapping(x.sender(), &all)
 	if len(all.Failures) > 0 {
 		h.reports.reportFailures(x.integration, all.Failures)
 	}

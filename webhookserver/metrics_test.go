@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -42,6 +43,6 @@ func TestTheExpirationsOfTokensShow(t *testing.T) {
 	w.Spec.Tokens[0].ExpirationTime = &at
 	index.set(w)
 	shows(`token="a"} ` + seconds)
-	forgetIntegration("expirations", "shop")
+	named.Forget(types.NamespacedName{Namespace: "expirations", Name: "shop"})
 	shows()
 }

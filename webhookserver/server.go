@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/informers"
@@ -49,7 +50,7 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 		func(w *v1alpha1.WebhookIntegration, _ bool) { tokens.set(w) },
 		func(w *v1alpha1.WebhookIntegration) {
 			tokens.remove(w)
-			forgetIntegration(w.Namespace, w.Name)
+			named.Forget(client.ObjectKeyFromObject(w))
 		})
 	if err != nil {
 		return nil, err

@@ -43,7 +43,7 @@ func (h *handler) store(x *exchange, alerts []v1alpha1.Alert) (commit.Receipt, *
 		return commit.Receipt{}, p
 	}
 	for i := range receipt.Alerts {
-		alertsTotal.WithLabelValues(x.integration.Namespace, x.integration.Name, string(receipt.Alerts[i].Status)).Inc()
+		alertsTotal.Of(x.sender(), string(receipt.Alerts[i].Status)).Inc()
 	}
 	if len(receipt.Alerts) == 0 {
 		return commit.Receipt{}, &problemIncidentLimit
@@ -172,7 +172,7 @@ func commitProblem(x *exchange, err error) *problem {
 	var denied *commit.DeniedError
 	switch {
 	case errors.As(err, &denied):
-		refusedTotal.WithLabelValues(x.integration.Namespace, x.integration.Name, denied.Reason).Inc()
+		refusedTotal.Of(x.sender(), denied.Reason).Inc()
 		p := problemRefused
 		p.reason, p.ownerDetail = denied.Reason, denied.Message
 		// A policy may quote an alert that has the sender's own address in it, and its message may be cut.

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
@@ -110,6 +112,7 @@ func (x *tokenIndex) set(integration *v1alpha1.WebhookIntegration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	tag := tokens.Tag(integration.Namespace, integration.Name)
+	named.Add(client.ObjectKeyFromObject(integration))
 	observeExpirations(x.byTag[tag], integration)
 	x.byTag[tag] = integration
 }

@@ -12,17 +12,20 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// maxSeries bounds the heartbeats with metrics: tenants may define many.
-const maxSeries = 10_000
+// maxSeries bounds the heartbeats with metrics, and maxOwnSeries those of a namespace: tenants may define many.
+const (
+	maxSeries    = 10_000
+	maxOwnSeries = 2_000
+)
 
 var labels = []string{"namespace", "integration", "heartbeat"}
 
 var (
 	lastSignalDesc = prometheus.NewDesc("tocsin_heartbeat_last_signal_timestamp_seconds",
 		"When the last signal of a heartbeat came, in seconds since 1970, as status.heartbeats of its integration has it. The "+
-			"leading replica reports it, for up to 10,000 heartbeats.", labels, nil)
+			"leading replica reports it, for up to 10,000 heartbeats, 2,000 of a namespace.", labels, nil)
 	missedDesc = prometheus.NewDesc("tocsin_heartbeat_missed",
-		"1 while a heartbeat is missed, else 0. The leading replica reports it, for up to 10,000 heartbeats.", labels, nil)
+		"1 while a heartbeat is missed, else 0. The leading replica reports it, for up to 10,000 heartbeats, 2,000 of a namespace.", labels, nil)
 )
 
 // RegisterMetrics registers the metrics of heartbeats.
@@ -61,12 +64,13 @@ func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	slices.SortFunc(list.Items, func(a, b v1alpha1.WebhookIntegration) int { // so that the limit always leaves out the same ones
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	left := maxSeries
+	left, own := maxSeries, map[string]int{} // of each namespace
 	for i := range list.Items {
 		integration := &list.Items[i]
 		heartbeats := integration.Status.Heartbeats
-		heartbeats = heartbeats[:min(len(heartbeats), left)]
+		heartbeats = heartbeats[:min(len(heartbeats), left, maxOwnSeries-own[integration.Namespace])]
 		left -= len(heartbeats)
+		own[integration.Namespace] += len(heartbeats)
 		for j := range heartbeats {
 			h := &heartbeats[j]
 			gauge := func(desc *prometheus.Desc, value float64) {

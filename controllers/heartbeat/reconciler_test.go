@@ -151,7 +151,7 @@ func TestTheLeaderReportsHeartbeats(t *testing.T) {
 	s.look(6 * time.Minute)
 	s.hear()
 	shown, expected := &collector{}, strings.NewReader("# HELP tocsin_heartbeat_missed "+
-		"1 while a heartbeat is missed, else 0. The leading replica reports it, for up to 10,000 heartbeats.\n"+
+		"1 while a heartbeat is missed, else 0. The leading replica reports it, for up to 10,000 heartbeats, 2,000 of a namespace.\n"+
 		"# TYPE tocsin_heartbeat_missed gauge\n"+
 		fmt.Sprintf("tocsin_heartbeat_missed{heartbeat=%q,integration=%q,namespace=%q} 0\n", "beat", testsite.Integration, s.Namespace))
 	s.Expect(testutil.CollectAndCount(shown)).To(BeZero(), "before its term")
