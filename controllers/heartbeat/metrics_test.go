@@ -34,5 +34,5 @@ func (manyHeartbeats) List(_ context.Context, list client.ObjectList, _ ...clien
 func TestTheHeartbeatsOfANamespaceAreBounded(t *testing.T) {
 	c, reader := &collector{}, client.Reader(manyHeartbeats{})
 	c.cache.Store(&reader)
-	NewWithT(t).Expect(testutil.CollectAndCount(c)).To(Equal(2 * maxOwnSeries), "as many of each namespace")
+	NewWithT(t).Expect(testutil.CollectAndCount(c)).To(Equal(2*maxOwnSeries), "as many of each namespace")
 }

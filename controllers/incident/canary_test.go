@@ -38,7 +38,7 @@ func canaryIsSettledOnce(t *testing.T, mend func(s *site, older *v1alpha1.AlertE
 	own := testenv.Namespace(t, s.Live)
 	_, err := replica.NewCanary(testsite.ControlPlane(t), replica.CanaryOptions{Namespace: own, Memory: s.memory})
 	s.Expect(err).NotTo(gomega.HaveOccurred())
-	s.incidents.lists = newQuorumLists(func(namespaces ...string) lister { return listEvents(s.Live, namespaces...) },
+	s.incidents.lists = newQuorumLists(func(namespaces ...string) lister { return listEvents(s.Live, allShown, namespaces...) },
 		[]string{s.Namespace, own})
 	registry := prometheus.NewPedanticRegistry()
 	replica.RegisterMetrics(registry)

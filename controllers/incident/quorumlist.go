@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/maphash"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -17,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/internal/marks"
 	"github.com/tocsin-dev/tocsin/internal/pages"
@@ -51,10 +54,13 @@ type storedEvent struct {
 }
 
 // eventList is the AlertEvents that existed at one moment. It is shared and never modified once it is complete. It keeps at most
-// 5 KiB of an AlertEvent, whatever metadata that has.
+// 5 KiB of an AlertEvent, whatever metadata that has. Of one that the cache hides, it keeps only a hash, since there may be hundreds of
+// thousands: it may be in a ledger, but it is not folded.
 type eventList struct {
 	events map[types.UID]storedEvent
-	bytes  int64 // of the list as it was read
+	hidden map[uint64]struct{}
+	oldest map[string]storedEvent // the oldest times of hidden ones that wait, by namespace
+	bytes  int64                  // of the list as it was read
 
 	mu       sync.Mutex
 	unshown  []storedEvent // those that the watch had not shown when it was last asked
@@ -62,7 +68,9 @@ type eventList struct {
 }
 
 func newEventList(size int) *eventList {
-	return &eventList{events: make(map[types.UID]storedEvent, size)}
+	return &eventList{
+		events: make(map[types.UID]storedEvent, size), hidden: map[uint64]struct{}{}, oldest: map[string]storedEvent{},
+	}
 }
 
 func (l *eventList) add(event client.Object) {
@@ -72,6 +80,26 @@ func (l *eventList) add(event client.Object) {
 		event.GetResourceVersion(), event.GetCreationTimestamp(), mark.Names(),
 	}
 }
+
+// addHidden adds an AlertEvent that the cache hides.
+func (l *eventList) addHidden(event client.Object) {
+	l.hidden[maphash.String(uidSeed, string(event.GetUID()))] = struct{}{}
+	if mark, _ := marks.Of(event); mark.All {
+		return
+	}
+	namespace, created := event.GetNamespace(), event.GetCreationTimestamp()
+	oldest, ok := l.oldest[namespace]
+	if !ok || fold.NewerVersion(oldest.resourceVersion, event.GetResourceVersion()) {
+		oldest.resourceVersion = event.GetResourceVersion()
+	}
+	if !ok || created.Before(&oldest.created) {
+		oldest.created = created
+	}
+	oldest.ref.Namespace = namespace
+	l.oldest[namespace] = oldest
+}
+
+var uidSeed = maphash.MakeSeed()
 
 // notShown returns the AlertEvents of a namespace, or of all, that the watch has not shown. It asks for an event until the watch
 // has shown it, and no more: thousands of folds share a list.
@@ -85,6 +113,7 @@ func (l *eventList) notShown(namespace string, hasShown func(replica.EventRef) b
 				l.unshown = append(l.unshown, event)
 			}
 		}
+		l.unshown = slices.AppendSeq(l.unshown, maps.Values(l.oldest))
 	} else {
 		l.unshown = slices.DeleteFunc(l.unshown, func(event storedEvent) bool { return hasShown(event.ref) })
 	}
@@ -97,9 +126,13 @@ func (l *eventList) notShown(namespace string, hasShown func(replica.EventRef) b
 	return in
 }
 
-// has reports whether the event existed for the Incident: it was there, and not marked as settled for it.
+// has reports whether the event existed for the Incident: it was there, and not marked as settled for it. The mark of a hidden one
+// is not known.
 func (l *eventList) has(uid, incident string) bool {
 	event, ok := l.events[types.UID(uid)]
+	if _, hidden := l.hidden[maphash.String(uidSeed, uid)]; hidden {
+		return true
+	}
 	return ok && !event.settled.Has(incident)
 }
 
@@ -285,9 +318,9 @@ func (q *quorumList) run(l *listing, most int64, within time.Duration) {
 	}
 }
 
-// listEvents lists the AlertEvents' metadata in the namespaces, one of which may be empty for all. The reader must not be a
-// cache. Without a resourceVersion the answer is as new as the quorum; later pages of one list are as old as its first.
-func listEvents(reader client.Reader, namespaces ...string) lister {
+// listEvents lists the AlertEvents' metadata in the namespaces, one of which may be empty for all. isHidden reports whether the cache
+// hides one. The reader must not be a cache. Without a resourceVersion the answer is as new as the quorum; later pages of one list are as old as its first.
+func listEvents(reader client.Reader, isHidden func(client.Object) bool, namespaces ...string) lister {
 	var inPages pages.Reader
 	return func(ctx context.Context, most int64) (*eventList, error) {
 		events := newEventList(0)
@@ -304,7 +337,11 @@ func listEvents(reader client.Reader, namespaces ...string) lister {
 				}
 				if page, ok := object.(*metav1.PartialObjectMetadataList); ok {
 					for i := range page.Items {
-						events.add(&page.Items[i])
+						if isHidden(&page.Items[i]) {
+							events.addHidden(&page.Items[i])
+						} else {
+							events.add(&page.Items[i])
+						}
 					}
 				}
 				return nil

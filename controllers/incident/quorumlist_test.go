@@ -298,7 +298,7 @@ func TestAListGoesOverAllPagesOfAllNamespaces(t *testing.T) {
 			return c.List(ctx, list, append(opts, client.Limit(1))...)
 		},
 	})
-	events, err := listEvents(small, s.Namespace, other.Namespace)(s.Ctx, heavyList)
+	events, err := listEvents(small, allShown, s.Namespace, other.Namespace)(s.Ctx, heavyList)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(pages).To(Equal(3))
 	g.Expect(events.events).To(HaveLen(3))
@@ -358,4 +358,40 @@ func TestAListKeepsLittleOfAnAlertEvent(t *testing.T) {
 	g.Expect(list.has("7", incident(0))).To(BeFalse())
 	g.Expect(list.has("7", incident(499))).To(BeFalse())
 	g.Expect(list.has("7", incident(500))).To(BeTrue())
+}
+
+func allShown(client.Object) bool { return false }
+
+// TestHiddenAlertEventsTakeLittleOfAList has as many as a user may make by hand.
+func TestHiddenAlertEventsTakeLittleOfAList(t *testing.T) {
+	const events = 100_000
+	g, list := NewWithT(t), newEventList(0)
+	began := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	for i := range events {
+		event := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "team", Name: fmt.Sprint(i), UID: types.UID(fmt.Sprint("uid-", i)), ResourceVersion: fmt.Sprint(100 + events - i),
+			CreationTimestamp: metav1.NewTime(began.Add(time.Duration(i) * time.Second)),
+		}}
+		if i == events-1 { // the one with the lowest resourceVersion waits for nothing
+			event.Annotations = map[string]string{v1alpha1.SettledAnnotation: "50/*"}
+		}
+		list.addHidden(event)
+	}
+	each := (heap() - before) / events
+	t.Logf("%d bytes for each", each)
+	g.Expect(each).To(BeNumerically("<", 64))
+	g.Expect(list.has("uid-7", "any")).To(BeTrue(), "it stays in its ledger")
+	g.Expect(list.has("uid-x", "any")).To(BeFalse())
+	unshown := list.notShown("team", func(replica.EventRef) bool { return false })
+	g.Expect(unshown).To(HaveLen(1))
+	g.Expect(unshown[0].resourceVersion).To(Equal("102"), "a fold that needs all older ones waits")
+	g.Expect(unshown[0].created.Time).To(Equal(began))
+	g.Expect(list.notShown("other", func(replica.EventRef) bool { return false })).To(BeEmpty())
 }

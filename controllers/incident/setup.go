@@ -62,7 +62,10 @@ func Add(
 	if o.EventNamespaces == nil {
 		o.EventNamespaces = o.Namespaces
 	}
-	lists := newQuorumLists(func(namespaces ...string) lister { return listEvents(live, namespaces...) }, o.EventNamespaces)
+	isHidden := func(event client.Object) bool {
+		return counts.Hides(event.GetNamespace()) && !o.Memory.IsShown(event.GetUID())
+	}
+	lists := newQuorumLists(func(namespaces ...string) lister { return listEvents(live, isHidden, namespaces...) }, o.EventNamespaces)
 	if err := mgr.Add(lists); err != nil {
 		return nil, fmt.Errorf("adding the quorum lists: %w", err)
 	}

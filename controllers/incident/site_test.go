@@ -72,7 +72,7 @@ func (s *site) newFolder() *folder {
 	f.live = live
 	f.releases = release.New(f.cache, live, memory, s.Clock)
 	lists := newQuorumLists(func(namespaces ...string) lister {
-		list := listEvents(live, namespaces...)
+		list := listEvents(live, allShown, namespaces...)
 		return func(ctx context.Context, most int64) (*eventList, error) {
 			f.lists++
 			listed, err := list(ctx, most)

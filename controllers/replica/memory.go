@@ -250,6 +250,12 @@ func (m *Memory) Seen(uid types.UID) (isCopy bool, hold time.Time, known bool) {
 	return seen.isCopy, seen.hold, known && !seen.isStub
 }
 
+// IsShown reports whether the watch shows an AlertEvent, be it as a stub.
+func (m *Memory) IsShown(uid types.UID) bool {
+	_, shown := m.find(uid)
+	return shown
+}
+
 // HasStub reports whether the watch shows an AlertEvent as a stub.
 func (m *Memory) HasStub(uid types.UID) bool {
 	seen, _ := m.find(uid)

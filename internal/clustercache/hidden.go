@@ -46,15 +46,16 @@ const (
 // Once half of a namespace's places are free, its objects are listed anew. Until then those that come later are hidden too, since
 // alerts must be folded in order.
 //
-// Only users' AlertEvents can be hidden, not those that ingest accepts: for a namespace, the cache has more than twice the places
-// that ingest gives away, and divides them in the same way; and while a namespace has hidden AlertEvents, ingest accepts no more.
+// Only users' AlertEvents can be hidden, not those that ingest accepts: for a namespace, the cache has half as many places again
+// as ingest gives away, and divides them in the same way; and while a namespace has hidden AlertEvents, ingest accepts no more.
 //
 // Incidents are not bounded: the roles let no tenant create or change them, and package capacity bounds those of the operator.
 type Hidden struct{ events, integrations places }
 
 // NewHidden returns bounds for an ingest that accepts so many AlertEvents. A namespace may have a share of them.
 func NewHidden(events int, share float64) *Hidden {
-	own := 2*fair.Limit{All: int64(events), Share: share}.Own() + maxSettledEvents
+	accepted := fair.Limit{All: int64(events), Share: share}.Own()
+	own := accepted + accepted/2 + maxSettledEvents
 	// Ingest divides twice its limit where AlertEvents do not drain, of which a namespace may use half its share.
 	waiting := fair.Limit{All: int64(float64(own) * 2 / share), Share: share / 2}
 	return &Hidden{newPlaces(waiting), newPlaces(fair.Limit{All: maxCachedIntegrations, Share: share})}

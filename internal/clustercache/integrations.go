@@ -24,10 +24,10 @@ const (
 	// maxCachedLabels bounds the labels of a cached WebhookIntegration, and maxStubLabels those of a stub. The API server bounds
 	// each of them, but not their number.
 	maxCachedLabels = 64
-	maxStubLabels   = 16
+	maxStubLabels   = 8
 
 	// maxStubDefaults is how large the defaults may be that a stub keeps.
-	maxStubDefaults = 4 << 10
+	maxStubDefaults = 2 << 10
 )
 
 // Integrations condenses the WebhookIntegrations of the cache. Their specs may have 600 KiB each, so those of one namespace would

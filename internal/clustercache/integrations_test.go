@@ -58,7 +58,7 @@ func hostile(g *WithT, n int) []byte {
 // TestHostileIntegrationsTakeABoundedMemory has many large ones of one namespace, as the informer decodes them.
 func TestHostileIntegrationsTakeABoundedMemory(t *testing.T) {
 	g := NewWithT(t)
-	const objects, share, stubBytes = 300, 8 << 20, 20 << 10
+	const objects, share, stubBytes = 300, 8 << 20, 10 << 10
 	condensed := NewBoundedIntegrations(fair.Limit{All: 4 * share, Share: 0.25})
 	whole, length := 0, 0
 	took := heapOf(func() (cached []*v1alpha1.WebhookIntegration) {
