@@ -27,8 +27,10 @@ const (
 )
 
 const (
-	// maxCachedIntegrations is how many WebhookIntegrations the cache has. A namespace has a share of it.
+	// maxCachedIntegrations is how many WebhookIntegrations the cache has below its reserve, and integrationShare the part of it that
+	// a namespace may have: 10,000.
 	maxCachedIntegrations = 16_000
+	integrationShare      = 0.625
 
 	// maxSettledEvents is how many AlertEvents of a namespace may stay for their idempotency keys; package release bounds them.
 	maxSettledEvents = 5000
@@ -58,7 +60,7 @@ func NewHidden(events int, share float64) *Hidden {
 	own := accepted + accepted/2 + maxSettledEvents
 	// Ingest divides twice its limit where AlertEvents do not drain, of which a namespace may use half its share.
 	waiting := fair.Limit{All: int64(float64(own) * 2 / share), Share: share / 2}
-	return &Hidden{newPlaces(waiting), newPlaces(fair.Limit{All: maxCachedIntegrations, Share: share})}
+	return &Hidden{newPlaces(waiting), newPlaces(fair.Limit{All: maxCachedIntegrations, Share: integrationShare})}
 }
 
 // In returns how many objects of a namespace are hidden.

@@ -83,6 +83,7 @@ var bugs = []bug{
 	{name: "a-success-hides-a-failure", test: "./webhookserver TestASignalEndsAFailureOnlyIfItCameLater"},
 	{name: "conditions-by-own-clock", test: "./controllers/integration TestConditionsChangeByTheTimeOfTheAPIServer"},
 	{name: "pages-by-number", test: "./internal/pages TestEach"},
+	{name: "hidden-is-gone", test: "./controllers/incident TestHiddenAlertEventsTakeLittleOfAList"},
 	{name: "heavy-lists-shared", test: "./controllers/incident TestNobodyWaitsForTheListOfAnotherNamespace"},
 	{name: "page-has-credentials", test: "./cmd/kubectl-tocsin/ui TestNoRequestBearsAnythingButTheUsersToken"},
 }
