@@ -25,7 +25,8 @@ var (
 		"When the last signal of a heartbeat came, in seconds since 1970, as status.heartbeats of its integration has it. The "+
 			"leading replica reports it, for up to 10,000 heartbeats, 2,000 of a namespace.", labels, nil)
 	missedDesc = prometheus.NewDesc("tocsin_heartbeat_missed",
-		"1 while a heartbeat is missed, else 0. The leading replica reports it, for up to 10,000 heartbeats, 2,000 of a namespace.", labels, nil)
+		"1 while a heartbeat is missed, else 0. The leading replica reports it, for up to 10,000 heartbeats, 2,000 of a namespace.",
+		labels, nil)
 )
 
 // RegisterMetrics registers the metrics of heartbeats.

@@ -20,8 +20,8 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
-// TestACanaryIsSettledOnceAllWatchesShowWhatIsOlder has an AlertEvent of another namespace that the watch does not show: an end of
-// the canary would hide that. It is settled once that is shown, or if the cache has no place for it.
+// TestACanaryIsSettledOnceAllWatchesShowWhatIsOlder has an AlertEvent of another namespace that the watch does not show: an end
+// of the canary would hide that. It is settled once that is shown, or if the cache has no place for it.
 func TestACanaryIsSettledOnceAllWatchesShowWhatIsOlder(t *testing.T) {
 	for sentence, mend := range map[string]func(s *site, older *v1alpha1.AlertEvent){
 		"the watch shows it": func(s *site, older *v1alpha1.AlertEvent) { s.memory.Handler().OnAdd(older, false) },

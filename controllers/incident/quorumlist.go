@@ -54,8 +54,8 @@ type storedEvent struct {
 }
 
 // eventList is the AlertEvents that existed at one moment. It is shared and never modified once it is complete. It keeps at most
-// 5 KiB of an AlertEvent, whatever metadata that has. Of one that the cache hides, it keeps only a hash, since there may be hundreds of
-// thousands: it may be in a ledger, but it is not folded.
+// 5 KiB of an AlertEvent, whatever metadata that has. Of one that the cache hides, it keeps only a hash, since there may be
+// hundreds of thousands: it may be in a ledger, but it is not folded.
 type eventList struct {
 	events map[types.UID]storedEvent
 	hidden map[uint64]struct{}
@@ -126,8 +126,8 @@ func (l *eventList) notShown(namespace string, hasShown func(replica.EventRef) b
 	return in
 }
 
-// has reports whether the event existed for the Incident: it was there, and not marked as settled for it. The mark of a hidden one
-// is not known.
+// has reports whether the event existed for the Incident: it was there, and not marked as settled for it. The mark of a hidden
+// one is not known.
 func (l *eventList) has(uid, incident string) bool {
 	event, ok := l.events[types.UID(uid)]
 	if _, hidden := l.hidden[maphash.String(uidSeed, uid)]; hidden {
@@ -318,8 +318,9 @@ func (q *quorumList) run(l *listing, most int64, within time.Duration) {
 	}
 }
 
-// listEvents lists the AlertEvents' metadata in the namespaces, one of which may be empty for all. isHidden reports whether the cache
-// hides one. The reader must not be a cache. Without a resourceVersion the answer is as new as the quorum; later pages of one list are as old as its first.
+// listEvents lists the AlertEvents' metadata in the namespaces, one of which may be empty for all. isHidden reports whether the
+// cache hides one. The reader must not be a cache. Without a resourceVersion the answer is as new as the quorum; later pages of
+// one list are as old as its first.
 func listEvents(reader client.Reader, isHidden func(client.Object) bool, namespaces ...string) lister {
 	var inPages pages.Reader
 	return func(ctx context.Context, most int64) (*eventList, error) {

@@ -19,8 +19,8 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
-// TestTinyAlertEventsTakeLittleMemory has a replica keep AlertEvents that a user has made by hand, in its cache, its memory and its
-// counts.
+// TestTinyAlertEventsTakeLittleMemory has a replica keep AlertEvents that a user has made by hand, in its cache, its memory and
+// its counts.
 func TestTinyAlertEventsTakeLittleMemory(t *testing.T) {
 	const objects = 20_000
 	for sentence, test := range map[string]struct {

@@ -151,8 +151,8 @@ func TestLargeAlertEventsFillAShareAsWell(t *testing.T) {
 	g.Expect(p.Full("good")).To(BeEmpty())
 }
 
-// TestAlertEventsThatStayForTheirKeysLeaveTheQueueToAlerts has five integrations with 100 keyed requests a minute, whose AlertEvents
-// stay for ten minutes: as many as the share of the namespace.
+// TestAlertEventsThatStayForTheirKeysLeaveTheQueueToAlerts has five integrations with 100 keyed requests a minute, whose
+// AlertEvents stay for ten minutes: as many as the share of the namespace.
 func TestAlertEventsThatStayForTheirKeysLeaveTheQueueToAlerts(t *testing.T) {
 	g := NewWithT(t)
 	c := newCounts(Limits{})

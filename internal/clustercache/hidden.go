@@ -18,6 +18,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/informers"
+	"github.com/tocsin-dev/tocsin/internal/marks"
 )
 
 // The kinds of objects that may be hidden.
@@ -27,13 +28,17 @@ const (
 )
 
 const (
-	// maxCachedIntegrations is how many WebhookIntegrations the cache has below its reserve, and integrationShare the part of it that
-	// a namespace may have: 10,000.
+	// maxCachedIntegrations is how many WebhookIntegrations the cache has below its reserve, and integrationShare the part of it
+	// that a namespace may have: 10,000.
 	maxCachedIntegrations = 16_000
 	integrationShare      = 0.625
 
-	// maxSettledEvents is how many AlertEvents of a namespace may stay for their idempotency keys; package release bounds them.
+	// maxSettledEvents is how many AlertEvents that are settled for all their Incidents a namespace may have beside the others.
+	// Package release lets as many of all namespaces stay for their idempotency keys.
 	maxSettledEvents = 5000
+
+	// minMargin is how many AlertEvents the cache has at least beyond those of ingest: of what it accepts, some is not stored yet.
+	minMargin = 500
 
 	// listInterval is the least between two lists that look for hidden objects. It is listPause times as long as the last list
 	// took, if that is more: to list hundreds of thousands of objects is work for the API server.
@@ -41,9 +46,9 @@ const (
 	listPause    = 20
 )
 
-// Hidden bounds how many AlertEvents and WebhookIntegrations the cache has of each namespace: however small an object is, even a stub
-// takes a kilobyte or two. Those beyond are hidden. Lists and watches do not pass them on, and of them only their number is known.
-// First come, first served; in a list, objects come in the order of their names. What is shown stays so.
+// Hidden bounds how many AlertEvents and WebhookIntegrations the cache has of each namespace: however small an object is, even a
+// stub takes a kilobyte or two. Those beyond are hidden. Lists and watches do not pass them on, and of them only their number is
+// known. First come, first served; in a list, objects come in the order of their names. What is shown stays so.
 //
 // Once half of a namespace's places are free, its objects are listed anew. Until then those that come later are hidden too, since
 // alerts must be folded in order.
@@ -56,11 +61,14 @@ type Hidden struct{ events, integrations places }
 
 // NewHidden returns bounds for an ingest that accepts so many AlertEvents. A namespace may have a share of them.
 func NewHidden(events int, share float64) *Hidden {
-	accepted := fair.Limit{All: int64(events), Share: share}.Own()
-	own := accepted + accepted/2 + maxSettledEvents
+	own := fair.Limit{All: int64(events), Share: share}.Own()
+	own += max(own/2, minMargin)
 	// Ingest divides twice its limit where AlertEvents do not drain, of which a namespace may use half its share.
 	waiting := fair.Limit{All: int64(float64(own) * 2 / share), Share: share / 2}
-	return &Hidden{newPlaces(waiting), newPlaces(fair.Limit{All: maxCachedIntegrations, Share: integrationShare})}
+	h := &Hidden{newPlaces(waiting), newPlaces(fair.Limit{All: maxCachedIntegrations, Share: integrationShare})}
+	h.events.settled.Limit = fair.Limit{All: 2 * maxSettledEvents, Share: 0.5}
+	h.events.isSettled = func(event client.Object) bool { mark, _ := marks.Of(event); return mark.All }
+	return h
 }
 
 // In returns how many objects of a namespace are hidden.
@@ -74,8 +82,8 @@ func (h *Hidden) Each(use func(kind, namespace string, objects int)) {
 	h.integrations.each(func(namespace string, objects int) { use(KindIntegration, namespace, objects) })
 }
 
-// follow forgets the objects that are gone from a cache. Canaries are exempt: as long as the leader folds none, it gives the lease
-// up.
+// follow forgets the objects that are gone from a cache. Canaries are exempt: as long as the leader folds none, it gives the
+// lease up.
 func (h *Hidden) follow(objects cache.Cache, canaries *Events) error {
 	if h == nil {
 		return nil
@@ -105,13 +113,15 @@ func (h *Hidden) of(kind reflect.Type) *places {
 
 // places are those of the objects of one kind in the cache.
 type places struct {
-	isExempt func(client.Object) bool // from the bounds
+	isExempt  func(client.Object) bool // from the bounds
+	isSettled func(client.Object) bool
 
-	mu     sync.Mutex
-	used   fair.Budget[string]
-	shown  map[types.UID]bool
-	hidden map[string]hiddenObjects // by namespace
-	listed time.Time                // before then, no list looks for hidden objects
+	mu      sync.Mutex
+	used    fair.Budget[string]
+	settled fair.Budget[string] // by those that are settled, which are in no order and use no place of the others
+	shown   map[types.UID]*fair.Budget[string]
+	hidden  map[string]hiddenObjects // by namespace
+	listed  time.Time                // before then, no list looks for hidden objects
 }
 
 // hiddenObjects are those of a namespace, which an informer has.
@@ -121,9 +131,10 @@ type hiddenObjects struct {
 }
 
 func newPlaces(limit fair.Limit) places {
+	none := func(client.Object) bool { return false }
 	return places{
-		isExempt: func(client.Object) bool { return false },
-		used:     fair.Budget[string]{Limit: limit}, shown: map[types.UID]bool{}, hidden: map[string]hiddenObjects{},
+		isExempt: none, isSettled: none, used: fair.Budget[string]{Limit: limit},
+		shown: map[types.UID]*fair.Budget[string]{}, hidden: map[string]hiddenObjects{},
 	}
 }
 
@@ -148,17 +159,20 @@ func (p *places) each(use func(namespace string, objects int)) {
 	}
 }
 
-// show gives an object a place, unless it has one; false if there is none. inOrder says that older ones of its namespace are
-// shown.
+// show gives an object a place, if it has none; false if there is none. inOrder says that older ones of its namespace are shown.
 func (p *places) show(object client.Object, inOrder bool) bool {
+	namespace, own, wanted := object.GetNamespace(), p.shown[object.GetUID()], &p.used
+	if p.isSettled(object) && (own == &p.settled || p.settled.Allows(namespace)) {
+		wanted = &p.settled
+	}
 	switch {
-	case p.shown[object.GetUID()]:
-		return true
-	case !inOrder || !p.used.Allows(object.GetNamespace()):
+	case own != nil:
+		own.Add(namespace, -1)
+	case wanted == &p.used && !(inOrder && p.used.Allows(namespace)):
 		return false
 	}
-	p.shown[object.GetUID()] = true
-	p.used.Add(object.GetNamespace(), 1)
+	p.shown[object.GetUID()] = wanted
+	wanted.Add(namespace, 1)
 	return true
 }
 
@@ -166,9 +180,9 @@ func (p *places) show(object client.Object, inOrder bool) bool {
 func (p *places) forget(object client.Object) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.shown[object.GetUID()] {
+	if own := p.shown[object.GetUID()]; own != nil {
 		delete(p.shown, object.GetUID())
-		p.used.Add(object.GetNamespace(), -1)
+		own.Add(object.GetNamespace(), -1)
 	}
 }
 
@@ -180,10 +194,10 @@ func (p *places) passes(event watch.Event) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if event.Type == watch.Added {
-		return p.show(object, p.hidden[object.GetNamespace()].count == 0)
+	if p.shown[object.GetUID()] == nil && event.Type != watch.Added {
+		return false
 	}
-	return p.shown[object.GetUID()]
+	return p.show(object, p.hidden[object.GetNamespace()].count == 0)
 }
 
 // count counts a hidden object that has come or is gone.
@@ -234,7 +248,7 @@ func (l *listing) passes(listed runtime.Object) bool {
 	}
 	l.places.mu.Lock()
 	defer l.places.mu.Unlock()
-	had := l.places.shown[object.GetUID()]
+	had := l.places.shown[object.GetUID()] != nil
 	if !l.places.show(object, l.hidden[object.GetNamespace()] == 0) {
 		l.hidden[object.GetNamespace()]++
 		return false

@@ -25,7 +25,6 @@ import (
 type eventServer struct {
 	version int
 	lists   int
-	fails   bool // lists fail half-way
 	stored  map[string]*v1alpha1.AlertEvent
 	newest  *watch.FakeWatcher
 }
@@ -76,7 +75,7 @@ func (s *eventServer) delete(key string) {
 
 // newHiding runs an informer with places for four AlertEvents of a namespace.
 func newHiding(t *testing.T) (server *eventServer, hidden *Hidden, shown func() []string) {
-	server = &eventServer{stored: map[string]*v1alpha1.AlertEvent{}, newest: watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 1})}
+	server = &eventServer{stored: map[string]*v1alpha1.AlertEvent{}}
 	hidden = NewHidden(1, 1)
 	hidden.events.used.Limit = fair.Limit{All: 16, Share: 0.25}
 	caching := &Informers{Hidden: hidden, Events: NewEvents(1)}
@@ -102,7 +101,8 @@ func newHiding(t *testing.T) (server *eventServer, hidden *Hidden, shown func() 
 	}
 }
 
-// TestObjectsBeyondTheirPlacesAreHidden creates twelve AlertEvents of a namespace that has places for four, and deletes them again.
+// TestObjectsBeyondTheirPlacesAreHidden creates twelve AlertEvents of a namespace that has places for four, and deletes them
+// again.
 func TestObjectsBeyondTheirPlacesAreHidden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
@@ -123,7 +123,6 @@ func TestObjectsBeyondTheirPlacesAreHidden(t *testing.T) {
 
 		server.newest.Stop()
 		time.Sleep(10 * time.Second)
-		server.newest.Action(watch.Bookmark, &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{ResourceVersion: fmt.Sprint(server.version)}})
 		g.Expect(hiddenOfA()).To(Equal(7), "a watch that begins again shows none twice")
 		g.Expect(server.lists).To(Equal(1))
 
@@ -191,4 +190,29 @@ func TestAListThatFailsTakesNoPlaces(t *testing.T) {
 	listing.end(errors.New("the API server is away"))
 	g.Expect(hidden.events.shown).To(BeEmpty())
 	g.Expect(hidden.events.used.Sum()).To(BeZero())
+}
+
+// TestASettledAlertEventUsesNoPlaceOfTheOthers has one settled after another, as they stay for their idempotency keys.
+func TestASettledAlertEventUsesNoPlaceOfTheOthers(t *testing.T) {
+	g, hidden := NewWithT(t), NewHidden(1, 1)
+	places := &hidden.events
+	places.used.Limit = fair.Limit{All: 16, Share: 0.25}
+	for n := range 20 {
+		event := largeEvent("a", n, 0)
+		event.ResourceVersion = "10"
+		g.Expect(places.passes(watch.Event{Type: watch.Added, Object: event})).To(BeTrue())
+		event.Annotations = map[string]string{v1alpha1.SettledAnnotation: "9/*"}
+		for range 2 {
+			g.Expect(places.passes(watch.Event{Type: watch.Modified, Object: event})).To(BeTrue())
+		}
+	}
+	g.Expect(places.settled.Used("a")).To(BeEquivalentTo(20))
+	for n := range 5 {
+		waits := places.passes(watch.Event{Type: watch.Added, Object: largeEvent("a", 100+n, 0)})
+		g.Expect(waits).To(Equal(n < 4))
+	}
+	for n := range 200 {
+		places.forget(largeEvent("a", n, 0))
+	}
+	g.Expect(places.settled.Sum() + places.used.Sum()).To(BeZero())
 }

@@ -108,8 +108,8 @@ func (i *Informers) pass(ctx context.Context, g *guardedWatch) {
 	}
 }
 
-// show passes one event on. In the place of one whose object is hidden comes a bookmark: a watch that begins again does not show it
-// once more.
+// show passes one event on. In the place of one whose object is hidden comes a bookmark: a watch that begins again does not show
+// it once more.
 func (g *guardedWatch) show(event watch.Event) bool {
 	if g.owner.places.passes(event) {
 		return g.send(event)

@@ -1,5 +1,6 @@
-// Package recorder limits the Kubernetes Events that a process records. Each is a write, and tenants decide how many objects there
-// are to report about: without a limit, thousands of unreadable AlertEvents would be reported one by one, by each new leader again.
+// Package recorder limits the Kubernetes Events that a process records. Each is a write, and tenants decide how many objects
+// there are to report about: without a limit, thousands of unreadable AlertEvents would be reported one by one, by each new
+// leader again.
 package recorder
 
 import (

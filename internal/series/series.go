@@ -1,5 +1,5 @@
-// Package series bounds the metrics that are labelled by integration. Users decide how many integrations there are, and each has a
-// series for every route, status code and reason: ten thousand would have half a million.
+// Package series bounds the metrics that are labelled by integration. Users decide how many integrations there are, and each has
+// a series for every route, status code and reason: ten thousand would have half a million.
 package series
 
 import (
@@ -18,8 +18,8 @@ const (
 	maxAllNamed = 20_000
 )
 
-// Limit gives places to the series of vectors that share it. First come, first served; an integration gives its places back when it
-// is deleted. The vectors begin with the labels namespace and integration.
+// Limit gives places to the series of vectors that share it. First come, first served; an integration gives its places back when
+// it is deleted. The vectors begin with the labels namespace and integration.
 type Limit struct {
 	mu    sync.Mutex
 	used  fair.Budget[string]                       // by namespace
@@ -41,8 +41,8 @@ func NewLimit() *Limit {
 	}
 }
 
-// Add notes that an integration exists. Before, and once it is deleted, its series are not named: a request that is answered later
-// would make some that nobody removes.
+// Add notes that an integration exists. Before, and once it is deleted, its series are not named: a request that is answered
+// later would make some that nobody removes.
 func (l *Limit) Add(integration types.NamespacedName) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
