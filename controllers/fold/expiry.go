@@ -83,10 +83,12 @@ func leaseOf(a receivedAlert) *metav1.Duration {
 func boundLease(lease time.Duration) time.Duration { return min(max(lease, minLease), maxLease) }
 
 // ReceivedTime is when an event was accepted. People may write any time into an AlertEvent of theirs, and a replica's
-// clock may be wrong: one that lies further ahead of the creation than clocks may differ counts as the creation.
+// clock may be wrong: one that is too far from the creation counts as the creation. Otherwise the times of Incidents, and the
+// days of the archive, would be whatever a tenant writes.
 func ReceivedTime(event *v1alpha1.AlertEvent) time.Time {
 	received, created := event.Spec.ReceivedTime.UTC(), event.CreationTimestamp.UTC()
-	if received.IsZero() || !created.IsZero() && received.Sub(created) > MaxClockDifference {
+	ahead := received.Sub(created)
+	if received.IsZero() || !created.IsZero() && (ahead > MaxClockDifference || ahead < -maxStoreDelay) {
 		return created
 	}
 	return received

@@ -26,6 +26,10 @@ const (
 	// further ahead of the creation is not believed.
 	MaxClockDifference = time.Minute
 
+	// maxStoreDelay is how long after its alerts were received an AlertEvent may be stored. An earlier receivedTime is not believed.
+	// A write times out after seconds, but the API server may complete it minutes later.
+	maxStoreDelay = 5 * time.Minute
+
 	// maxClockLead is how far ahead of its receipt a startTime may lie. A local time taken for UTC is up to 14 hours ahead.
 	maxClockLead = 24 * time.Hour
 

@@ -39,11 +39,11 @@ func (r *simReplay) over(alert *v1alpha1.Alert, when time.Time) bool {
 	return !t.After(r.resolved) && (!t.After(r.start()) || !t.After(r.lastStart()) || endTime != nil && !t.After(*endTime))
 }
 
-// simReceived believes no time that is more than a minute after the creation.
+// simReceived believes no time that is more than a minute after the creation, or more than five minutes before.
 func simReceived(event *v1alpha1.AlertEvent) time.Time {
-	received := event.Spec.ReceivedTime.Time
-	if received.IsZero() || received.After(event.CreationTimestamp.Add(time.Minute)) {
-		return event.CreationTimestamp.Time
+	received, created := event.Spec.ReceivedTime.Time, event.CreationTimestamp
+	if received.IsZero() || received.After(created.Add(time.Minute)) || received.Before(created.Add(-5*time.Minute)) {
+		return created.Time
 	}
 	return received
 }

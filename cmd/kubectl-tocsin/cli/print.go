@@ -153,11 +153,10 @@ func (p *plugin) newProgress() *progress {
 
 // read shows how much of an archive has been read.
 func (p *progress) read(of records.Progress) {
-	part := float64(of.Bytes) / float64(max(1, of.BytesTotal))
-	full := min(progressWidth, int(part*progressWidth))
+	full := min(progressWidth, int(of.Part*progressWidth))
 	const mebibyte = 1 << 20
-	p.update("%s%s %3.0f%% of %.1f MiB, %d of %d objects", strings.Repeat("█", full), strings.Repeat("░", progressWidth-full),
-		part*100, float64(of.BytesTotal)/mebibyte, of.Objects, of.ObjectsTotal)
+	p.update("%s%s %3.0f%%: %.1f MiB in %d objects", strings.Repeat("█", full), strings.Repeat("░", progressWidth-full),
+		of.Part*100, float64(of.Bytes)/mebibyte, of.Objects)
 }
 
 func (p *progress) update(format string, args ...any) {

@@ -88,7 +88,7 @@ type pastStream struct {
 func (p *pastStream) progress(read records.Progress) {
 	if now := time.Now(); now.After(p.next) {
 		p.next = now.Add(progressInterval)
-		p.send(&pastMessage{Progress: float64(read.Bytes) / float64(max(1, read.BytesTotal))})
+		p.send(&pastMessage{Progress: read.Part})
 	}
 }
 

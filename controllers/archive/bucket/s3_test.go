@@ -1,12 +1,14 @@
 package bucket_test
 
 import (
+	"context"
 	"encoding/xml"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"gocloud.dev/blob"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/archive/bucket"
@@ -26,6 +29,7 @@ type s3 struct {
 	mu      sync.Mutex
 	objects map[string][]byte
 	status  int
+	listed  int // objects and common prefixes that lists have returned
 }
 
 func (s *s3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -39,7 +43,7 @@ func (s *s3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Header.Get("Authorization") == "":
 		w.WriteHeader(http.StatusForbidden)
 	case r.Method == http.MethodGet && r.URL.Query().Has("list-type"):
-		s.list(w, r.URL.Query().Get("prefix"))
+		s.list(w, r.URL.Query())
 	case r.Method == http.MethodPut:
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -58,21 +62,32 @@ func (s *s3) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *s3) list(w io.Writer, prefix string) {
+func (s *s3) list(w io.Writer, query url.Values) {
 	type object struct {
 		Key          string
 		Size         int
 		LastModified time.Time
 	}
+	type folder struct{ Prefix string }
 	var found struct {
-		XMLName  xml.Name `xml:"ListBucketResult"`
-		Contents []object
+		XMLName        xml.Name `xml:"ListBucketResult"`
+		Contents       []object
+		CommonPrefixes []folder
 	}
+	prefix, delimiter := query.Get("prefix"), query.Get("delimiter")
 	for _, key := range slices.Sorted(maps.Keys(s.objects)) {
-		if strings.HasPrefix(key, prefix) {
+		rest, ok := strings.CutPrefix(key, prefix)
+		name, _, inFolder := strings.Cut(rest, delimiter)
+		common := folder{prefix + name + delimiter}
+		switch {
+		case !ok:
+		case delimiter == "" || !inFolder:
 			found.Contents = append(found.Contents, object{key, len(s.objects[key]), time.Now()})
+		case !slices.Contains(found.CommonPrefixes, common):
+			found.CommonPrefixes = append(found.CommonPrefixes, common)
 		}
 	}
+	s.listed += len(found.Contents) + len(found.CommonPrefixes)
 	_ = xml.NewEncoder(w).Encode(found)
 }
 
@@ -82,26 +97,34 @@ func (s *s3) answer(status int) {
 	s.status = status
 }
 
-func TestAnArchiveInS3(t *testing.T) {
-	g := NewWithT(t)
+// open opens a bucket of the store.
+func (s *s3) open(t *testing.T) (opened *blob.Bucket, stop func()) {
+	t.Helper()
 	t.Setenv("AWS_ACCESS_KEY_ID", "id")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
-	store := &s3{objects: map[string][]byte{}}
-	server := httptest.NewServer(store)
-	defer server.Close()
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
 	opened, err := bucket.Open(t.Context(), "s3://incidents?region=us-east-1&use_path_style=true&"+
 		"request_checksum_calculation=when_required&prefix=prod-1/&endpoint="+server.URL)
-	g.Expect(err).NotTo(HaveOccurred())
-	defer func() { _ = opened.Close() }()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	t.Cleanup(func() { _ = opened.Close() })
+	return opened, server.Close
+}
 
+func writeRecord(ctx context.Context, opened *blob.Bucket, uid string, resolved time.Time) error {
+	_, _, err := records.Write(ctx, opened, records.Day(resolved), []records.Record{{
+		UID: uid, ResourceVersion: "1",
+		EndedEpisode: fold.EndedEpisode{Number: 1, ResolvedTime: v1alpha1.NewTimestamp(resolved)},
+	}})
+	return err
+}
+
+func TestAnArchiveInS3(t *testing.T) {
+	g := NewWithT(t)
+	store := &s3{objects: map[string][]byte{}}
+	opened, stop := store.open(t)
 	resolved := time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
-	write := func(uid string) error {
-		_, _, err := records.Write(t.Context(), opened, records.Day(resolved), []records.Record{{
-			UID: uid, ResourceVersion: "1",
-			EndedEpisode: fold.EndedEpisode{Number: 1, ResolvedTime: v1alpha1.NewTimestamp(resolved)},
-		}})
-		return err
-	}
+	write := func(uid string) error { return writeRecord(t.Context(), opened, uid, resolved) }
 	read := func() (found int, err error) {
 		for _, err := range records.All(t.Context(), opened, records.Query{}) {
 			if err != nil {
@@ -128,6 +151,45 @@ func TestAnArchiveInS3(t *testing.T) {
 	g.Expect(records.Combine(t.Context(), opened, records.Day(resolved), true)).To(Succeed())
 	g.Expect(read()).To(Equal(2))
 	g.Expect(slices.Collect(maps.Keys(store.objects))).To(ConsistOf(HavePrefix("prod-1/v1/day=2026-11-22/")))
-	server.Close()
+	stop()
 	g.Expect(write("d")).NotTo(Succeed(), "the store is down")
+}
+
+func TestAReaderListsOnlyTheDaysThatItNeeds(t *testing.T) {
+	store := &s3{objects: map[string][]byte{}}
+	opened, _ := store.open(t)
+	noon := time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
+	const days, perDay = 20, 5
+	for i := range days * perDay {
+		NewWithT(t).Expect(writeRecord(t.Context(), opened, fmt.Sprint(i), noon.AddDate(0, 0, -i/perDay))).To(Succeed())
+	}
+	zone := time.FixedZone("east", 14*60*60)
+	for sentence, test := range map[string]struct {
+		query        records.Query
+		want, listed int
+	}{
+		"a day": {records.Query{From: noon.AddDate(0, 0, -1), To: noon}, perDay, 2 * perDay},
+		"a day of another time zone": {
+			records.Query{From: noon.AddDate(0, 0, -1).In(zone), To: noon.In(zone)}, perDay, 2 * perDay},
+		"a day that ends at midnight": {
+			records.Query{From: noon.Add(-36 * time.Hour), To: noon.Add(-12 * time.Hour)}, perDay, perDay},
+		"no time at all":        {records.Query{From: noon, To: noon}, 0, perDay},
+		"a period without end":  {records.Query{From: noon.AddDate(0, 0, -1)}, 2 * perDay, days + 2*perDay},
+		"one without beginning": {records.Query{To: noon.AddDate(0, 0, 2-days)}, perDay, days + 2*perDay},
+		"a long one":            {records.Query{From: noon.AddDate(-9, 0, 0), To: noon.AddDate(0, 0, 2-days)}, perDay, days + 2*perDay},
+		"all":                   {records.Query{}, days * perDay, days + days*perDay},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			store.listed = 0
+			found, last := 0, "9"
+			for record, err := range records.All(t.Context(), opened, test.query) {
+				g.Expect(err).NotTo(HaveOccurred())
+				g.Expect(record.Day() <= last).To(BeTrue(), "the newest day first")
+				last = record.Day()
+				found++
+			}
+			g.Expect([]int{found, store.listed}).To(Equal([]int{test.want, test.listed}))
+		})
+	}
 }

@@ -57,15 +57,17 @@ func Combine(ctx context.Context, bucket *blob.Bucket, day string, over bool) er
 
 // DaysToCombine returns the days that have several small objects.
 func DaysToCombine(ctx context.Context, bucket *blob.Bucket) ([]string, error) {
-	objects, err := list(ctx, bucket, "")
 	small := map[string]int{}
-	for _, object := range objects {
-		if object.Size < smallBytes {
-			small[dayOf(object.Key)]++
+	for object, err := range objects(ctx, bucket, &blob.ListOptions{Prefix: dayPrefix}) {
+		if err != nil {
+			return nil, err
+		}
+		if day := dayOf(object.Key); day != "" && object.Size < smallBytes {
+			small[day]++
 		}
 	}
 	maps.DeleteFunc(small, func(_ string, n int) bool { return n < 2 })
-	return slices.Sorted(maps.Keys(small)), err
+	return slices.Sorted(maps.Keys(small)), nil
 }
 
 // groups returns groups of objects to be combined, of similar sizes, so that few bytes are combined often.

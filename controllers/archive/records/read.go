@@ -11,8 +11,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"gocloud.dev/blob"
@@ -27,6 +27,9 @@ const (
 
 	// maxHeldBytes bounds the compressed objects of a day that are kept in memory. The others are read twice.
 	maxHeldBytes = 32 << 20
+
+	// shortPeriod is for how long a period each day is listed, also one that has no objects.
+	shortPeriod = 100 * 24 * time.Hour
 )
 
 // Query selects records.
@@ -36,65 +39,99 @@ type Query struct {
 	Progress       func(Progress) // called after each object; may be nil
 }
 
-// Progress is how much of the objects that a query needs has been read.
+// Progress is how much of the archive has been read.
 type Progress struct {
-	Objects, ObjectsTotal int
-	Bytes, BytesTotal     int64 // compressed
-}
-
-// expect adds objects to the total.
-func (p *Progress) expect(objects []*blob.ListObject) {
-	p.ObjectsTotal += len(objects)
-	for _, object := range objects {
-		p.BytesTotal += object.Size
-	}
+	Objects int
+	Bytes   int64   // compressed
+	Part    float64 // of what the query needs, from 0 to 1: each day is listed when it is read, and counts as much as any other
 }
 
 // All returns the newest version of every record that the query selects, the newest day first; records of a day have no order.
 // An error about one object, which is corrupt or was removed while it was read, does not end the sequence; a failed list does.
-// Memory: 32 MiB of compressed objects, and about 150 bytes for each record of a day that has several objects.
+// Memory: 32 MiB of compressed objects, the list of a day's objects, and about 150 bytes for each record of a day that has several.
 func All(ctx context.Context, bucket *blob.Bucket, query Query) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		objects, err := list(ctx, bucket, "")
+		days, err := query.days(ctx, bucket)
 		if err != nil {
 			yield(Record{}, err)
 			return
 		}
-		reader, days := reader{ctx: ctx, bucket: bucket, query: query}, map[string][]*blob.ListObject{}
-		for _, object := range objects {
-			if day := dayOf(object.Key); query.needs(day) {
-				days[day] = append(days[day], object)
-				reader.progress.expect([]*blob.ListObject{object})
+		reader := reader{ctx: ctx, bucket: bucket, query: query}
+		for i, day := range days {
+			objects, err := list(ctx, bucket, day)
+			if err != nil {
+				yield(Record{}, err)
+				return
 			}
-		}
-		for _, day := range slices.Backward(slices.Sorted(maps.Keys(days))) {
-			if !reader.readDay(day, days[day], yield) {
+			reader.before, reader.perDay = float64(i)/float64(len(days)), 1/float64(len(days))
+			reader.expect(objects)
+			if !reader.readDay(day, objects, yield) {
 				return
 			}
 		}
 	}
 }
 
-// list lists the archive's objects of a day, or of all days, sorted by key.
-func list(ctx context.Context, bucket *blob.Bucket, day string) (found []*blob.ListObject, err error) {
-	objects := bucket.List(&blob.ListOptions{Prefix: dayPrefix + day})
-	for {
-		object, err := objects.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			return found, nil
+// days returns the days that can have records that the query selects, the newest first: those of a short period without a request,
+// and otherwise those that the archive has.
+func (q *Query) days(ctx context.Context, bucket *blob.Bucket) (days []string, err error) {
+	if isShort := !q.From.IsZero() && q.To.Sub(q.From) <= shortPeriod; isShort && !q.To.IsZero() {
+		for day := q.To.Add(-1); Day(day) >= Day(q.From); day = day.AddDate(0, 0, -1) {
+			days = append(days, Day(day))
 		}
+		return days, nil
+	}
+	days, err = listDays(ctx, bucket)
+	days = slices.DeleteFunc(days, func(day string) bool {
+		return !q.From.IsZero() && day < Day(q.From) || !q.To.IsZero() && day > Day(q.To.Add(-1))
+	})
+	slices.Reverse(days)
+	return days, err
+}
+
+// listDays lists the days of the archive, the oldest first.
+func listDays(ctx context.Context, bucket *blob.Bucket) (days []string, err error) {
+	for object, err := range objects(ctx, bucket, &blob.ListOptions{Prefix: dayPrefix, Delimiter: "/"}) {
 		if err != nil {
-			return nil, fmt.Errorf("listing the archive: %w", err)
+			return nil, err
+		}
+		if day := strings.TrimSuffix(strings.TrimPrefix(object.Key, dayPrefix), "/"); object.IsDir {
+			days = append(days, day)
+		}
+	}
+	return days, nil
+}
+
+// list lists the archive's objects of a day, sorted by key.
+func list(ctx context.Context, bucket *blob.Bucket, day string) (found []*blob.ListObject, err error) {
+	for object, err := range objects(ctx, bucket, &blob.ListOptions{Prefix: dayPrefix + day + "/"}) {
+		if err != nil {
+			return nil, err
 		}
 		if dayOf(object.Key) != "" {
 			found = append(found, object)
 		}
 	}
+	return found, nil
 }
 
-// needs reports whether a day can have records that the query selects.
-func (q *Query) needs(day string) bool {
-	return (q.From.IsZero() || day >= Day(q.From)) && (q.To.IsZero() || day <= Day(q.To.Add(-1)))
+// objects lists objects. An error ends the sequence.
+func objects(ctx context.Context, bucket *blob.Bucket, options *blob.ListOptions) iter.Seq2[*blob.ListObject, error] {
+	return func(yield func(*blob.ListObject, error) bool) {
+		objects := bucket.List(options)
+		for {
+			object, err := objects.Next(ctx)
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				err = fmt.Errorf("listing the archive: %w", err)
+			}
+			if !yield(object, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 func (q *Query) selects(resolved time.Time) bool {
@@ -107,6 +144,10 @@ type reader struct {
 	bucket   *blob.Bucket
 	query    Query
 	progress Progress
+
+	// before is the part of the days before the one that is read, and perDay that of each day.
+	before, perDay     float64
+	dayRead, dayExpect int64 // bytes of the day
 }
 
 // maxRelists bounds how often a day is listed again.
@@ -130,7 +171,7 @@ func (r *reader) readDay(day string, objects []*blob.ListObject, yield func(Reco
 		if err != nil {
 			return yield(Record{}, err)
 		}
-		r.progress.expect(objects)
+		r.expect(objects)
 		sources, newest = r.findNewest(objects)
 	}
 	return r.yieldNewest(sources, newest, yield)
@@ -208,9 +249,19 @@ func (r *reader) yieldNewest(sources []source, newest versions, yield func(Recor
 	return true
 }
 
+// expect begins to count the objects of a day, from none when it is listed again.
+func (r *reader) expect(objects []*blob.ListObject) {
+	r.dayRead, r.dayExpect = 0, 0
+	for _, object := range objects {
+		r.dayExpect += object.Size
+	}
+}
+
 func (r *reader) advance(object *blob.ListObject) {
 	r.progress.Objects++
 	r.progress.Bytes += object.Size
+	r.dayRead += object.Size
+	r.progress.Part = r.before + r.perDay*float64(r.dayRead)/float64(max(1, r.dayExpect))
 	if r.query.Progress != nil {
 		r.query.Progress(r.progress)
 	}

@@ -56,6 +56,7 @@ var bugs = []bug{
 	{name: "retries-not-awaited", test: "./controllers/incident TestASecondCopyCountsOnce"},
 	{name: "retries-awaited-from-start", test: "./controllers/replica TestWhichEventsWaitForAReplicaThatRemembersMore"},
 	{name: "lease-ignored", test: "./controllers/fold TestExpiry"},
+	{name: "old-times-count", test: "./controllers/fold TestReceivedTimeIsBoundByTheCreation"},
 	{name: "forwarded-alerts-return", test: "./webhookserver TestForwardedAlertsAreDropped"},
 	{name: "hops-unbounded", test: "./webhookserver TestHopsAreBounded"},
 	{name: "federated-lease-as-sent", test: "./webhookserver TestLeasesOfFederatedAlertsOutlastTheHeartbeat"},
