@@ -328,7 +328,7 @@ func (n *neighbour) alert(ctx context.Context, i int) {
 
 func (n *neighbour) report(result *report, most time.Duration) {
 	result.acknowledged += len(n.answered)
-	note := n.name
+	var figures []string
 	for _, figure := range []struct {
 		name  string
 		times []time.Duration
@@ -339,10 +339,10 @@ func (n *neighbour) report(result *report, most time.Duration) {
 		}
 		slices.Sort(figure.times)
 		at := func(q float64) time.Duration { return loadgen.Quantile(figure.times, q).Round(10 * time.Millisecond) }
-		note += fmt.Sprintf("; %s: median %s, p90 %s, p99 %s", figure.name, at(0.5), at(0.9), at(0.99))
+		figures = append(figures, fmt.Sprintf("%s in %s, p90 %s, p99 %s", figure.name, at(0.5), at(0.9), at(0.99)))
 		if at(0.9) > most {
 			result.findings.Add("E: %s: one in ten of the neighbour's alerts is %s only after %s", n.name, figure.name, at(0.9))
 		}
 	}
-	result.notes = append(result.notes, note)
+	result.notes = append(result.notes, n.name+": "+strings.Join(figures, ", "))
 }
