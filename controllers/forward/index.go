@@ -38,8 +38,9 @@ func newIndex() *index {
 	return &index{incidents: map[incidentKey]indexed{}, integrations: map[incidentKey]*v1alpha1.WebhookIntegration{}}
 }
 
-// set indexes an Incident as it is now, unless that is known, or a newer version. It returns what was known.
-func (x *index) set(incident *v1alpha1.Incident, now time.Time) (before indexed, news bool) {
+// set indexes an Incident as it is now, unless that is known, or a newer version, or it was resolved before since. It returns what
+// was known.
+func (x *index) set(incident *v1alpha1.Incident, since time.Time) (before indexed, news bool) {
 	key, status := keyOf(incident), &incident.Status
 	entry := indexed{
 		version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, silences: concernsSilences(status),
@@ -57,7 +58,7 @@ func (x *index) set(incident *v1alpha1.Incident, now time.Time) (before indexed,
 		return before, false
 	}
 	x.incidents[key] = entry
-	x.tidy(key, now)
+	x.tidy(key, since)
 	return before, true
 }
 
@@ -106,9 +107,28 @@ func (x *index) replaceIntegration(key incidentKey, integration *v1alpha1.Webhoo
 	return before
 }
 
-// active returns the Incidents that are open or were resolved after a time, which is at most maxLease ago.
-func (x *index) active(since time.Time) []incidentKey {
-	return x.filter(func(_ incidentKey, entry indexed) bool { return !entry.isOver(since) })
+// isOpen reports whether an Incident is open.
+func (x *index) isOpen(key incidentKey) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.incidents[key].open != nil
+}
+
+// active returns the Incidents that are open, and those that were resolved after a time. It forgets what was resolved before.
+func (x *index) active(since time.Time) (open, ended []incidentKey) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for key, entry := range x.incidents {
+		switch {
+		case entry.open != nil:
+			open = append(open, key)
+		case !entry.isOver(since):
+			ended = append(ended, key)
+		default:
+			x.tidy(key, since)
+		}
+	}
+	return open, ended
 }
 
 // silenced returns the Incidents that silences concern.
@@ -127,20 +147,17 @@ func (x *index) filter(selects func(incidentKey, indexed) bool) []incidentKey {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var keys []incidentKey
-	now := time.Now()
 	for key, entry := range x.incidents {
 		if selects(key, entry) {
 			keys = append(keys, key)
-		} else {
-			x.tidy(key, now)
 		}
 	}
 	return keys
 }
 
-// tidy forgets an Incident that is not looked at any more.
-func (x *index) tidy(key incidentKey, now time.Time) {
-	if entry := x.incidents[key]; entry.isOver(now.Add(-maxLease)) && !entry.silences {
+// tidy forgets an Incident that was resolved before a time, unless silences concern it.
+func (x *index) tidy(key incidentKey, since time.Time) {
+	if entry := x.incidents[key]; entry.isOver(since) && !entry.silences {
 		delete(x.incidents, key)
 	}
 }

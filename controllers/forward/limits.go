@@ -39,8 +39,11 @@ const (
 	changedIncidents = batchIncidents * 3 / 4
 	changedBytes     = batchBytes * 3 / 4
 
-	// collectTime bounds how long one request is prepared: three quarters of it are for the Incidents that changed.
-	collectTime = time.Second
+	// endedTime bounds how long the Incidents that are not open are prepared for one request. Most of them are read: readRate bounds
+	// the reads in a second, of all senders, and readTimeout each of them.
+	endedTime   = 250 * time.Millisecond
+	readRate    = 100
+	readTimeout = time.Second
 
 	// maxEndedSets bounds the ended label sets that are remembered for one Incident and Alertmanager.
 	maxEndedSets = 8

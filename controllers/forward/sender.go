@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -25,7 +25,8 @@ type sender struct {
 	log           logr.Logger
 
 	queue  *queue        // the Incidents that changed
-	round  []incidentKey // those that the round has not reached
+	round  []incidentKey // the open ones that the round has not reached
+	ended  *queue        // those that are not open
 	alone  *queue        // those of leftOut whose turn has come
 	memory memory
 
@@ -100,7 +101,7 @@ type item struct {
 func newSender(t *term, name, address string) *sender {
 	s := &sender{
 		term: t, name: name, address: address, log: t.forwarder.log.WithValues("alertmanager", name, "address", address),
-		queue: newQueue(), alone: newQueue(), memory: memory{}, began: time.Now(), leftOut: map[incidentKey]time.Time{},
+		queue: newQueue(), ended: newQueue(), alone: newQueue(), memory: memory{}, began: time.Now(), leftOut: map[incidentKey]time.Time{},
 	}
 	lastSuccess.WithLabelValues(name, address).Set(float64(s.began.Unix()))
 	return s
@@ -180,31 +181,52 @@ func (s *sender) run(ctx context.Context) {
 	}
 }
 
-// rest waits until a time or for an Incident that changes, unless some have not been read.
+// rest waits until a time or for an Incident that changes, unless some have not been posted. Those that have to be read first wait
+// a moment for their reads.
 func (s *sender) rest(ctx context.Context, until time.Time) {
-	if len(s.round) == 0 && s.queue.isEmpty() {
-		sleep(ctx, time.Until(until), s.queue.signal)
+	if len(s.round) > 0 || !s.queue.isEmpty() {
+		return
 	}
+	if !s.ended.isEmpty() {
+		until = fold.Earliest(until, time.Now().Add(endedTime))
+	}
+	sleep(ctx, time.Until(until), s.queue.signal)
 }
 
-// startRound begins a round over the Incidents that are open or were resolved a short while ago, and those of which this sender
-// has posted alerts that it has to end, or has left some out. It reports false while the last one is under way.
+// startRound begins a round over the Incidents that are open, and has those posted again that were resolved a short while ago, or
+// of which this sender has posted alerts that it has to end. It reports false while the last one is under way.
 func (s *sender) startRound(t *target, now time.Time) bool {
 	if len(s.round) > 0 {
 		return false
 	}
-	keys := sets.New(s.term.index.active(now.Add(-t.config.endedWindow()))...)
+	open, ended := s.term.index.active(now.Add(-t.config.endedWindow()))
+	slices.SortFunc(open, func(a, b incidentKey) int { // each comes at about the same time of every round
+		return cmp.Or(cmp.Compare(a.namespace, b.namespace), cmp.Compare(a.name, b.name))
+	})
+	s.round = open
+	for _, key := range ended {
+		s.ended.add(key, time.Time{})
+	}
+	for key := range s.memory {
+		if !s.term.index.isOpen(key) {
+			s.ended.add(key, time.Time{})
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.round = keys.Union(sets.KeySet(s.memory)).Union(sets.KeySet(s.leftOut)).UnsortedList()
+	for key := range s.leftOut {
+		s.alone.add(key, time.Time{})
+	}
 	return true
 }
 
-// collect takes as many Incidents as fit in one request, and those that are to be posted alone. What it has not read within
-// collectTime waits for the next request: thousands of Resolved Incidents may have to be read one after another. It returns
-// none if there is nothing to post.
+// collect takes as many Incidents as fit in one request, and those that are to be posted alone. It returns none if there is
+// nothing to post.
+//
+// The open ones come first, since their leases end. The others follow when the round has reached all that are open: thousands of
+// them may have to be read one after another.
 func (s *sender) collect(ctx context.Context, t *target, client *httpClient, now time.Time) (items, alone []item) {
-	size, began := 0, time.Now()
+	size := 0
 	take := func(key incidentKey, received time.Time) {
 		if s.leavesOut(key) {
 			s.alone.add(key, received)
@@ -212,21 +234,33 @@ func (s *sender) collect(ctx context.Context, t *target, client *httpClient, now
 			items, size = append(items, it), size+it.size
 		}
 	}
-	fits := func(incidents, bytes int, most time.Duration) bool {
-		return len(items) < incidents && size < bytes && ctx.Err() == nil && time.Since(began) < most
-	}
-	for fits(changedIncidents, changedBytes, collectTime*3/4) {
+	fits := func(incidents, bytes int) bool { return len(items) < incidents && size < bytes && ctx.Err() == nil }
+	for fits(changedIncidents, changedBytes) {
 		key, received, ok := s.queue.next()
 		if !ok {
 			break
 		}
-		take(key, received)
+		if s.term.index.isOpen(key) {
+			take(key, received)
+		} else {
+			s.ended.add(key, received)
+		}
 	}
-	began = time.Now()
-	for fits(batchIncidents, batchBytes, collectTime/4) && len(s.round) > 0 {
+	for fits(batchIncidents, batchBytes) && len(s.round) > 0 {
 		key := s.round[0]
 		s.round = s.round[1:]
 		take(key, time.Time{})
+	}
+	for began := time.Now(); len(s.round) == 0 && fits(batchIncidents, batchBytes) && time.Since(began) < endedTime; {
+		key, received, ok := s.ended.next()
+		if !ok {
+			break
+		}
+		if !s.term.isAtHand(key) {
+			s.ended.add(key, received)
+			break
+		}
+		take(key, received)
 	}
 	for range maxAlone {
 		key, received, ok := s.alone.next()

@@ -541,7 +541,8 @@ func TestStormDoesNotStopTheSweep(t *testing.T) {
 			r.alert(fmt.Sprint(i), v1alpha1.AlertFiring, typed(fmt.Sprint("Disk", i)))
 		}
 		s := r.newSender(r.am)
-		for _, key := range r.term.index.active(time.Time{}) {
+		open, _ := r.term.index.active(time.Time{})
+		for _, key := range open {
 			s.queue.add(key, time.Time{})
 		}
 		r.alert("last", v1alpha1.AlertFiring)

@@ -160,7 +160,7 @@ func (c *cluster) store(incident *v1alpha1.Incident) {
 	c.mu.Lock()
 	c.objects[keyOf(incident)] = incident
 	c.mu.Unlock()
-	c.term.index.set(incident, c.now())
+	c.term.index.set(incident, c.now().Add(-maxLease))
 }
 
 // edit changes the status of an Incident.
@@ -213,6 +213,7 @@ type alertmanager struct {
 	listed   int                        // requests for the list
 	fail     func(body string) int      // the status to answer with instead; 0: none, hangs: no answer
 	hang     bool                       // requests are answered when their context ends
+	takes    time.Duration              // for each answer
 	fired    map[string][]time.Duration // by how long after the last end a set fired again
 }
 
@@ -245,6 +246,7 @@ func (a *alertmanager) RoundTrip(request *http.Request) (*http.Response, error) 
 		<-request.Context().Done()
 		return nil, request.Context().Err()
 	}
+	time.Sleep(a.takes)
 	recorder := httptest.NewRecorder()
 	a.ServeHTTP(recorder, request)
 	return recorder.Result(), nil

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	expirecache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -29,6 +30,7 @@ type term struct {
 	resolver  resolver
 	index     *index
 	wholes    *expirecache.LRUExpireCache // of *v1alpha1.Incident by wholeKey
+	reads     *rate.Limiter               // of Incidents that neither the cache nor wholes has
 	synced    []toolscache.InformerSynced // whether the index has the existing objects
 	swept     atomic.Bool                 // whether it has the Resolved Incidents
 	endpoints *group[*endpoint]           // by target.name
@@ -37,7 +39,8 @@ type term struct {
 func newTerm(f *Forwarder, leads func() bool, live client.Reader, resolver resolver) *term {
 	return &term{
 		forwarder: f, leads: leads, live: live, resolver: resolver, index: newIndex(),
-		wholes: expirecache.NewLRUExpireCache(maxWholes), endpoints: newGroup[*endpoint](),
+		wholes: expirecache.NewLRUExpireCache(maxWholes), reads: rate.NewLimiter(readRate, readRate),
+		endpoints: newGroup[*endpoint](),
 	}
 }
 
@@ -83,7 +86,7 @@ func (t *term) watch(objects cache.Informers) error {
 }
 
 func (t *term) incidentChanged(incident *v1alpha1.Incident, initial bool) {
-	before, _ := t.index.set(incident, time.Now())
+	before, _ := t.index.set(incident, time.Time{})
 	received, changes := transition(before.open, incident, t.forwarder.current().AlertLabels)
 	if !initial && changes { // else the next round comes to it
 		t.notify(keyOf(incident), received)
@@ -101,7 +104,7 @@ func (t *term) incidentGone(incident *v1alpha1.Incident) {
 func (t *term) resolved(incident *v1alpha1.Incident) {
 	now, _ := t.forwarder.clock()
 	ended, window := incident.Status.ResolvedTime, t.forwarder.current().endedWindow()
-	if _, news := t.index.set(incident, now); !news || ended == nil || now.Sub(ended.Time) > window {
+	if _, news := t.index.set(incident, now.Add(-window)); !news || ended == nil || now.Sub(ended.Time) > window {
 		return
 	}
 	t.keepWhole(wholeKey{keyOf(incident), incident.ResourceVersion}, incident)
@@ -179,6 +182,16 @@ type wholeKey struct {
 	version string
 }
 
+// isAtHand reports whether an Incident can be had without a read, or may be read now.
+func (t *term) isAtHand(key incidentKey) bool {
+	known, _, ok := t.index.get(key)
+	if !ok || known.open != nil {
+		return true
+	}
+	_, ok = t.wholes.Get(wholeKey{key, known.version})
+	return ok || t.reads.Allow()
+}
+
 // whole returns an Incident that the index knows and the cache lacks, nil if there is none. It keeps those that it has read for a
 // while, since a Resolved Incident is posted again and again.
 func (t *term) whole(ctx context.Context, known wholeKey) (*v1alpha1.Incident, error) {
@@ -187,7 +200,7 @@ func (t *term) whole(ctx context.Context, known wholeKey) (*v1alpha1.Incident, e
 			return incident, nil
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout) // or an API server that hangs ends the leases of all alerts
+	ctx, cancel := context.WithTimeout(ctx, readTimeout) // or an API server that hangs ends the leases of all alerts
 	defer cancel()
 	incident := &v1alpha1.Incident{}
 	err := t.live.Get(ctx, client.ObjectKey{Namespace: known.namespace, Name: known.name}, incident)

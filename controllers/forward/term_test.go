@@ -29,6 +29,6 @@ func TestAReadThatHangsEnds(t *testing.T) {
 		started := time.Now()
 		_, err := term.whole(ctx, wholeKey{})
 		g.Expect(err).To(MatchError(context.DeadlineExceeded))
-		g.Expect(time.Since(started)).To(Equal(requestTimeout))
+		g.Expect(time.Since(started)).To(Equal(readTimeout))
 	})
 }
