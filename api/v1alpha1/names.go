@@ -27,7 +27,16 @@ func IncidentName(integration, dedupKey string) string {
 
 // IsIncidentName reports whether IncidentName returns the name for a dedup key of the integration.
 func IsIncidentName(name, integration string) bool {
-	return len(name) == len(integration)+1+nameHashLength && name[len(integration)] == '-' && strings.HasPrefix(name, integration)
+	return integration != "" && IntegrationOf(name) == integration
+}
+
+// IntegrationOf returns the integration that IncidentName has made the name of an Incident for; empty if it has not made it.
+func IntegrationOf(incidentName string) string {
+	at := len(incidentName) - nameHashLength - 1
+	if at <= 0 || incidentName[at] != '-' {
+		return ""
+	}
+	return incidentName[:at]
 }
 
 // KeyedEventName returns the name of the AlertEvent for a request with an idempotency key. It is the same for every copy

@@ -308,17 +308,19 @@ func (f *folding) autoResolve() {
 }
 
 // keepRetention records in the status what decides on the Incident's deletion once its integration is deleted. The retention is
-// written with the integration. orphanedTime is written once, when the retention is over: an integration that is deleted costs
-// no writes before that, however many Incidents it leaves behind.
+// written with the next change, and at the latest when the integration goes: a change of it costs no writes, however many Incidents
+// there are. orphanedTime is written once, when the retention is over: so an integration that is deleted costs none before that.
 func (f *folding) keepRetention() {
 	status, p := f.status, &f.in.Policy
+	if status.State == "" {
+		return
+	}
+	if (!p.Absent || p.SeenToGo) && durationOr(status.Retention, DefaultRetention) != p.Retention {
+		status.Retention = &metav1.Duration{Duration: p.Retention}
+		f.plan.Write = f.plan.Write || p.Absent
+	}
 	switch {
-	case status.State == "":
 	case !p.Absent:
-		if durationOr(status.Retention, DefaultRetention) != p.Retention {
-			status.Retention = &metav1.Duration{Duration: p.Retention}
-			f.plan.Write = true
-		}
 		if isSet(status.OrphanedTime) {
 			status.OrphanedTime = nil
 			f.plan.Write = true

@@ -53,6 +53,7 @@ type Policy struct {
 	LateFiringWindow time.Duration // 0: no firing is late
 	ObjectLabels     []string      // names of the alert labels that become labels of the Incident object
 	Absent           bool          // there is no such integration
+	SeenToGo         bool          // it is absent, and Retention is the one that it had
 
 	Refusing   bool      // the integration accepts no alerts
 	ReadySince time.Time // it has accepted alerts since then, as far as its conditions tell
@@ -83,7 +84,7 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(preset
 	}
 	p := Policy{
 		AutoResolveAfter: durationOr(spec.AutoResolveAfter, 0),
-		Retention:        durationOr(spec.Retention, DefaultRetention),
+		Retention:        RetentionOf(integration),
 		LateFiringWindow: durationOr(spec.LateFiringWindow, window),
 		ObjectLabels:     spec.ObjectLabels,
 		Refusing:         true, // also one that is new or restored: alerts may have been rejected until now
@@ -103,6 +104,11 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(preset
 		p.ReadySince = ready.LastTransitionTime.Time
 	}
 	return p
+}
+
+// RetentionOf returns how long Resolved Incidents of an integration are kept.
+func RetentionOf(integration *v1alpha1.WebhookIntegration) time.Duration {
+	return durationOr(integration.Spec.Retention, DefaultRetention)
 }
 
 // IsSilent reports whether a heartbeat of the integration is missed, by the status or the condition: the one is written after the

@@ -3,6 +3,7 @@ package incident
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -149,8 +150,8 @@ type Blocked struct {
 	started time.Time // when this process became the leader
 
 	mu    sync.Mutex
-	waits map[string]map[string]*blockedWait // by namespace and name; without a name: of those to be created
-	tried sets.Set[string]                   // namespaces in which this leader has tried to create an Incident
+	waits map[types.NamespacedName]map[string]*blockedWait // see waitsOf; by name, ofNamespace: of those to be created
+	tried sets.Set[string]                                 // namespaces in which this leader has tried to create an Incident
 }
 
 // ofNamespace is the name of the wait of those to be created.
@@ -167,16 +168,25 @@ type blockedWait struct {
 
 func newBlocked(clock replica.Clock) *Blocked {
 	return &Blocked{
-		clock: clock, started: clock.Now(), waits: map[string]map[string]*blockedWait{}, tried: sets.New[string](),
+		clock: clock, started: clock.Now(), waits: map[types.NamespacedName]map[string]*blockedWait{}, tried: sets.New[string](),
 	}
 }
+
+// waitsOf returns the key of the waits that have this one: those of an integration are together, so that its condition does not
+// depend on how many others there are.
+func waitsOf(namespace, name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: v1alpha1.IntegrationOf(name)}
+}
+
+// wait returns why an Incident waits, or for ofNamespace those that are to be created; nil if it does not.
+func (b *Blocked) wait(namespace, of string) *blockedWait { return b.waits[waitsOf(namespace, of)][of] }
 
 // delay returns how long an Incident waits for a reason of its own, or ofNamespace to be created. At zero it is to be tried, and
 // no other of the same wait is until the outcome is known or as much time has passed again.
 func (b *Blocked) delay(key types.NamespacedName, of string, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	wait := b.waits[key.Namespace][of]
+	wait := b.wait(key.Namespace, of)
 	if wait == nil {
 		return 0
 	}
@@ -206,13 +216,13 @@ func (b *Blocked) block(key types.NamespacedName, cause *blockedError, now time.
 		b.tried.Insert(key.Namespace)
 	}
 	b.leave(key, other)
-	wait := b.waits[key.Namespace][of]
+	wait, in := b.wait(key.Namespace, of), waitsOf(key.Namespace, of)
 	if wait == nil {
 		wait = &blockedWait{trying: key.Name, waiting: sets.New[string]()}
-		if b.waits[key.Namespace] == nil {
-			b.waits[key.Namespace] = map[string]*blockedWait{}
+		if b.waits[in] == nil {
+			b.waits[in] = map[string]*blockedWait{}
 		}
-		b.waits[key.Namespace][of] = wait
+		b.waits[in][of] = wait
 	}
 	first = wait.cause == nil || wait.cause.reason != cause.reason
 	wait.cause = cause
@@ -229,15 +239,15 @@ func (b *Blocked) block(key types.NamespacedName, cause *blockedError, now time.
 func (b *Blocked) isWaiting(key types.NamespacedName) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	waits := b.waits[key.Namespace]
-	return waits[key.Name] != nil || waits[ofNamespace] != nil && waits[ofNamespace].waiting.Has(key.Name)
+	ofAll := b.wait(key.Namespace, ofNamespace)
+	return b.wait(key.Namespace, key.Name) != nil || ofAll != nil && ofAll.waiting.Has(key.Name)
 }
 
 // mayExist reports whether no Incident can be created in the namespace, and this one does not wait for that: it may exist.
 func (b *Blocked) mayExist(key types.NamespacedName) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	wait := b.waits[key.Namespace][ofNamespace]
+	wait := b.wait(key.Namespace, ofNamespace)
 	return wait != nil && !wait.waiting.Has(key.Name)
 }
 
@@ -246,7 +256,10 @@ func (b *Blocked) unblock(namespace string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.tried.Insert(namespace)
-	delete(b.waits[namespace], ofNamespace)
+	in := waitsOf(namespace, ofNamespace)
+	if delete(b.waits[in], ofNamespace); len(b.waits[in]) == 0 {
+		delete(b.waits, in)
+	}
 }
 
 // forget notes that an Incident was written, or need not be any more.
@@ -259,7 +272,8 @@ func (b *Blocked) forget(key types.NamespacedName) {
 
 // leave takes an Incident out of a wait, which ends with the last one.
 func (b *Blocked) leave(key types.NamespacedName, of string) {
-	waits := b.waits[key.Namespace]
+	in := waitsOf(key.Namespace, of)
+	waits := b.waits[in]
 	if waits[of] == nil {
 		return
 	}
@@ -267,7 +281,7 @@ func (b *Blocked) leave(key types.NamespacedName, of string) {
 		delete(waits, of)
 	}
 	if len(waits) == 0 {
-		delete(b.waits, key.Namespace)
+		delete(b.waits, in)
 	}
 }
 
@@ -277,7 +291,7 @@ func (b *Blocked) Condition(integration *v1alpha1.WebhookIntegration) (condition
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	cause, names := b.own(client.ObjectKeyFromObject(integration))
-	if wait := b.waits[integration.Namespace][ofNamespace]; wait != nil {
+	if wait := b.wait(integration.Namespace, ofNamespace); wait != nil {
 		cause = wait.cause
 	} else if integrations.Blocked(integration) != "" && !b.tried.Has(integration.Namespace) &&
 		b.clock.Now().Sub(b.started) < blockedGrace {
@@ -295,16 +309,11 @@ func (b *Blocked) Condition(integration *v1alpha1.WebhookIntegration) (condition
 // own returns why Incidents of an integration wait for reasons of their own, nil if none does: the reason of the first one by
 // name, and all for which it is the same, sorted.
 func (b *Blocked) own(integration types.NamespacedName) (cause *blockedError, names []string) {
-	waits := b.waits[integration.Namespace]
-	for name := range waits {
-		if v1alpha1.IsIncidentName(name, integration.Name) {
-			names = append(names, name)
-		}
-	}
+	waits := b.waits[integration]
+	names = slices.Sorted(maps.Keys(waits))
 	if len(names) == 0 {
 		return nil, nil
 	}
-	slices.Sort(names)
 	cause = waits[names[0]].cause
 	return cause, slices.DeleteFunc(names, func(name string) bool {
 		other := waits[name].cause

@@ -201,6 +201,10 @@ func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *fa
 			policy.Maintenance = r.plans.Of(&integration)
 		case !apierrors.IsNotFound(err):
 			return policy, fmt.Errorf("reading the WebhookIntegration: %w", err)
+		default:
+			if last, ok := r.retentions.Get(key); ok {
+				policy.Retention, policy.SeenToGo = last.(time.Duration), true
+			}
 		}
 	}
 	if policy.AutoResolveAfter == 0 && !policy.Absent && o.incident != nil && v1alpha1.IsGeneratedKey(o.incident.Spec.DedupKey) {

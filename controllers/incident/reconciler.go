@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	expirecache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/lru"
@@ -38,6 +39,11 @@ const (
 
 	// pausedRetry is when to look again at an Incident whose ledger is full; the deletion of an AlertEvent brings it back sooner.
 	pausedRetry = 5 * time.Second
+
+	// retentionMemory is how long the retention of a deleted integration is remembered, and maxRetentions of how many: a sweep comes
+	// to their Incidents within an hour.
+	retentionMemory = 2 * time.Hour
+	maxRetentions   = 4096
 
 	// expiryRetry is when to look again at an expired Incident that AlertEvents still hold on to.
 	expiryRetry = time.Minute
@@ -71,6 +77,8 @@ type reconciler struct {
 	notices  flowcontrol.RateLimiter // of Kubernetes Events
 	plans    *maintenance.Cache
 	gate     *writeGate
+
+	retentions *expirecache.LRUExpireCache // of integrations that were deleted lately: time.Duration by types.NamespacedName
 
 	foldAlerts func(fold.Input) fold.Plan // fold.Decide outside of tests
 }

@@ -2,6 +2,7 @@ package incident
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
@@ -211,4 +213,19 @@ func TestConditionsNameFewIncidents(t *testing.T) {
 	g.Expect(cause.message(names)).To(And(ContainSubstring(" and others"), ContainSubstring(names[2]), Not(ContainSubstring(names[3]))))
 	none, _ := blocked.own(types.NamespacedName{Namespace: "elsewhere", Name: "shop"})
 	g.Expect(none).To(BeNil())
+}
+
+// The conditions of many integrations are computed every other second, while Incidents of one of them wait.
+func TestAConditionDependsOnTheIncidentsOfItsIntegrationOnly(t *testing.T) {
+	g := NewWithT(t)
+	blocked := newBlocked(clocktesting.NewFakePassiveClock(testEpoch))
+	for n := range 1000 {
+		name := types.NamespacedName{Namespace: "team", Name: v1alpha1.IncidentName("shop", fmt.Sprint(n))}
+		blocked.block(name, &blockedError{reason: v1alpha1.ReasonFoldFailed, cause: errUnfoldable}, testEpoch)
+	}
+	other := &v1alpha1.WebhookIntegration{}
+	other.Namespace, other.Name = "team", "other"
+	g.Expect(testing.AllocsPerRun(10, func() { blocked.Condition(other) })).To(BeNumerically("<", 10))
+	g.Expect(blocked.waits[client.ObjectKeyFromObject(other)]).To(BeEmpty())
+	g.Expect(blocked.waits[waitsOf("team", v1alpha1.IncidentName("shop", "1"))]).To(HaveLen(1000))
 }

@@ -7,6 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
@@ -116,10 +117,32 @@ func TestTheSpecsRetentionWinsWhileThereIsOne(t *testing.T) {
 	s.Expect(s.Live.Update(s.Ctx, integration)).To(Succeed())
 	s.Clock.SetTime(s.Clock.Now().Add(2 * time.Second))
 	s.fold("disk")
-	s.Expect(s.Incident("disk").Status.Retention.Duration).To(Equal(3 * time.Hour))
+	s.Expect(s.IncidentNames()).To(HaveLen(1))
 	s.Clock.SetTime(s.Clock.Now().Add(time.Hour))
 	s.fold("disk")
 	s.Expect(s.IncidentNames()).To(BeEmpty())
+}
+
+func TestAChangeOfTheRetentionIsWrittenWhenTheIntegrationGoes(t *testing.T) {
+	s := newSite(t)
+	integration := s.resolvedUnder("disk", &metav1.Duration{Duration: time.Hour})
+	writes := s.faults.statusWrites
+	for days := range 12 {
+		integration.Spec.Retention = &metav1.Duration{Duration: time.Duration(days+30) * day}
+		s.Expect(s.Live.Update(s.Ctx, integration)).To(Succeed())
+		s.Clock.SetTime(s.Clock.Now().Add(2 * time.Second))
+		s.fold("disk")
+	}
+	s.Expect(s.faults.statusWrites).To(Equal(writes))
+
+	s.Expect(s.Live.Delete(s.Ctx, integration)).To(Succeed())
+	s.incidents.retentions.Add(client.ObjectKeyFromObject(integration), fold.RetentionOf(integration), time.Hour) // as the watch does
+	for range 2 {
+		s.Clock.SetTime(s.Clock.Now().Add(2 * time.Second))
+		s.fold("disk")
+	}
+	s.Expect(s.faults.statusWrites).To(Equal(writes + 1))
+	s.Expect(s.Incident("disk").Status.Retention.Duration).To(Equal(41 * day))
 }
 
 // An Incident whose creator died before it wrote the status, or whose status a restore lost.

@@ -7,6 +7,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
+	expirecache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -104,6 +105,6 @@ func newReconciler(cache client.Reader, live client.Client, lists *quorumLists, 
 		Options: o, cache: cache, live: live, lists: lists, writes: newWriteMemory(o.Clock),
 		loading: make(chan struct{}, loadingFolds), loaded: lru.New(keptLoads),
 		gate: newWriteGate(writeConcurrency, o.IngestBacklog), blocked: newBlocked(o.Clock), foldAlerts: fold.Decide,
-		plans: maintenance.NewCache(),
+		plans: maintenance.NewCache(), retentions: expirecache.NewLRUExpireCache(maxRetentions),
 	}
 }

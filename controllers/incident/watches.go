@@ -5,7 +5,6 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -103,10 +102,13 @@ func (r *reconciler) foldPolicies() handler.EventHandler {
 			return // at the start, the Incidents come by themselves
 		}
 		integration := client.ObjectKeyFromObject(cmp.Or(after, before))
+		if after == nil {
+			r.retentions.Add(integration, fold.RetentionOf(before), retentionMemory)
+		}
 		for _, name := range r.counts.OfIntegration(integration.Namespace, integration.Name) {
 			requests.Add(queue, types.NamespacedName{Namespace: integration.Namespace, Name: name}, false)
 		}
-		if before == nil || after == nil || !equality.Semantic.DeepEqual(before.Spec.Retention, after.Spec.Retention) {
+		if before == nil || after == nil || fold.RetentionOf(before) != fold.RetentionOf(after) {
 			r.resolved.Revisit(integration.Namespace) // which reads all of them
 		}
 	})

@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	expirecache "k8s.io/apimachinery/pkg/util/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -93,7 +94,7 @@ func TestAPolicyEnqueuesItsIncidents(t *testing.T) {
 	after := before.DeepCopy()
 	after.Generation, after.ResourceVersion = 2, "2"
 	resolved := &noResolved{}
-	r := &reconciler{counts: namesOf{"mon": own}, resolved: resolved}
+	r := &reconciler{counts: namesOf{"mon": own}, resolved: resolved, retentions: expirecache.NewLRUExpireCache(1)}
 	watch := r.foldPolicies()
 	watch.Create(t.Context(), event.CreateEvent{Object: before, IsInInitialList: true}, queue)
 	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: before}, queue)
@@ -106,8 +107,10 @@ func TestAPolicyEnqueuesItsIncidents(t *testing.T) {
 	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: after, ObjectNew: longer}, queue)
 	g.Expect(taken(queue)).To(ConsistOf(own))
 	g.Expect(resolved.revisited).To(ConsistOf("n"), "the Resolved ones")
-	watch.Delete(t.Context(), event.DeleteEvent{Object: after}, queue)
+	watch.Delete(t.Context(), event.DeleteEvent{Object: longer}, queue)
 	g.Expect(taken(queue)).To(ConsistOf(own))
+	kept, _ := r.retentions.Get(client.ObjectKeyFromObject(longer))
+	g.Expect(kept).To(Equal(time.Hour))
 }
 
 // namesOf are the names of the Incidents of integrations.
