@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tocsin-dev/tocsin/internal/httpserver"
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/fair"
@@ -172,7 +173,7 @@ func TestSlowBodiesOfAnIntegrationLeaveConnectionsToOthers(t *testing.T) {
 	b.tokens.set(integration("team-b", "other"))
 	begun, goOn := make(chan bool), make(chan bool)
 	var slow sync.WaitGroup
-	for range maxConnections / 4 {
+	for range httpserver.MaxConnections / 4 {
 		slow.Go(func() {
 			request := httptest.NewRequest(http.MethodPost, testPath, readerFunc(func([]byte) (int, error) {
 				begun <- true

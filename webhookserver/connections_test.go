@@ -9,9 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/httpserver"
 )
 
 // serveLimited has a handler served with a limit of connections, at the returned address.
@@ -19,8 +21,7 @@ func serveLimited(t *testing.T, limit int, handler http.Handler) string {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	server := &http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: time.Minute}
-	newConnectionLimiter(limit).attach(server)
+	server := httpserver.New(httpserver.Options{Handler: handler, Log: logr.Discard(), Connections: limit})
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 	return listener.Addr().String()

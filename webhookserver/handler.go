@@ -21,6 +21,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/httpserver"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
@@ -86,7 +87,7 @@ func newHandler(
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == openAPIPath {
-		notBusy(r)
+		httpserver.NotBusy(r)
 		serveOpenAPI(w, r)
 		return
 	}
@@ -99,7 +100,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 	}
 	if !x.read || x.integration == nil {
-		notBusy(r)
+		httpserver.NotBusy(r)
 	}
 	write(w, reply)
 	took := h.options.Now().Sub(x.start)

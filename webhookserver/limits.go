@@ -3,6 +3,7 @@ package webhookserver
 import (
 	"time"
 
+	"github.com/tocsin-dev/tocsin/internal/httpserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
@@ -16,16 +17,8 @@ const (
 	DefaultShutdownDelay = 5 * time.Second
 )
 
-// Limits of the HTTP server.
+// Limits of the end of the HTTP server.
 const (
-	headerTimeout  = 5 * time.Second  // from the first byte of a request to the end of its headers
-	readTimeout    = 10 * time.Second // to the end of its body
-	writeTimeout   = 15 * time.Second // from the end of the headers to the end of the answer
-	idleTimeout    = 60 * time.Second // between two requests of a connection
-	maxHeaderBytes = 16 << 10
-	maxConnections = 4096 // at a time; an idle one takes about 20 KiB, with TLS more
-	maxStreams     = 100  // requests at a time on one HTTP/2 connection
-
 	// drainTimeout bounds the wait for requests in flight at the end, and with it a client that does not read its answer,
 	// and flushTimeout the wait for writes in flight after that. With ShutdownDelay, they leave the manager time to end
 	// within the 45 s that the Deployment gives.
@@ -36,8 +29,8 @@ const (
 // Limits of one request.
 const (
 	// requestTimeout bounds storing, beside commit.Timeout, from the end of the headers: a body that arrived slowly
-	// leaves less time, so that the answer is still sent within writeTimeout.
-	requestTimeout = writeTimeout - 500*time.Millisecond
+	// leaves less time, so that the answer is still sent in time.
+	requestTimeout = httpserver.WriteTimeout - 500*time.Millisecond
 
 	// groupFactor times the limit of bodies, but at most maxGroupBody, is that of presets whose tools send groups of
 	// alerts: 500 alerts of 4 KiB.
@@ -62,9 +55,9 @@ const (
 const (
 	// maxBodyMemory bounds the bodies of all requests that have passed authentication, by their
 	// Content-Length, or by the body limit where it is unknown. Each counts as minBodyMemory at least, until its request is
-	// answered: of the maxConnections, an integration may keep a quarter waiting, for slow bodies or slow writes.
+	// answered: of all connections, an integration may keep a quarter waiting, for slow bodies or slow writes.
 	maxBodyMemory = 64 << 20
-	minBodyMemory = maxBodyMemory / maxConnections
+	minBodyMemory = maxBodyMemory / httpserver.MaxConnections
 
 	// firstRead is how much of a body of unknown length is read before there is memory for as much as it may have.
 	firstRead = 16 << 10

@@ -5,22 +5,18 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	stdlog "log"
 	"net"
 	"net/http"
-	"path/filepath"
-	"regexp"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/httpserver"
 	"github.com/tocsin-dev/tocsin/internal/informers"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
@@ -109,15 +105,12 @@ func (s *Server) Start(ctx context.Context) error {
 		return nil
 	})
 
-	server := s.httpServer(tlsConfig)
+	server := httpserver.New(httpserver.Options{
+		Handler: s.handler, Log: s.log, Connections: httpserver.MaxConnections, TLS: tlsConfig, HTTP2: s.options.EnableHTTP2,
+	})
 	s.listener.Store(&listener)
 	s.log.Info("Serving webhooks", "address", listener.Addr().String(), "tls", tlsConfig != nil)
-	group.Go(func() error {
-		if tlsConfig != nil {
-			return server.ServeTLS(listener, "", "")
-		}
-		return server.Serve(listener)
-	})
+	group.Go(func() error { return server.Serve(listener) })
 
 	select {
 	case <-ctx.Done():
@@ -139,7 +132,7 @@ func (s *Server) Start(ctx context.Context) error {
 	return nil
 }
 
-func (s *Server) drain(server *http.Server) {
+func (s *Server) drain(server *httpserver.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), drainTimeout)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
@@ -154,33 +147,12 @@ func (s *Server) drain(server *http.Server) {
 	s.store.Close()
 }
 
-func (s *Server) httpServer(tlsConfig *tls.Config) *http.Server {
-	protocols := &http.Protocols{}
-	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(s.options.EnableHTTP2)
-	server := &http.Server{
-		Handler:           s.handler,
-		TLSConfig:         tlsConfig,
-		Protocols:         protocols,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
-		ReadHeaderTimeout: headerTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          stdlog.New(&errorLog{s.log}, "", 0),
-	}
-	newConnectionLimiter(maxConnections).attach(server)
-	return server
-}
-
 // startCertWatcher reads the certificate and keeps reading it when it changes. It returns nil without TLS.
 func (s *Server) startCertWatcher(ctx context.Context, group *errgroup.Group) (*tls.Config, error) {
 	if s.options.TLSCertPath == "" {
 		return nil, nil
 	}
-	watcher, err := certwatcher.New(
-		filepath.Join(s.options.TLSCertPath, "tls.crt"), filepath.Join(s.options.TLSCertPath, "tls.key"))
+	config, watcher, err := httpserver.Certificate(s.options.TLSCertPath)
 	if err != nil {
 		return nil, fmt.Errorf("reading the webhook server's certificate: %w", err)
 	}
@@ -190,18 +162,5 @@ func (s *Server) startCertWatcher(ctx context.Context, group *errgroup.Group) (*
 		}
 		return nil
 	})
-	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: watcher.GetCertificate}, nil
-}
-
-// errorLog logs net/http's messages about connections. As far as is known they never contain paths or headers, but
-// nothing guarantees it.
-type errorLog struct{ log logr.Logger }
-
-// secretParts matches the places of a token: behind the route, and in an Authorization header.
-var secretParts = regexp.MustCompile(`(?i)(` + eventsPath + `/+|(?:bearer|geniekey) +)[^\s"'?/]+`)
-
-func (l *errorLog) Write(line []byte) (int, error) {
-	text := secretParts.ReplaceAllString(strings.TrimSpace(string(line)), "${1}{token}")
-	l.log.V(1).Info("net/http: " + text)
-	return len(line), nil
+	return config, nil
 }

@@ -247,19 +247,3 @@ func TestServerOnTheWire(t *testing.T) {
 	}
 	NewWithT(t).Expect(s.logs.String()).NotTo(ContainSubstring(testToken))
 }
-
-func TestErrorLogKeepsTokensOut(t *testing.T) {
-	g := NewWithT(t)
-	logs := &logBuffer{}
-	for _, line := range []string{
-		"odd request POST " + testPath + " from 10.0.0.1\n",
-		`header "Authorization: Bearer ` + testToken + `"`,
-		"GET " + testPath + "?dryRun=true",
-	} {
-		n, err := (&errorLog{logs.logger()}).Write([]byte(line))
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(n).To(Equal(len(line)))
-	}
-	g.Expect(logs.String()).NotTo(ContainSubstring(testToken))
-	g.Expect(logs.String()).To(ContainSubstring("{token} from 10.0.0.1"))
-}

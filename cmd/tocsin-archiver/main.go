@@ -20,13 +20,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/archive"
 	"github.com/tocsin-dev/tocsin/controllers/archive/bucket"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
-	"github.com/tocsin-dev/tocsin/internal/probes"
 	"github.com/tocsin-dev/tocsin/internal/process"
 )
 
@@ -69,10 +69,6 @@ func execute(args []string, stdout, stderr io.Writer) int {
 
 // run archives until ctx ends.
 func run(ctx context.Context, config *rest.Config, o process.Options, url string, log logr.Logger) error {
-	serving, err := o.Metrics()
-	if err != nil {
-		return err
-	}
 	scheme := runtime.NewScheme()
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	namespaces := process.CacheNamespaces(o.WatchNamespaces)
@@ -82,9 +78,8 @@ func run(ctx context.Context, config *rest.Config, o process.Options, url string
 		MapperProvider:                clustercache.RESTMapper,
 		Cache:                         cache.Options{DefaultNamespaces: namespaces, ByObject: archive.Cached()},
 		NewCache:                      (&clustercache.Informers{Log: log.WithName("cache")}).NewCache,
-		Metrics:                       serving,
-		HealthProbeBindAddress:        process.Off, // see internal/probes
-		PprofBindAddress:              o.PprofAddress,
+		Metrics:                       metricsserver.Options{BindAddress: process.Off}, // see process.Options.AddServers
+		HealthProbeBindAddress:        process.Off,
 		LeaderElection:                o.LeaderElect,
 		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       o.LeaseNamespace,
@@ -98,11 +93,9 @@ func run(ctx context.Context, config *rest.Config, o process.Options, url string
 	if err := archive.Add(mgr, open); err != nil {
 		return err
 	}
-	if o.ProbeAddress != process.Off {
-		// A process without a lease is ready: it takes over when the other one ends.
-		if err := probes.Add(ctx, mgr, o.ProbeAddress, func() error { return nil }); err != nil {
-			return err
-		}
+	// A process without a lease is ready: it takes over when the other one ends.
+	if err := o.AddServers(ctx, mgr, func() error { return nil }); err != nil {
+		return err
 	}
 	log.Info("Starting archiver", "version", buildinfo.Line("tocsin-archiver"))
 	if err := mgr.Start(ctx); err != nil {

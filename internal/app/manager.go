@@ -27,6 +27,7 @@ import (
 	ctrlconfig "sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
@@ -75,10 +76,6 @@ const (
 func newManager(
 	config *rest.Config, o Options, log logr.Logger, informers *clustercache.Informers, memory *replica.Memory,
 ) (ctrl.Manager, cache.Cache, error) {
-	serving, err := o.Metrics()
-	if err != nil {
-		return nil, nil, err
-	}
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
@@ -100,9 +97,8 @@ func newManager(
 			return clustercache.NonBlocking{Cache: objects}, err
 		},
 		Controller:              ctrlconfig.Controller{SkipNameValidation: new(true)}, // every term has the same controllers
-		Metrics:                 serving,
-		HealthProbeBindAddress:  process.Off, // see internal/probes
-		PprofBindAddress:        o.PprofAddress,
+		Metrics:                 metricsserver.Options{BindAddress: process.Off},      // see process.Options.AddServers
+		HealthProbeBindAddress:  process.Off,
 		GracefulShutdownTimeout: new(gracefulStop),
 	})
 	if err != nil {

@@ -38,6 +38,8 @@ func newFlagSet(o *Options) *flag.FlagSet {
 	flags.StringVar(&w.TLSCertPath, "webhook-tls-cert-path", "",
 		"Directory with tls.crt and tls.key of the webhook endpoint, reloaded when they change. "+
 			"If empty, the endpoint serves plain HTTP.")
+	flags.BoolVar(&w.EnableHTTP2, "enable-http2", false,
+		"Serve HTTP/2 on the webhook endpoint, if it has a certificate. Then it has a sixteenth of the connections.")
 	flags.Int64Var(&w.MaxBodyBytes, "max-body-bytes", webhookserver.DefaultMaxBodyBytes,
 		"Maximum size of a request body in bytes, both as sent and after decompression. For presets whose tools send groups of "+
 			"alerts it is eight times that, but at most 2 MiB.")
@@ -113,7 +115,6 @@ func (o *Options) complete(flags *flag.FlagSet) error {
 		process.CheckRange("max-in-flight-writes", w.MaxInFlightWrites, 1, 1024),
 		process.CheckRange("shutdown-delay", w.ShutdownDelay, 0, maxShutdownDelay),
 	)
-	w.EnableHTTP2 = o.EnableHTTP2
 	// Zero means the default in webhookserver.Options; on the command line it means no delay.
 	w.ShutdownDelay = max(w.ShutdownDelay, time.Nanosecond)
 	return err

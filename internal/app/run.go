@@ -25,7 +25,6 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/leader"
-	"github.com/tocsin-dev/tocsin/internal/probes"
 	"github.com/tocsin-dev/tocsin/internal/process"
 	"github.com/tocsin-dev/tocsin/internal/schemacheck"
 	"github.com/tocsin-dev/tocsin/webhookserver"
@@ -129,10 +128,8 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	if err != nil {
 		return err
 	}
-	if o.ProbeAddress != process.Off {
-		if err := probes.Add(ctx, mgr, o.ProbeAddress, server.ReadyCheck); err != nil {
-			return err
-		}
+	if err := o.AddServers(ctx, mgr, server.ReadyCheck); err != nil {
+		return err
 	}
 	mgr.GetLogger().Info("Starting manager", "version", buildinfo.Line("tocsin"), "webhookAddress", o.webhook.BindAddress)
 	return runAll(ctx, mgr, server, campaign)

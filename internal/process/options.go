@@ -3,20 +3,16 @@ package process
 
 import (
 	"cmp"
-	"crypto/tls"
 	"errors"
 	"flag"
 	"fmt"
 	"net"
-	"path/filepath"
 	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
 
 // Off is the address that disables a server.
@@ -26,7 +22,6 @@ const Off = "0"
 type Options struct {
 	ProbeAddress    string
 	PprofAddress    string
-	EnableHTTP2     bool
 	LeaderElect     bool
 	LeaseNamespace  string
 	WatchNamespaces []string
@@ -49,7 +44,6 @@ func (o *Options) Bind(flags *flag.FlagSet, purpose string) {
 		"Directory with tls.crt and tls.key of the metrics endpoint, reloaded when they change. "+
 			"If empty, the process generates a self-signed certificate.")
 	flags.StringVar(&o.PprofAddress, "pprof-bind-address", Off, "Address of /debug/pprof; 0 disables it.")
-	flags.BoolVar(&o.EnableHTTP2, "enable-http2", false, "Serve HTTP/2 on all endpoints.")
 
 	flags.BoolVar(&o.LeaderElect, "leader-elect", false,
 		purpose+" only while holding a lease. Required with more than one replica.")
@@ -141,24 +135,4 @@ func CacheNamespaces(names []string) map[string]cache.Config {
 		namespaces[name] = cache.Config{}
 	}
 	return namespaces
-}
-
-// Metrics returns the options of the metrics endpoint, which uses TLS when it is secure or has a certificate. It returns an
-// error if the certificate cannot be loaded: the metrics server would silently generate a self-signed one and never look for
-// the other again.
-func (o *Options) Metrics() (metricsserver.Options, error) {
-	m := metricsserver.Options{BindAddress: o.MetricsAddress, CertDir: o.MetricsCertPath}
-	m.SecureServing = o.MetricsSecure || o.MetricsCertPath != ""
-	if o.MetricsSecure {
-		m.FilterProvider = filters.WithAuthenticationAndAuthorization
-	}
-	if !o.EnableHTTP2 {
-		m.TLSOpts = []func(*tls.Config){func(c *tls.Config) { c.NextProtos = []string{"http/1.1"} }}
-	}
-	if dir := o.MetricsCertPath; dir != "" && o.MetricsAddress != Off {
-		if _, err := tls.LoadX509KeyPair(filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")); err != nil {
-			return m, fmt.Errorf("loading the metrics certificate: %w", err)
-		}
-	}
-	return m, nil
 }

@@ -33,23 +33,22 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"gocloud.dev/blob"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/httpserver"
 )
 
 //go:embed static
 var static embed.FS
 
 const (
-	headerTimeout = 5 * time.Second
-	idleTimeout   = time.Minute
 	// writeTimeout bounds one write to a browser that does not read.
 	writeTimeout = 10 * time.Second
 	// readTimeout bounds a request to the API server. The page waits a little longer.
 	readTimeout    = 5 * time.Second
-	maxHeaderBytes = 16 << 10
 )
 
 // Server serves the page and its data.
@@ -117,14 +116,11 @@ func (s *Server) Run(ctx context.Context) error {
 	defer tasks.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	server := &http.Server{
-		Handler:           s.Handler(),
-		ReadHeaderTimeout: headerTimeout,
-		IdleTimeout:       idleTimeout,
-		WriteTimeout:      writeTimeout, // writeJSON and lines extend it: a request to the API server takes its time
-		MaxHeaderBytes:    maxHeaderBytes,
-		BaseContext:       func(net.Listener) context.Context { return ctx }, // ends the streams
-	}
+	server := httpserver.New(httpserver.Options{
+		Handler: s.Handler(), Log: logr.Discard(), Connections: httpserver.MaxConnections / 4,
+		LongAnswers: writeTimeout, // writeJSON and lines extend it: a request to the API server takes its time
+	})
+	server.BaseContext = func(net.Listener) context.Context { return ctx } // ends the streams
 	if s.users == nil {
 		tasks.Go(func() { s.feed.Run(ctx) })
 	} else {
