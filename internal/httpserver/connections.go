@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/go-logr/logr"
 )
 
 // victimSample is how many connections are examined to find the one to close for a new one.
@@ -33,6 +35,7 @@ const farewell = 500 * time.Millisecond
 // waits for the rest of the body, and for a client that does not read the answer.
 type connectionLimiter struct {
 	net.Listener
+	log   logr.Logger
 	limit int
 
 	tls       *tls.Config // to decrypt with; nil: what is accepted is plain text, or encrypted
@@ -49,6 +52,7 @@ type connection struct {
 	net.Conn // what the server reads
 	raw      net.Conn
 	address  string
+	log      logr.Logger
 
 	idle  bool      // waiting for a request, or for the rest of its headers
 	since time.Time // the start of that
@@ -65,7 +69,7 @@ func (l *connectionLimiter) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{Conn: raw, raw: raw, address: raw.RemoteAddr().String(), counts: !l.encrypted}
+	c := &connection{Conn: raw, raw: raw, address: raw.RemoteAddr().String(), log: l.log, counts: !l.encrypted}
 	if host, _, err := net.SplitHostPort(c.address); err == nil {
 		c.address = host
 	}
@@ -90,6 +94,9 @@ func (c *connection) Read(p []byte) (int, error) {
 		return c.Conn.Read(p)
 	}
 	n, err := c.Conn.Read(p[:min(len(p), headerReads)])
+	if secure, ok := c.Conn.(*tls.Conn); ok && err != nil && !secure.ConnectionState().HandshakeComplete {
+		c.log.V(1).Info("TLS handshake error", "address", c.address, "reason", err.Error())
+	}
 	if plain := (tls.RecordHeaderError{}); errors.As(err, &plain) && plain.Conn != nil {
 		return 0, c.refuse(plain.Conn, http.StatusBadRequest, "This port serves HTTPS only.")
 	}

@@ -72,7 +72,7 @@ func New(o Options) *Server {
 			MaxHeaderBytes:    maxHeaderBytes,
 			ErrorLog:          stdlog.New(&errorLog{o.Log}, "", 0),
 		},
-		limiter: &connectionLimiter{limit: o.Connections, open: map[*connection]struct{}{}},
+		limiter: &connectionLimiter{log: o.Log, limit: o.Connections, open: map[*connection]struct{}{}},
 	}
 	if o.LongAnswers != 0 {
 		s.ReadTimeout, s.WriteTimeout = 0, o.LongAnswers
