@@ -84,27 +84,54 @@ func (a *acceptance) storedBy(took time.Duration) protocol.Stored {
 	return stored
 }
 
-// write answers a request.
-func write(w http.ResponseWriter, reply protocol.Reply) {
+// answer is an encoded answer.
+type answer struct {
+	contentType string
+	body        []byte
+}
+
+// encode encodes the answer to a request. That to a dry run has all the alerts: it takes its turn to encode it, and memory until it
+// is written; without them it becomes a problem.
+func (h *handler) encode(x *exchange, reply *protocol.Reply, p **problem) (a answer) {
+	if x.accepted == nil || !x.dryRun {
+		return encode(reply.Body)
+	}
+	failed := h.enter(x)
+	if failed == nil {
+		a = encode(reply.Body)
+		x.leave()
+		_, failed = h.reserve(x, int64(len(a.body)))
+	}
+	for i := range x.accepted.Alerts {
+		x.accepted.Alerts[i].Alert, x.accepted.Alerts[i].Sources = nil, nil // they may be collected while the answer is written
+	}
+	if failed != nil {
+		x.accepted, *p, *reply = nil, failed, failed.reply(x.operation)
+		a = encode(reply.Body)
+	}
+	return a
+}
+
+// write writes an answer.
+func (a answer) write(w http.ResponseWriter, reply protocol.Reply) {
 	header := w.Header()
 	for name, value := range reply.Header {
 		header.Set(name, value)
 	}
-	contentType, body := encode(reply.Body)
-	header.Set("Content-Type", contentType)
-	header.Set("Content-Length", strconv.Itoa(len(body)))
+	header.Set("Content-Type", a.contentType)
+	header.Set("Content-Length", strconv.Itoa(len(a.body)))
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(reply.Status)
-	_, _ = w.Write(body) // it fails when the client has disconnected
+	_, _ = w.Write(a.body) // it fails when the client has disconnected
 }
 
-// encode returns the body of an answer and its content type.
-func encode(body any) (contentType string, encoded []byte) {
-	contentType = "application/json"
+// encode encodes the body of an answer.
+func encode(body any) answer {
+	contentType := "application/json"
 	switch body := body.(type) {
 	case string:
-		return "text/plain; charset=utf-8", []byte(body + "\n")
+		return answer{"text/plain; charset=utf-8", []byte(body + "\n")}
 	case *problem:
 		contentType = "application/problem+json"
 	}
@@ -112,5 +139,5 @@ func encode(body any) (contentType string, encoded []byte) {
 	if err != nil {
 		encoded = []byte("{}") // cannot happen: every body is made of plain types and checked JSON
 	}
-	return contentType, append(encoded, '\n')
+	return answer{contentType, append(encoded, '\n')}
 }

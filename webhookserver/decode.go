@@ -87,7 +87,14 @@ func (h *handler) parser(
 		}
 		// One reservation for everything: a request that waited for its own memory would never get it.
 		held.Release()
-		if held = h.decoded.Reserve(x.sender(), size, wait); held == nil {
+		if held = h.decoded.Reserve(x.sender(), size, 0); held == nil && wait > 0 {
+			x.leave() // nobody waits for memory at a place
+			held = h.decoded.Reserve(x.sender(), size, wait)
+			if p := h.enter(x); p != nil {
+				return nil, nil, p
+			}
+		}
+		if held == nil {
 			return nil, nil, &problemOverload
 		}
 		wait = 0 // or what is decoded already would wait uncounted
@@ -108,7 +115,7 @@ func (h *handler) evaluate(
 	ctx := context.Background()
 	if program.Mapped() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, h.evaluation)
+		ctx, cancel = context.WithTimeout(mapping.WithPause(ctx, x.place.Pause), h.evaluation)
 		defer cancel()
 	}
 	for i := range payloads {
@@ -152,6 +159,9 @@ func complete(result *mapping.Result, p *protocol.Payload, received time.Time) {
 	}
 	for i := range result.Alerts {
 		alert := &result.Alerts[i]
+		if size := alertcontent.Size(&fallback.AlertContent); i == 1 && (size > maxFallback || size*len(result.Alerts) > maxFallbacks) {
+			fallback.Labels, fallback.Custom = nil, nil
+		}
 		fill(alert, &fallback)
 		if p.IncidentName != "" {
 			alert.IncidentName, alert.DedupKey = p.IncidentName, ""

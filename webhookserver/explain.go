@@ -15,9 +15,9 @@ import (
 // Explain answers a request as the endpoint answers a dry run of it: by the same handler, but without a server, a cluster or a
 // token. It returns the status code, the JSON of the answer (200 with the alerts, or a problem) and the expressions that failed.
 func Explain(
-	ctx context.Context, integration *v1alpha1.WebhookIntegration, header http.Header, body []byte,
-) (code int, answer []byte, failures []mapping.Failure) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, eventsPath+"?dryRun=true", bytes.NewReader(body))
+	ctx context.Context, integration *v1alpha1.WebhookIntegration, header http.Header, payload []byte,
+) (code int, body []byte, failures []mapping.Failure) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, eventsPath+"?dryRun=true", bytes.NewReader(payload))
 	if err != nil {
 		return http.StatusInternalServerError, nil, nil // neither the method nor the path can be wrong
 	}
@@ -35,6 +35,5 @@ func Explain(
 	} else {
 		failures = x.accepted.failures
 	}
-	_, answer = encode(reply.Body)
-	return reply.Status, answer, failures
+	return reply.Status, encode(reply.Body).body, failures
 }

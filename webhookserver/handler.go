@@ -37,6 +37,7 @@ type handler struct {
 	tokens    *tokenIndex
 	bodies    *fair.Memory // of bodies
 	decoded   *fair.Memory // of their decoded form
+	places    *fair.Places // to decode bodies and to encode large answers
 	committer committer
 	live      client.Reader // of the API server, not of a cache
 	reports   reporter
@@ -76,6 +77,7 @@ func newHandler(
 	h := &handler{
 		options: options, ready: ready, tokens: tokens,
 		bodies: fair.NewMemory(maxBodyMemory), decoded: fair.NewMemory(maxDecodedMemory),
+		places:    fair.NewPlaces(max(1, runtime.GOMAXPROCS(0)-1)),
 		committer: committer, live: live, reports: reports, log: log,
 		started: options.Now(), evaluation: maxEvaluation,
 	}
@@ -93,7 +95,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	x := &exchange{Request: r, start: h.options.Now(), received: h.options.APITime()}
 	x.read = r.Body == nil || r.Body == http.NoBody
+	defer func() { // a client may take its time to read the answer
+		x.leave()
+		for _, memory := range x.memory {
+			memory.Release()
+		}
+	}()
 	reply, p := h.respond(x)
+	a := h.encode(x, &reply, &p)
 	if !x.read || h.stopping.Load() {
 		// Or net/http would read the rest of an unwanted body, to keep the connection. While the
 		// server stops, a sender that keeps its connection would send its next request into the end of it.
@@ -102,7 +111,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !x.read || x.integration == nil {
 		httpserver.NotBusy(r)
 	}
-	write(w, reply)
+	a.write(w, reply)
 	took := h.options.Now().Sub(x.start)
 	observeRequest(reply.Status, x, took)
 	x.endSpan(p, reply.Status, took)
@@ -131,6 +140,7 @@ func (h *handler) respond(x *exchange) (reply protocol.Reply, p *problem) {
 			h.log.Error(cause, "Recovered from a panic", "route", x.route(), "stack", string(debug.Stack()))
 			p = &problemInternal
 		}
+		x.leave()
 		if p != nil {
 			x.accepted, reply = nil, p.reply(x.operation)
 		}
@@ -172,11 +182,10 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 	if p != nil {
 		return reply, p
 	}
-	memory := h.bodies.Reserve(x.sender(), h.bodyMemory(x), 0)
-	if memory == nil {
-		return reply, &problemOverload
+	memory, p := h.reserve(x, h.bodyMemory(x))
+	if p != nil {
+		return reply, p
 	}
-	defer memory.Release()
 	if request.Body, p = h.readBody(x); p != nil {
 		return reply, p
 	}
@@ -184,14 +193,22 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 	if p = signature.verify(x.integration.Spec.Verify, request.Body); p != nil {
 		return reply, p
 	}
+	if p = h.enter(x); p != nil {
+		return reply, p
+	}
 	decoded, p := h.decode(x, request)
+	x.leave()
 	if p != nil {
 		return reply, p
 	}
 	request.Body = nil           // it may be collected while the alerts wait
 	memory.Shrink(minBodyMemory) // from here on the alerts count as waiting submissions, and the connection is still held
 	var receipt commit.Receipt
-	if alerts := decoded.kept(); !x.dryRun && len(alerts) > 0 {
+	alerts := decoded.kept()
+	if !commit.Fits(alerts) { // the last bound, after all that anything adds
+		return reply, &problemBatchTooLarge
+	}
+	if !x.dryRun && len(alerts) > 0 {
 		if receipt, p = h.store(x, alerts); p != nil && !p.meetsNewOnly() {
 			return reply, p
 		}
@@ -209,11 +226,9 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 
 // query answers a request that stores nothing. It may read an Incident from the API server.
 func (h *handler) query(x *exchange) (reply protocol.Reply, p *problem) {
-	memory := h.bodies.Reserve(x.sender(), queryMemory, 0)
-	if memory == nil {
-		return reply, &problemOverload
+	if _, p = h.reserve(x, queryMemory); p != nil {
+		return reply, p
 	}
-	defer memory.Release()
 	return x.operation.Query(h.requestOf(x)), nil
 }
 

@@ -32,6 +32,11 @@ const (
 	// leaves less time, so that the answer is still sent in time.
 	requestTimeout = httpserver.WriteTimeout - 500*time.Millisecond
 
+	// maxFallback is how much of what a request says beside a list of alerts is kept with each of them, and maxFallbacks with all.
+	// What is more is kept with the first one alone, as in package mapping.
+	maxFallback  = 8 << 10
+	maxFallbacks = 512 << 10
+
 	// groupFactor times the limit of bodies, but at most maxGroupBody, is that of presets whose tools send groups of
 	// alerts: 500 alerts of 4 KiB.
 	groupFactor  = 8
@@ -70,6 +75,9 @@ const (
 	// to 20 MiB. maxDecodeWait is how long a body waits for such memory. Decoding takes milliseconds.
 	maxDecodedMemory = 32 << 20
 	maxDecodeWait    = 2 * time.Second
+
+	// maxPlaceWait is how long a request waits for its turn at a processor.
+	maxPlaceWait = 2 * time.Second
 
 	// maxEvaluation is how long the expressions of a mapping may take for one request, should the count of
 	// their cost miss something or the machine be too busy.

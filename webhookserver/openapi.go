@@ -20,7 +20,8 @@ var problemReadOnly = problem{Type: "method-not-allowed", Status: http.StatusMet
 // serveOpenAPI answers with the OpenAPI document. These requests are none of senders, and are not counted.
 func serveOpenAPI(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		write(w, problemReadOnly.reply(nil))
+		reply := problemReadOnly.reply(nil)
+		encode(reply.Body).write(w, reply)
 		return
 	}
 	w.Header().Set("Content-Type", "application/yaml") // RFC 9512

@@ -101,6 +101,9 @@ var (
 		retryAfter: retryAfterUnsynced}
 	problemOverload = problem{Type: "overloaded", Status: http.StatusServiceUnavailable, Title: "Too many alerts are waiting",
 		Detail: "Nothing was stored; try again later.", retryAfter: retryAfterOverload}
+	problemBusy = problem{Type: "busy", Status: http.StatusServiceUnavailable, Title: "The server is busy",
+		Detail: "Requests of all namespaces take turns at its processors. Nothing was stored; try again.", reason: "Busy",
+		retryAfter: retryAfterUnavailable}
 	problemNamespaceFull = problem{Type: "namespace-full", Status: http.StatusServiceUnavailable,
 		Title:  "Too many alerts of this namespace are waiting",
 		Detail: "Nothing was stored; try again later.", reason: "NamespaceFull", retryAfter: retryAfterOverload}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
 
@@ -37,13 +38,41 @@ type exchange struct {
 	gzipped     bool
 	key         string      // idempotency key
 	accepted    *acceptance // once the request is accepted
-	read        bool        // the body has been read to its end
-	cause       error       // the error behind a problem, for the log
-	span        trace.Span  // nil without tracing
+	place       *fair.Place // at which its body is decoded; nil while it is not
+	memory      []*fair.Reservation
+	read        bool       // the body has been read to its end
+	cause       error      // the error behind a problem, for the log
+	span        trace.Span // nil without tracing
 }
 
 func (x *exchange) sender() types.NamespacedName {
 	return types.NamespacedName{Namespace: x.integration.Namespace, Name: x.integration.Name}
+}
+
+// enter has the request wait for its turn to use a processor; leave ends that.
+func (h *handler) enter(x *exchange) (p *problem) {
+	var err error
+	if x.place, err = h.places.Enter(x.Context(), x.integration.Namespace, maxPlaceWait); err != nil {
+		return &problemBusy
+	}
+	return nil
+}
+
+func (x *exchange) leave() {
+	if x.place != nil {
+		x.place.Leave()
+		x.place = nil
+	}
+}
+
+// reserve reserves memory until the request is answered.
+func (h *handler) reserve(x *exchange, bytes int64) (*fair.Reservation, *problem) {
+	memory := h.bodies.Reserve(x.sender(), bytes, 0)
+	if memory == nil {
+		return nil, &problemOverload
+	}
+	x.memory = append(x.memory, memory)
+	return memory, nil
 }
 
 // parsePath finds the operation and the token. A path is eventsPath/TOKEN/OPERATION. If the token is in the Authorization header,

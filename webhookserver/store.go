@@ -32,9 +32,6 @@ func (h *handler) exists(x *exchange, incident string) bool {
 // store stores the alerts of a request, or those that do not need an Incident for which there is no capacity. In the
 // latter case it returns the problem that says so.
 func (h *handler) store(x *exchange, alerts []v1alpha1.Alert) (commit.Receipt, *problem) {
-	if !commit.Fits(alerts) {
-		return commit.Receipt{}, &problemBatchTooLarge
-	}
 	// Where new Incidents are refused, an alert that needs one would wait as an AlertEvent, without the sender's knowledge.
 	blocked := integrations.Blocked(x.integration) != ""
 	storable := h.options.Capacity.Reserve(x.integration.Namespace, alerts, blocked)

@@ -147,6 +147,11 @@ func (t *Turns[T]) Remove(key string, item T) bool {
 // IsEmpty reports whether nothing waits and nothing is at work.
 func (t *Turns[T]) IsEmpty() bool { return len(t.lines) == 0 }
 
+// othersWait reports whether items of other keys wait.
+func (t *Turns[T]) othersWait(key string) bool {
+	return slices.ContainsFunc(t.ring, func(l *line[T]) bool { return l.key != key })
+}
+
 // AtWork returns how many items are at work, with and without a place.
 func (t *Turns[T]) AtWork() int { return t.atWork }
 

@@ -1,7 +1,6 @@
 package httpserver
 
 import (
-	"context"
 	"crypto/sha256"
 	"net"
 	"net/http"
@@ -39,10 +38,8 @@ func Gate(handler http.Handler) http.Handler {
 			http.Error(w, challengeBody, http.StatusUnauthorized)
 			return
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), reviewWait)
-		defer cancel()
 		address, _, _ := net.SplitHostPort(r.RemoteAddr)
-		leave, err := places.Enter(ctx, address)
+		place, err := places.Enter(r.Context(), address, reviewWait)
 		if err != nil {
 			w.Header().Set("Retry-After", "5")
 			http.Error(w, "Too many tokens are being reviewed.", http.StatusServiceUnavailable)
@@ -51,7 +48,7 @@ func Gate(handler http.Handler) http.Handler {
 		until := time.Now().Add(reviewPause)
 		answer := &statusRecorder{ResponseWriter: w, status: http.StatusOK}
 		handler.ServeHTTP(answer, r)
-		time.AfterFunc(time.Until(until), leave)
+		time.AfterFunc(time.Until(until), place.Leave)
 		if answer.status == http.StatusUnauthorized {
 			denied.Add(token, nil, unknownTime)
 		} else if answer.status < http.StatusInternalServerError {

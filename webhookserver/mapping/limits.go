@@ -33,6 +33,8 @@ const (
 	// need above maxAlertWork.
 	groupByteWork = 20
 
+	pauseWork = 1_000_000 // between two pauses, see WithPause
+
 	nodeWork        = 80  // evaluating a node of an expression
 	callWork        = 100 // calling a function
 	keyWork         = 300 // sorting a key of a map

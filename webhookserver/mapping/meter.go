@@ -31,6 +31,9 @@ var errTooMuchWork = errors.New("the mapping does too much work for one alert")
 type meter struct {
 	left     int
 	exceeded bool // the current expression needed more
+
+	pause func() // see WithPause; nil: none
+	since int    // the work since the last pause
 }
 
 // spend pays for work. It returns an error, from then on for the whole expression, when not enough is left.
@@ -40,6 +43,10 @@ func (m *meter) spend(work int) error {
 		return errTooMuchWork
 	}
 	m.left -= work
+	if m.since += work; m.since >= pauseWork && m.pause != nil {
+		m.since = 0
+		m.pause()
+	}
 	return nil
 }
 

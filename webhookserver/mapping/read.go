@@ -81,6 +81,14 @@ func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, rec
 	return Result{}, err
 }
 
+// pauseKey is the key of what WithPause adds.
+type pauseKey struct{}
+
+// WithPause has a function called about every millisecond while expressions are evaluated, which may let others go first.
+func WithPause(ctx context.Context, pause func()) context.Context {
+	return context.WithValue(ctx, pauseKey{}, pause)
+}
+
 // reader reads one payload.
 type reader struct {
 	ctx     context.Context // ends the evaluation
@@ -101,6 +109,7 @@ func newReader(ctx context.Context, p *Program, body any, headers http.Header, r
 	r := &reader{ctx: ctx, program: p, body: body, meter: meter{left: maxFindWork}, extraLeft: maxExtraWork,
 		vars: variables{header: headers, received: received}}
 	r.vars.meter = &r.meter
+	r.meter.pause, _ = ctx.Value(pauseKey{}).(func())
 	return r
 }
 

@@ -1,0 +1,95 @@
+package webhookserver
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/internal/fair"
+)
+
+// TestASmallRequestGetsNoLargeAnswer has what is said once repeated in hundreds of alerts.
+func TestASmallRequestGetsNoLargeAnswer(t *testing.T) {
+	large, alerts := strings.Repeat("x", 80<<10), strings.TrimSuffix(strings.Repeat("{},", 500), ",")
+	var attributes strings.Builder
+	for n := range 5000 {
+		fmt.Fprintf(&attributes, `,"a%d":"b"`, n)
+	}
+	for sentence, test := range map[string]struct{ contentType, body string }{
+		"attributes of a CloudEvent": {eventType, fmt.Sprintf(
+			`{"specversion":"1.0","id":"1","source":"s","type":%q,"subject":%q,"other":%q,"data":[%s]}`, large, large, large, alerts)},
+		"many attributes of a CloudEvent": {eventType, fmt.Sprintf(
+			`{"specversion":"1.0","id":"1","source":"s","type":"t","data":[%s]%s}`, alerts, attributes.String())},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			b := newBench()
+			response := b.post(testPath+"?dryRun=true", gzipped(test.body), func(r *http.Request) {
+				r.Header.Set("Content-Type", test.contentType)
+				r.Header.Set("Content-Encoding", "gzip")
+			})
+			answer, err := io.ReadAll(response.Body)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(response.StatusCode).To(Equal(http.StatusOK), "%.300s", answer)
+			g.Expect(len(answer)).To(BeNumerically("<", 2<<20))
+		})
+	}
+}
+
+// unread is an answer that the client does not read.
+type unread struct {
+	*httptest.ResponseRecorder
+	writing chan<- bool
+	release <-chan bool
+}
+
+func (u unread) Write(p []byte) (int, error) {
+	u.writing <- true
+	<-u.release
+	return u.ResponseRecorder.Write(p)
+}
+
+func TestAnAnswerCountsUntilItIsWritten(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench()
+	body := fmt.Sprintf(`{"dedup_key":"unread","custom":{"text":%q}}`, strings.Repeat("x", 160<<10))
+	sender := types.NamespacedName{Namespace: "team-a", Name: "prometheus"}
+	writing, release, done := make(chan bool), make(chan bool), make(chan bool)
+	const most = maxBodyMemory / 4 / (160 << 10) // of an integration
+	for range most / 2 {
+		go func() {
+			request := httptest.NewRequest(http.MethodPost, testPath+"?dryRun=true", strings.NewReader(body))
+			b.handler.ServeHTTP(unread{httptest.NewRecorder(), writing, release}, request)
+			done <- true
+		}()
+		<-writing
+	}
+	g.Expect(b.handler.bodies.Allows(sender, maxBodyMemory/4/2)).To(BeFalse(), "half of what the integration may have is taken")
+	close(release)
+	for range most / 2 {
+		<-done
+	}
+	g.Expect(b.handler.bodies.Allows(sender, maxBodyMemory/4)).To(BeTrue())
+}
+
+func TestARequestWaitsForItsTurn(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench()
+	b.handler.places = fair.NewPlaces(1)
+	held, err := b.handler.places.Enter(t.Context(), "team-b", 0)
+	g.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // as after maxPlaceWait
+	response := b.post(testPath, firing, func(r *http.Request) { *r = *r.WithContext(ctx) })
+	g.Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+	g.Expect(io.ReadAll(response.Body)).To(ContainSubstring(`:busy"`))
+	held.Leave()
+	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusAccepted))
+}
