@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -87,7 +88,7 @@ func (r *run) attackInTurns(ctx context.Context, result *report, tenants []tenan
 	each := total * 3 / 4 / time.Duration(len(attacks)+1)
 	r.neighbourBeside(ctx, result, "alone", each, maxDelay)
 	for _, one := range attacks {
-		r.neighbourBeside(ctx, result, one.name, each, maxDelay, func(ctx context.Context) { attackAll(ctx, r, tenants, one) })
+		r.neighbourBeside(ctx, result, one.name, each, cmp.Or(one.most, maxDelay), func(ctx context.Context) { attackAll(ctx, r, tenants, one) })
 	}
 	r.neighbourBeside(ctx, result, "all at once", total/4, maxDelayOfAll,
 		func(ctx context.Context) { attackAll(ctx, r, tenants, attacks...) },
