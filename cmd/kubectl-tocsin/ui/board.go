@@ -96,6 +96,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, who *caller) err
 		}
 		var rows []row
 		rows, sent = changedRows(watched.feed.Incidents(), sent)
+		sent = watched.share(sent)
 		if problem := watched.feed.Problem(); problem != nil {
 			m.Problem = live.Sentence(problem)
 		}

@@ -48,7 +48,7 @@ const (
 	// writeTimeout bounds one write to a browser that does not read.
 	writeTimeout = 10 * time.Second
 	// readTimeout bounds a request to the API server. The page waits a little longer.
-	readTimeout    = 5 * time.Second
+	readTimeout = 5 * time.Second
 )
 
 // Server serves the page and its data.
@@ -98,7 +98,7 @@ func Listen(ctx context.Context, c client.WithWatch, o Options) (*Server, error)
 		s.port = address.Port
 	}
 	if o.Connect != nil {
-		s.users = &users{watches: map[watchKey]*watch{}}
+		s.users = newUsers()
 	} else {
 		s.watch = newWatch(c, s.Namespace, nil)
 	}

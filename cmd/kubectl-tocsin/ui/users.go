@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"regexp"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	expirecache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -42,8 +44,15 @@ const (
 	maxStreams = 32
 	// maxRequests is the number of requests to the API server at a time, without the watches.
 	maxRequests = 64
-	// maxRequestsPerToken is how many of them may be of one user, told by the token: the name is known to the API server only.
-	maxRequestsPerToken = 8
+	// maxRequestsPerUser is how many of them may be of one user.
+	maxRequestsPerUser = 8
+	// reviewPlaces is how many tokens that are not known are asked about at a time, in turns by address, reviewWait how long one waits
+	// for that, and maxTokens how many are remembered of each kind: one that was accepted for acceptedTime, another for deniedTime.
+	reviewPlaces = 8
+	reviewWait   = 5 * time.Second
+	maxTokens    = 4096
+	acceptedTime = time.Minute
+	deniedTime   = 5 * time.Second
 	// linger is how long a watch is kept that no tab follows: a page is reloaded meanwhile, and asks for its chart every half
 	// minute, with another token than that of its stream once a proxy has refreshed it.
 	linger = 2 * time.Minute
@@ -76,11 +85,25 @@ type watch struct {
 	// The rest is for a page with many users, and guarded by users.mu.
 	key     watchKey
 	user    string
+	began   time.Time
 	cancel  context.CancelFunc
 	streams int
 	idle    *time.Timer
 	bytes   fair.Budget[types.NamespacedName] // of each Incident
 	ended   error
+
+	sharing  sync.Mutex
+	versions map[types.NamespacedName]string // of the Incidents, as a tab has sent them last
+}
+
+// share returns one map for all tabs that have sent the same: each would have one of its own otherwise.
+func (w *watch) share(versions map[types.NamespacedName]string) map[types.NamespacedName]string {
+	w.sharing.Lock()
+	defer w.sharing.Unlock()
+	if !maps.Equal(w.versions, versions) {
+		w.versions = versions
+	}
+	return w.versions
 }
 
 func newWatch(c client.WithWatch, namespace string, u *users) *watch {
@@ -102,6 +125,7 @@ type caller struct {
 	client    client.WithWatch
 	namespace string // of the Incidents that the page lists; empty for all
 	key       watchKey
+	user      string // see users.identify; empty if there is one user
 }
 
 // users holds the watches of all users.
@@ -111,7 +135,51 @@ type users struct {
 
 	mu      sync.Mutex
 	watches map[watchKey]*watch
-	busy    fair.Budget[tokenHash] // the requests to the API server, by their tokens
+	busy    fair.Budget[string] // the requests to the API server, by users
+
+	reviews          *fair.Places                // for tokens that are not known
+	accepted, denied *expirecache.LRUExpireCache // tokens, by their hashes; those that are accepted with their users
+}
+
+func newUsers() *users {
+	return &users{
+		watches: map[watchKey]*watch{}, reviews: fair.NewPlaces(reviewPlaces),
+		accepted: expirecache.NewLRUExpireCache(maxTokens), denied: expirecache.NewLRUExpireCache(maxTokens),
+	}
+}
+
+// identify returns the user of a token, by which requests and watches count: nothing counts for anybody before the API server has
+// accepted the token. All service accounts of a namespace are one user, since whoever may make one may make many.
+func (u *users) identify(r *http.Request, token tokenHash, c client.Client) (string, error) {
+	if user, ok := u.accepted.Get(token); ok {
+		name, _ := user.(string)
+		return name, nil
+	}
+	if _, ok := u.denied.Get(token); ok {
+		return "", errReject
+	}
+	address, _, _ := net.SplitHostPort(r.RemoteAddr)
+	place, err := u.reviews.Enter(r.Context(), address, reviewWait)
+	if err != nil {
+		return "", statusError{http.StatusServiceUnavailable, "the page has too many tokens to check"}
+	}
+	defer place.Leave()
+	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
+	defer cancel()
+	name, err := action.User(ctx, c)
+	switch {
+	case apierrors.IsUnauthorized(err):
+		u.denied.Add(token, nil, deniedTime)
+		return "", err
+	case err != nil:
+		return "", err
+	}
+	if account, ok := strings.CutPrefix(name, "system:serviceaccount:"); ok {
+		namespace, _, _ := strings.Cut(account, ":")
+		name = "system:serviceaccounts:" + namespace
+	}
+	u.accepted.Add(token, name, acceptedTime)
+	return name, nil
 }
 
 // statusError is an error with the code of its response.
@@ -135,6 +203,8 @@ var (
 		"the API server rejects the token: it has expired, or is of another cluster"}
 	errHeader = statusError{http.StatusForbidden,
 		"the header " + pageHeader + " is missing: a proxy removed it, or another site sent the request"}
+	errOthers = statusError{http.StatusServiceUnavailable, "other users need the place: you have most tabs open on the page"}
+
 	errTooMany = statusError{http.StatusInsufficientStorage,
 		"there are more incidents than the page holds for one user: choose a namespace"}
 
@@ -190,7 +260,12 @@ func (s *Server) withToken(r *http.Request) (*caller, error) {
 		return nil, badRequest("the scope is not the name of a namespace")
 	}
 	c, err := s.Connect(token)
-	return &caller{client: c, namespace: scope, key: watchKey{sha256.Sum256([]byte(token)), scope}}, err
+	if err != nil {
+		return nil, err
+	}
+	who := &caller{client: c, namespace: scope, key: watchKey{sha256.Sum256([]byte(token)), scope}}
+	who.user, err = s.users.identify(r, who.key.token, c)
+	return who, err
 }
 
 // limited bounds the number of requests to the API server at a time.
@@ -199,32 +274,32 @@ func (s *Server) limited(next endpoint) endpoint {
 		return next
 	}
 	return func(w http.ResponseWriter, r *http.Request, who *caller) error {
-		if err := s.users.admit(who.key.token); err != nil {
+		if err := s.users.admit(who.user); err != nil {
 			return err
 		}
-		defer s.users.release(who.key.token)
+		defer s.users.release(who.user)
 		return next(w, r, who)
 	}
 }
 
 // admit counts a request that begins, unless there are too many.
-func (u *users) admit(token tokenHash) error {
+func (u *users) admit(user string) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
-	case u.busy.Used(token) >= maxRequestsPerToken:
-		return statusError{http.StatusTooManyRequests, fmt.Sprintf("you have %d requests at a time already", maxRequestsPerToken)}
+	case u.busy.Used(user) >= maxRequestsPerUser:
+		return statusError{http.StatusTooManyRequests, fmt.Sprintf("you have %d requests at a time already", maxRequestsPerUser)}
 	case u.busy.Sum() >= maxRequests:
 		return statusError{http.StatusServiceUnavailable, "the page has too many requests"}
 	}
-	u.busy.Add(token, 1)
+	u.busy.Add(user, 1)
 	return nil
 }
 
-func (u *users) release(token tokenHash) {
+func (u *users) release(user string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.busy.Add(token, -1)
+	u.busy.Add(user, -1)
 }
 
 // join returns the watch of a caller, until its leave is called.
@@ -232,35 +307,31 @@ func (s *Server) join(ctx context.Context, c *caller) (*watch, error) {
 	if s.users == nil {
 		return s.watch, nil
 	}
-	if w, err := s.users.attach(c, nil); w != nil || err != nil {
+	if w, err := s.users.attach(c, false); w != nil || err != nil {
 		return w, err
 	}
 	// Nobody starts a watch without a valid token that may list.
 	ctx, cancel := context.WithTimeout(ctx, 2*readTimeout)
 	defer cancel()
-	user, err := action.User(ctx, c.client)
-	if err == nil {
-		err = live.Check(ctx, c.client, c.namespace)
-	}
-	if err != nil {
+	if err := live.Check(ctx, c.client, c.namespace); err != nil {
 		return nil, err
 	}
-	return s.users.attach(c, &user)
+	return s.users.attach(c, true)
 }
 
-// attach returns the watch of a caller for one more tab. If there is none, it starts one; without a user, it returns nil.
-func (u *users) attach(c *caller, user *string) (*watch, error) {
+// attach returns the watch of a caller for one more tab. If there is none, it starts one, or returns nil if it must not.
+func (u *users) attach(c *caller, may bool) (*watch, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	w := u.watches[c.key]
 	switch {
-	case w == nil && user == nil:
+	case w == nil && !may:
 		return nil, nil
 	case w == nil:
-		if err := u.makeRoom(*user); err != nil {
+		if err := u.makeRoom(c.user); err != nil {
 			return nil, err
 		}
-		w = u.start(c, *user)
+		w = u.start(c)
 	case w.streams >= maxStreams:
 		return nil, statusError{http.StatusTooManyRequests, fmt.Sprintf("the page is open in %d tabs already", maxStreams)}
 	}
@@ -269,27 +340,36 @@ func (u *users) attach(c *caller, user *string) (*watch, error) {
 }
 
 // start starts a watch. The caller holds users.mu.
-func (u *users) start(c *caller, user string) *watch {
+func (u *users) start(c *caller) *watch {
 	w := newWatch(c.client, c.namespace, u)
 	ctx, cancel := context.WithCancel(u.ctx)
-	w.key, w.user, w.cancel = c.key, user, cancel
+	w.key, w.user, w.began, w.cancel = c.key, c.user, time.Now(), cancel
 	w.idle = time.AfterFunc(linger, w.expire)
 	u.watches[c.key] = w
 	u.tasks.Go(func() { w.feed.Run(ctx) })
 	return w
 }
 
-// makeRoom ends a watch that no tab follows if there are too many: of the user, or else of all.
+// makeRoom ends a watch if there are too many: of the user, one that no tab follows; of all, one that no tab follows, or else the
+// oldest of the user who has most, if that is more than this one will have.
 func (u *users) makeRoom(user string) error {
-	all := slices.Collect(maps.Values(u.watches))
-	own := slices.DeleteFunc(slices.Clone(all), func(w *watch) bool { return w.user != user })
+	all, byUser := slices.Collect(maps.Values(u.watches)), map[string][]*watch{}
+	for _, w := range all {
+		byUser[w.user] = append(byUser[w.user], w)
+	}
+	own := byUser[user]
 	if len(own) >= maxWatchesPerUser && !dropIdle(own) {
 		return statusError{http.StatusTooManyRequests, fmt.Sprintf(
 			"you follow %d namespaces or sessions already: close a tab", maxWatchesPerUser)}
 	}
-	if len(u.watches) >= maxWatches && !dropIdle(all) {
+	if len(u.watches) < maxWatches || dropIdle(all) {
+		return nil
+	}
+	most := slices.MaxFunc(slices.Collect(maps.Values(byUser)), func(a, b []*watch) int { return cmp.Compare(len(a), len(b)) })
+	if len(most) <= len(own)+1 {
 		return statusError{http.StatusServiceUnavailable, "the page has too many users"}
 	}
+	slices.MinFunc(most, func(a, b *watch) int { return a.began.Compare(b.began) }).drop(errOthers)
 	return nil
 }
 

@@ -4,16 +4,18 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,8 +24,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -347,10 +352,11 @@ func TestTabsShareAWatchUntilTheTokenExpires(t *testing.T) {
 
 func TestWatchesAreBounded(t *testing.T) {
 	g := NewWithT(t)
-	u := &users{ctx: t.Context(), watches: map[watchKey]*watch{}}
+	u := newUsers()
+	u.ctx = t.Context()
 	add := func(user, namespace string) (*watch, error) {
 		key := watchKey{namespace: user + "/" + namespace}
-		return u.attach(&caller{client: newFake(), namespace: namespace, key: key}, &user)
+		return u.attach(&caller{client: newFake(), namespace: namespace, key: key, user: user}, true)
 	}
 	var last *watch
 	for i := range maxWatchesPerUser {
@@ -368,8 +374,16 @@ func TestWatchesAreBounded(t *testing.T) {
 		_, err := add(strings.Repeat("u", i), "n")
 		g.Expect(err).NotTo(HaveOccurred())
 	}
-	_, err = add("one-more", "n")
-	g.Expect(err).To(MatchError("the page has too many users"))
+	oldest := u.watches[watchKey{namespace: "maria/n"}]
+	for n := range maxWatchesPerUser - 1 {
+		_, err = add(fmt.Sprint("one-more-", n), "n")
+		g.Expect(err).NotTo(HaveOccurred(), "who has most loses one")
+	}
+	g.Expect(oldest.problem()).To(MatchError(errOthers))
+	_, err = add("too-many", "n")
+	g.Expect(err).To(MatchError("the page has too many users"), "each has one")
+	_, err = add("maria", "more")
+	g.Expect(err).NotTo(HaveOccurred(), "it is the one that is left")
 
 	// The Incidents of a watch are bounded, too.
 	w, many := u.watches[watchKey{namespace: "maria/more"}], newFake()
@@ -377,30 +391,30 @@ func TestWatchesAreBounded(t *testing.T) {
 	incident.Status.Alert.Title = strings.Repeat("x", maxWatchBytes)
 	g.Expect(many.Create(t.Context(), incident)).To(Succeed())
 	w.drop(nil)
-	w, err = u.attach(&caller{client: many, namespace: "more", key: w.key}, new("maria"))
+	w, err = u.attach(&caller{client: many, namespace: "more", key: w.key, user: "maria"}, true)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Eventually(w.problem, "10s", "10ms").Should(MatchError(errTooMany))
 	g.Expect(u.watches).NotTo(HaveKey(w.key))
 }
 
-// A user, told by the token, gets a part of the requests to the API server only.
+// A user gets a part of the requests to the API server only.
 func TestRequestsAreBounded(t *testing.T) {
 	g := NewWithT(t)
 	s := startShared(t, newRecorder(t))
 	ask := func() int { return s.ask(t, http.MethodGet, "api/incidents/shop/a", nil, nil).StatusCode }
-	maria := sha256.Sum256([]byte("maria"))
-	for range maxRequestsPerToken {
+	const maria = "maria"
+	for range maxRequestsPerUser {
 		g.Expect(s.users.admit(maria)).To(Succeed())
 	}
 	g.Expect(ask()).To(Equal(http.StatusTooManyRequests))
-	for i := maxRequestsPerToken; i < maxRequests; i++ {
-		g.Expect(s.users.admit(tokenHash{byte(i)})).To(Succeed(), "others are not held up")
+	for i := maxRequestsPerUser; i < maxRequests; i++ {
+		g.Expect(s.users.admit(fmt.Sprint(i))).To(Succeed(), "others are not held up")
 	}
 	s.users.release(maria)
 	g.Expect(ask()).To(Equal(http.StatusOK))
-	g.Expect(s.users.admit(tokenHash{})).To(Succeed())
+	g.Expect(s.users.admit("another")).To(Succeed())
 	g.Expect(ask()).To(Equal(http.StatusServiceUnavailable))
-	for range maxRequestsPerToken - 1 {
+	for range maxRequestsPerUser - 1 {
 		s.users.release(maria)
 	}
 	g.Eventually(func() bool { // a response is there before its request has ended
@@ -419,4 +433,81 @@ func TestTheChartWaitsForTheWatchOfANewToken(t *testing.T) {
 	var counted counts
 	g.Expect(json.NewDecoder(response.Body).Decode(&counted)).To(Succeed())
 	g.Expect(counted.Most).To(Equal(1))
+}
+
+// TestGarbageTokensHoldUpNoUser has very many of them come at once.
+func TestGarbageTokensHoldUpNoUser(t *testing.T) {
+	g := NewWithT(t)
+	r := newRecorder(t)
+	s := startShared(t, r)
+	ask := func(token, method, path string, body io.Reader) int {
+		request, err := http.NewRequestWithContext(t.Context(), method, "http://"+s.listener.Addr().String()+"/"+path, body)
+		g.Expect(err).NotTo(HaveOccurred())
+		request.Header.Set("Authorization", "Bearer "+token)
+		request.Header.Set(pageHeader, "1")
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return 0
+		}
+		defer func() { _ = response.Body.Close() }()
+		return response.StatusCode
+	}
+	var garbage sync.WaitGroup
+	for n := range 128 {
+		garbage.Go(func() { ask(fmt.Sprint("garbage", n), http.MethodGet, "api/incidents/shop/a", nil) })
+	}
+	for range 40 {
+		g.Expect(ask("maria", http.MethodGet, "api/incidents/shop/a", nil)).To(Equal(http.StatusOK))
+	}
+	garbage.Wait()
+	g.Expect(s.users.busy.Sum()).To(BeZero())
+
+	reader := &countingReader{}
+	g.Expect(ask("garbage", http.MethodPost, "api/actions", reader)).To(BeElementOf(0, http.StatusUnauthorized))
+	r.mu.Lock()
+	asked := len(r.headers)
+	r.mu.Unlock()
+	g.Expect(ask("garbage", http.MethodGet, "api/incidents/shop/a", nil)).To(Equal(http.StatusUnauthorized))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g.Expect(r.headers).To(HaveLen(asked), "it is remembered")
+	g.Expect(reader.read.Load()).To(BeNumerically("<", 4<<20), "the server does not read the body; kernels have taken some")
+}
+
+// countingReader is an endless body.
+type countingReader struct{ read atomic.Int64 }
+
+func (c *countingReader) Read(p []byte) (int, error) {
+	c.read.Add(int64(len(p)))
+	return len(p), nil
+}
+
+func TestServiceAccountsOfANamespaceAreOneUser(t *testing.T) {
+	g := NewWithT(t)
+	u := newUsers()
+	for n, name := range []string{"system:serviceaccount:shop:a", "system:serviceaccount:shop:b", "system:serviceaccount:other:a", "maria"} {
+		c := interceptor.NewClient(newFake(), interceptor.Funcs{
+			Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
+				if review, ok := object.(*authenticationv1.SelfSubjectReview); ok {
+					review.Status.UserInfo.Username = name
+				}
+				return nil
+			},
+		})
+		user, err := u.identify(httptest.NewRequest(http.MethodGet, "/", nil), tokenHash{byte(n)}, c)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(user).To(Equal([]string{"system:serviceaccounts:shop", "system:serviceaccounts:shop", "system:serviceaccounts:other", "maria"}[n]))
+	}
+}
+
+func TestTabsShareWhatTheyHaveSent(t *testing.T) {
+	g := NewWithT(t)
+	w := &watch{}
+	versions := func(version string) map[types.NamespacedName]string {
+		return map[types.NamespacedName]string{{Namespace: "shop", Name: "a"}: version}
+	}
+	first := w.share(versions("1"))
+	g.Expect(reflect.ValueOf(w.share(versions("1"))).Pointer()).To(Equal(reflect.ValueOf(first).Pointer()))
+	g.Expect(w.share(versions("2"))).To(Equal(versions("2")))
+	g.Expect(first).To(Equal(versions("1")))
 }
