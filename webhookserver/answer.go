@@ -90,8 +90,8 @@ type answer struct {
 	body        []byte
 }
 
-// encode encodes the answer to a request. That to a dry run has all the alerts: it takes its turn to encode it, and memory until it
-// is written; without them it becomes a problem.
+// encode encodes the answer to a request. That to a dry run has all the alerts: it takes its turn to encode it, and memory until
+// it is written; without them it becomes a problem.
 func (h *handler) encode(x *exchange, reply *protocol.Reply, p **problem) (a answer) {
 	if x.accepted == nil || !x.dryRun {
 		return encode(reply.Body)

@@ -178,31 +178,10 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 		return h.query(x)
 	}
 	request := h.requestOf(x)
-	signature, p := h.checkRequest(x)
+	decoded, p := h.read(x, request)
 	if p != nil {
 		return reply, p
 	}
-	memory, p := h.reserve(x, h.bodyMemory(x))
-	if p != nil {
-		return reply, p
-	}
-	if request.Body, p = h.readBody(x); p != nil {
-		return reply, p
-	}
-	memory.Shrink(max(int64(cap(request.Body)), minBodyMemory))
-	if p = signature.verify(x.integration.Spec.Verify, request.Body); p != nil {
-		return reply, p
-	}
-	if p = h.enter(x); p != nil {
-		return reply, p
-	}
-	decoded, p := h.decode(x, request)
-	x.leave()
-	if p != nil {
-		return reply, p
-	}
-	request.Body = nil           // it may be collected while the alerts wait
-	memory.Shrink(minBodyMemory) // from here on the alerts count as waiting submissions, and the connection is still held
 	var receipt commit.Receipt
 	alerts := decoded.kept()
 	if !commit.Fits(alerts) { // the last bound, after all that anything adds
@@ -222,6 +201,33 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 	}
 	x.accepted = newAcceptance(x, decoded, receipt)
 	return h.accept(x, request), nil
+}
+
+// read reads, verifies and decodes the body of a request.
+func (h *handler) read(x *exchange, request *protocol.Request) (decoded *decodedAlerts, p *problem) {
+	signature, p := h.checkRequest(x)
+	if p != nil {
+		return nil, p
+	}
+	memory, p := h.reserve(x, h.bodyMemory(x))
+	if p != nil {
+		return nil, p
+	}
+	if request.Body, p = h.readBody(x); p != nil {
+		return nil, p
+	}
+	memory.Shrink(max(int64(cap(request.Body)), minBodyMemory))
+	if p = signature.verify(x.integration.Spec.Verify, request.Body); p != nil {
+		return nil, p
+	}
+	if p = h.enter(x); p != nil {
+		return nil, p
+	}
+	decoded, p = h.decode(x, request)
+	x.leave()
+	request.Body = nil           // it may be collected while the alerts wait
+	memory.Shrink(minBodyMemory) // from here on the alerts count as waiting submissions, and the connection is still held
+	return decoded, p
 }
 
 // query answers a request that stores nothing. It may read an Incident from the API server.

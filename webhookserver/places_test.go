@@ -71,19 +71,19 @@ func TestAnAnswerCountsUntilItIsWritten(t *testing.T) {
 		}()
 		<-writing
 	}
-	g.Expect(b.handler.bodies.Allows(sender, maxBodyMemory/4/2)).To(BeFalse(), "half of what the integration may have is taken")
+	g.Expect(b.bodies.Allows(sender, maxBodyMemory/4/2)).To(BeFalse(), "half of what the integration may have is taken")
 	close(release)
 	for range most / 2 {
 		<-done
 	}
-	g.Expect(b.handler.bodies.Allows(sender, maxBodyMemory/4)).To(BeTrue())
+	g.Expect(b.bodies.Allows(sender, maxBodyMemory/4)).To(BeTrue())
 }
 
 func TestARequestWaitsForItsTurn(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
-	b.handler.places = fair.NewPlaces(1)
-	held, err := b.handler.places.Enter(t.Context(), "team-b", 0)
+	b.places = fair.NewPlaces(1)
+	held, err := b.places.Enter(t.Context(), "team-b", 0)
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // as after maxPlaceWait

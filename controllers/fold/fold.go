@@ -308,8 +308,9 @@ func (f *folding) autoResolve() {
 }
 
 // keepRetention records in the status what decides on the Incident's deletion once its integration is deleted. The retention is
-// written with the next change, and at the latest when the integration goes: a change of it costs no writes, however many Incidents
-// there are. orphanedTime is written once, when the retention is over: so an integration that is deleted costs none before that.
+// written with the next change, and at the latest when the integration goes: a change of it costs no writes, however many
+// Incidents there are. orphanedTime is written once, when the retention is over: so an integration that is deleted costs none
+// before that.
 func (f *folding) keepRetention() {
 	status, p := f.status, &f.in.Policy
 	if status.State == "" {

@@ -169,7 +169,7 @@ func (s *simulation) event(name string, op simOp) *v1alpha1.AlertEvent {
 	event := &v1alpha1.AlertEvent{}
 	event.CreationTimestamp = metav1.NewTime(s.now)
 	event.Spec.IntegrationName = s.model.keys[name].IntegrationName
-	event.Spec.ReceivedTime = *timestamp(s.now.Add([]time.Duration{-6, -4, -1, 0, 1, 2}[op.D%6] * time.Minute))
+	event.Spec.ReceivedTime = *timestamp(s.now.Add(time.Duration([]int{-6, -4, -1, 0, 1, 2}[op.D%6]) * time.Minute))
 	if op.D%4 == 0 {
 		event.Spec.Defaults = &v1alpha1.AlertDefaults{
 			Severity: v1alpha1.SeverityError, Labels: map[string]v1alpha1.LabelValue{"b": v1alpha1.LabelValue(fmt.Sprint(op.C % 3))},

@@ -38,8 +38,8 @@ func newIndex() *index {
 	return &index{incidents: map[incidentKey]indexed{}, integrations: map[incidentKey]*v1alpha1.WebhookIntegration{}}
 }
 
-// set indexes an Incident as it is now, unless that is known, or a newer version, or it was resolved before since. It returns what
-// was known.
+// set indexes an Incident as it is now, unless that is known, or a newer version, or it was resolved before since. It returns
+// what was known.
 func (x *index) set(incident *v1alpha1.Incident, since time.Time) (before indexed, news bool) {
 	key, status := keyOf(incident), &incident.Status
 	entry := indexed{

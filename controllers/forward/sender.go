@@ -101,7 +101,8 @@ type item struct {
 func newSender(t *term, name, address string) *sender {
 	s := &sender{
 		term: t, name: name, address: address, log: t.forwarder.log.WithValues("alertmanager", name, "address", address),
-		queue: newQueue(), ended: newQueue(), alone: newQueue(), memory: memory{}, began: time.Now(), leftOut: map[incidentKey]time.Time{},
+		queue: newQueue(), ended: newQueue(), alone: newQueue(), memory: memory{},
+		began: time.Now(), leftOut: map[incidentKey]time.Time{},
 	}
 	lastSuccess.WithLabelValues(name, address).Set(float64(s.began.Unix()))
 	return s
@@ -181,8 +182,8 @@ func (s *sender) run(ctx context.Context) {
 	}
 }
 
-// rest waits until a time or for an Incident that changes, unless some have not been posted. Those that have to be read first wait
-// a moment for their reads.
+// rest waits until a time or for an Incident that changes, unless some have not been posted. Those that have to be read first
+// wait a moment for their reads.
 func (s *sender) rest(ctx context.Context, until time.Time) {
 	if len(s.round) > 0 || !s.queue.isEmpty() {
 		return
@@ -220,47 +221,33 @@ func (s *sender) startRound(t *target, now time.Time) bool {
 	return true
 }
 
+// batch is the Incidents of one request, as far as it is made.
+type batch struct {
+	*sender
+	take  func(key incidentKey, received time.Time) // adds an Incident
+	fits  func(incidents, bytes int) bool           // reports whether there is place for another one
+	items []item
+	size  int
+}
+
 // collect takes as many Incidents as fit in one request, and those that are to be posted alone. It returns none if there is
 // nothing to post.
 //
 // The open ones come first, since their leases end. The others follow when the round has reached all that are open: thousands of
 // them may have to be read one after another.
 func (s *sender) collect(ctx context.Context, t *target, client *httpClient, now time.Time) (items, alone []item) {
-	size := 0
-	take := func(key incidentKey, received time.Time) {
+	b := &batch{sender: s}
+	b.take = func(key incidentKey, received time.Time) {
 		if s.leavesOut(key) {
 			s.alone.add(key, received)
 		} else if it := s.encode(ctx, t, client, now, key, received); len(it.alerts) > 0 {
-			items, size = append(items, it), size+it.size
+			b.items, b.size = append(b.items, it), b.size+it.size
 		}
 	}
-	fits := func(incidents, bytes int) bool { return len(items) < incidents && size < bytes && ctx.Err() == nil }
-	for fits(changedIncidents, changedBytes) {
-		key, received, ok := s.queue.next()
-		if !ok {
-			break
-		}
-		if s.term.index.isOpen(key) {
-			take(key, received)
-		} else {
-			s.ended.add(key, received)
-		}
-	}
-	for fits(batchIncidents, batchBytes) && len(s.round) > 0 {
-		key := s.round[0]
-		s.round = s.round[1:]
-		take(key, time.Time{})
-	}
-	for began := time.Now(); len(s.round) == 0 && fits(batchIncidents, batchBytes) && time.Since(began) < endedTime; {
-		key, received, ok := s.ended.next()
-		if !ok {
-			break
-		}
-		if !s.term.isAtHand(key) {
-			s.ended.add(key, received)
-			break
-		}
-		take(key, received)
+	b.fits = func(incidents, bytes int) bool { return len(b.items) < incidents && b.size < bytes && ctx.Err() == nil }
+	b.addOpen()
+	if len(s.round) == 0 {
+		b.addEnded()
 	}
 	for range maxAlone {
 		key, received, ok := s.alone.next()
@@ -271,7 +258,42 @@ func (s *sender) collect(ctx context.Context, t *target, client *httpClient, now
 			alone = append(alone, it)
 		}
 	}
-	return items, alone
+	return b.items, alone
+}
+
+// addOpen adds the open Incidents that changed, and then those of the round.
+func (b *batch) addOpen() {
+	for b.fits(changedIncidents, changedBytes) {
+		key, received, ok := b.queue.next()
+		if !ok {
+			break
+		}
+		if b.term.index.isOpen(key) {
+			b.take(key, received)
+		} else {
+			b.ended.add(key, received)
+		}
+	}
+	for b.fits(batchIncidents, batchBytes) && len(b.round) > 0 {
+		key := b.round[0]
+		b.round = b.round[1:]
+		b.take(key, time.Time{})
+	}
+}
+
+// addEnded adds those that are not open, for a while.
+func (b *batch) addEnded() {
+	for began := time.Now(); b.fits(batchIncidents, batchBytes) && time.Since(began) < endedTime; {
+		key, received, ok := b.ended.next()
+		if !ok {
+			return
+		}
+		if !b.term.isAtHand(key) {
+			b.ended.add(key, received)
+			return
+		}
+		b.take(key, received)
+	}
 }
 
 // encode returns the alerts of an Incident; none if there is nothing to post about it.

@@ -7,11 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/time/rate"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	expirecache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -30,7 +30,7 @@ type term struct {
 	resolver  resolver
 	index     *index
 	wholes    *expirecache.LRUExpireCache // of *v1alpha1.Incident by wholeKey
-	reads     *rate.Limiter               // of Incidents that neither the cache nor wholes has
+	reads     flowcontrol.RateLimiter     // of Incidents that neither the cache nor wholes has
 	synced    []toolscache.InformerSynced // whether the index has the existing objects
 	swept     atomic.Bool                 // whether it has the Resolved Incidents
 	endpoints *group[*endpoint]           // by target.name
@@ -39,7 +39,7 @@ type term struct {
 func newTerm(f *Forwarder, leads func() bool, live client.Reader, resolver resolver) *term {
 	return &term{
 		forwarder: f, leads: leads, live: live, resolver: resolver, index: newIndex(),
-		wholes: expirecache.NewLRUExpireCache(maxWholes), reads: rate.NewLimiter(readRate, readRate),
+		wholes: expirecache.NewLRUExpireCache(maxWholes), reads: flowcontrol.NewTokenBucketRateLimiter(readRate, readRate),
 		endpoints: newGroup[*endpoint](),
 	}
 }
@@ -189,7 +189,7 @@ func (t *term) isAtHand(key incidentKey) bool {
 		return true
 	}
 	_, ok = t.wholes.Get(wholeKey{key, known.version})
-	return ok || t.reads.Allow()
+	return ok || t.reads.TryAccept()
 }
 
 // whole returns an Incident that the index knows and the cache lacks, nil if there is none. It keeps those that it has read for a

@@ -34,6 +34,7 @@ func TestACanaryIsSettledOnceAllWatchesShowWhatIsOlder(t *testing.T) {
 }
 
 func canaryIsSettledOnce(t *testing.T, mend func(s *site, older *v1alpha1.AlertEvent)) {
+	t.Helper()
 	s := newSite(t)
 	own := testenv.Namespace(t, s.Live)
 	_, err := replica.NewCanary(testsite.ControlPlane(t), replica.CanaryOptions{Namespace: own, Memory: s.memory})

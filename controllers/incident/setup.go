@@ -66,7 +66,8 @@ func Add(
 	isHidden := func(event client.Object) bool {
 		return counts.Hides(event.GetNamespace()) && !o.Memory.IsShown(event.GetUID())
 	}
-	lists := newQuorumLists(func(namespaces ...string) lister { return listEvents(live, isHidden, namespaces...) }, o.EventNamespaces)
+	list := func(namespaces ...string) lister { return listEvents(live, isHidden, namespaces...) }
+	lists := newQuorumLists(list, o.EventNamespaces)
 	if err := mgr.Add(lists); err != nil {
 		return nil, fmt.Errorf("adding the quorum lists: %w", err)
 	}

@@ -168,7 +168,7 @@ func (p *places) show(object client.Object, inOrder bool) bool {
 	switch {
 	case own != nil:
 		own.Add(namespace, -1)
-	case wanted == &p.used && !(inOrder && p.used.Allows(namespace)):
+	case wanted == &p.used && (!inOrder || !p.used.Allows(namespace)):
 		return false
 	}
 	p.shown[object.GetUID()] = wanted

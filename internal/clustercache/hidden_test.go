@@ -75,6 +75,7 @@ func (s *eventServer) delete(key string) {
 
 // newHiding runs an informer with places for four AlertEvents of a namespace.
 func newHiding(t *testing.T) (server *eventServer, hidden *Hidden, shown func() []string) {
+	t.Helper()
 	server = &eventServer{stored: map[string]*v1alpha1.AlertEvent{}}
 	hidden = NewHidden(1, 1)
 	hidden.events.used.Limit = fair.Limit{All: 16, Share: 0.25}

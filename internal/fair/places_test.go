@@ -11,6 +11,7 @@ import (
 
 // queued has a key wait for a place, and returns the place once it has one.
 func queued(t *testing.T, p *Places, key string) <-chan *Place {
+	t.Helper()
 	entered := make(chan *Place, 1)
 	go func() {
 		if place, err := p.Enter(t.Context(), key, time.Hour); err == nil {

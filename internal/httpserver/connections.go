@@ -101,7 +101,8 @@ func (c *connection) Read(p []byte) (int, error) {
 		return 0, c.refuse(plain.Conn, http.StatusBadRequest, "This port serves HTTPS only.")
 	}
 	if !c.count(p[:n]) {
-		return 0, c.refuse(c.Conn, http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf("A request may have %d header fields.", maxFields))
+		return 0, c.refuse(c.Conn, http.StatusRequestHeaderFieldsTooLarge,
+			fmt.Sprintf("A request may have %d header fields.", maxFields))
 	}
 	return n, err
 }
@@ -131,7 +132,7 @@ func (c *connection) refuse(w io.Writer, code int, text string) error {
 	_, _ = fmt.Fprintf(w, "HTTP/1.1 %d %s\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n%s\n",
 		code, http.StatusText(code), text)
 	_ = c.CloseWrite()
-	time.Sleep(farewell)
+	<-time.After(farewell)
 	return io.EOF
 }
 

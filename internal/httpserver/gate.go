@@ -22,8 +22,8 @@ const (
 	challengeBody = "The token is not valid.\n"
 )
 
-// Gate protects a handler that has the API server review tokens, and answers 401 if it does not know one: a client without a valid
-// token costs the API server at most its part of the 20 reviews that there are in a second. Addresses take turns. What waits for
+// Gate protects a handler that has the API server review tokens, and answers 401 if it does not know one: a client without a
+// valid token costs the API server at most its part of the 20 reviews that there are in a second. Addresses take turns. What waits for
 // too long gets 503.
 func Gate(handler http.Handler) http.Handler {
 	places := fair.NewPlaces(reviewPlaces)

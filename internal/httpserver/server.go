@@ -1,7 +1,7 @@
 // Package httpserver makes the HTTP servers of all programs: whoever reaches a port finds the same limits, without a token.
 //
-// A connection takes about 20 KiB, with TLS more, however its client behaves. The places of the manager's servers are 4,288, so at
-// worst connections take about a tenth of the memory that its manifest allows.
+// A connection takes about 20 KiB, with TLS more, however its client behaves. The places of the manager's servers are 4,288, so
+// at worst connections take about a tenth of the memory that its manifest allows.
 package httpserver
 
 import (

@@ -55,8 +55,8 @@ func (o *Options) addServer(
 	return mgr.Add(&manager.Server{Name: name, Server: server.Server, Listener: server.Over(listener)})
 }
 
-// probes returns the handler of /healthz, which answers as long as the process runs, and /readyz, which answers what ready returns,
-// with 503 for an error; the log has every change of it. controller-runtime's own probes do not tell the reason.
+// probes returns the handler of /healthz, which answers as long as the process runs, and /readyz, which answers what ready
+// returns, with 503 for an error; the log has every change of it. controller-runtime's own probes do not tell the reason.
 func probes(mgr ctrl.Manager, ready func() error) http.Handler {
 	const ok = "ok"
 	log := mgr.GetLogger().WithName("readiness")

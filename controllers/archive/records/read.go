@@ -48,7 +48,8 @@ type Progress struct {
 
 // All returns the newest version of every record that the query selects, the newest day first; records of a day have no order.
 // An error about one object, which is corrupt or was removed while it was read, does not end the sequence; a failed list does.
-// Memory: 32 MiB of compressed objects, the list of a day's objects, and about 150 bytes for each record of a day that has several.
+// Memory: 32 MiB of compressed objects, the list of a day's objects, and about 150 bytes for each record of a day that has
+// several.
 func All(ctx context.Context, bucket *blob.Bucket, query Query) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		days, err := query.days(ctx, bucket)
@@ -72,8 +73,8 @@ func All(ctx context.Context, bucket *blob.Bucket, query Query) iter.Seq2[Record
 	}
 }
 
-// days returns the days that can have records that the query selects, the newest first: those of a short period without a request,
-// and otherwise those that the archive has.
+// days returns the days that can have records that the query selects, the newest first: those of a short period without a
+// request, and otherwise those that the archive has.
 func (q *Query) days(ctx context.Context, bucket *blob.Bucket) (days []string, err error) {
 	if isShort := !q.From.IsZero() && q.To.Sub(q.From) <= shortPeriod; isShort && !q.To.IsZero() {
 		for day := q.To.Add(-1); Day(day) >= Day(q.From); day = day.AddDate(0, 0, -1) {
