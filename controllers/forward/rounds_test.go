@@ -87,7 +87,7 @@ func TestOpenIncidentsAreToldWithinAThirdOfTheLease(t *testing.T) {
 				t.Log("an open Incident was told again after at most", longest)
 				r.Expect(longest).To(BeNumerically("<=", lease/3+3*time.Second))
 				if _, hangs := test.reader.(hangingReader); !hangs && test.ended+test.keys > 0 {
-					r.Expect(len(r.am.alerts)).To(BeNumerically(">", open+200), "the ends of others are told as well")
+					r.Expect(len(r.am.alerts)).To(BeNumerically(">", open+50), "the ends of others are told as well")
 				}
 			})
 		})

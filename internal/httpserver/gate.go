@@ -23,8 +23,8 @@ const (
 )
 
 // Gate protects a handler that has the API server review tokens, and answers 401 if it does not know one: a client without a
-// valid token costs the API server at most its part of the 20 reviews that there are in a second. Addresses take turns. What waits for
-// too long gets 503.
+// valid token costs the API server at most its part of the 20 reviews that there are in a second. Addresses take turns. What
+// waits for too long gets 503.
 func Gate(handler http.Handler) http.Handler {
 	places := fair.NewPlaces(reviewPlaces)
 	accepted, denied := cache.NewLRUExpireCache(maxKnown), cache.NewLRUExpireCache(maxKnown)

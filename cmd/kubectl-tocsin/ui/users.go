@@ -47,7 +47,8 @@ const (
 	// maxRequestsPerUser is how many of them may be of one user.
 	maxRequestsPerUser = 8
 	// reviewPlaces is how many tokens that are not known are asked about at a time, in turns by address, reviewWait how long one
-	// waits for that, and maxTokens how many are remembered of each kind: one that was accepted for acceptedTime, another for deniedTime.
+	// waits for that, and maxTokens how many are remembered of each kind: one that was accepted for acceptedTime, another for
+	// deniedTime.
 	reviewPlaces = 8
 	reviewWait   = 5 * time.Second
 	maxTokens    = 4096
