@@ -30,8 +30,8 @@ The manager and the archiver serve their metrics in the Prometheus format at ` +
 ` + "`/metrics`" + ` of the cluster. Bind the ClusterRole ` + "`tocsin-metrics-reader`" + ` to the service account of Prometheus.
 
 At most 4,000 series of a namespace, and 20,000 in all, have the name of a WebhookIntegration in the label
-` + "`integration`" + `, first come, first served. Beyond that, the counters of a namespace have an empty one, and there are no more
-gauges of tokens. An integration that is deleted makes place for others.
+` + "`integration`" + `, first come, first served. Beyond that, the counters of a namespace have an empty one, and there are no
+more gauges of tokens. An integration that is deleted makes place for others.
 
 controller-runtime, the Go runtime and the process have metrics too. For metrics of each Incident and WebhookIntegration, use
 [kube-state-metrics](kube-state-metrics.md).

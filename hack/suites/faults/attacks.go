@@ -106,7 +106,8 @@ func (r *run) leaveAnswers(ctx context.Context, t tenant) {
 		if socket, ok := connection.(*net.TCPConn); ok {
 			_ = socket.SetReadBuffer(4 << 10)
 		}
-		_, _ = fmt.Fprintf(connection, "POST %s?dryRun=true HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", target.Path, len(body), body)
+		_, _ = fmt.Fprintf(connection, "POST %s?dryRun=true HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s",
+			target.Path, len(body), body)
 		pause(ctx, 20*time.Second)
 	})
 }

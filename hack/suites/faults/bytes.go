@@ -84,11 +84,14 @@ func hostileBytes(ctx context.Context, s *suite) (*report, error) {
 
 // attackInTurns lets the neighbour go on alone, beside each attack, and beside all of them; the latter takes a quarter of the
 // time. It returns how long each replica that was killed took to be ready again.
-func (r *run) attackInTurns(ctx context.Context, result *report, tenants []tenant, total time.Duration) (restarts []time.Duration) {
+func (r *run) attackInTurns(
+	ctx context.Context, result *report, tenants []tenant, total time.Duration,
+) (restarts []time.Duration) {
 	each := total * 3 / 4 / time.Duration(len(attacks)+1)
 	r.neighbourBeside(ctx, result, "alone", each, maxDelay)
 	for _, one := range attacks {
-		r.neighbourBeside(ctx, result, one.name, each, cmp.Or(one.most, maxDelay), func(ctx context.Context) { attackAll(ctx, r, tenants, one) })
+		r.neighbourBeside(ctx, result, one.name, each, cmp.Or(one.most, maxDelay),
+			func(ctx context.Context) { attackAll(ctx, r, tenants, one) })
 	}
 	r.neighbourBeside(ctx, result, "all at once", total/4, maxDelayOfAll,
 		func(ctx context.Context) { attackAll(ctx, r, tenants, attacks...) },

@@ -132,7 +132,7 @@ func TestNoTenantTakesADocumentedRouteOfSomebodyElse(t *testing.T) {
 			matchers := r.matchersOf(g)
 			g.Expect(len(matchers) == 0 || isForAll(matchers) || !tenants(matchers)).To(BeTrue(),
 				"%s: a tenant can have an alert that takes the route to %s", file, r.Receiver)
-			if by := append(r.GroupBy, r.GroupByKey...); slices.Contains(by, "tocsin_incident") {
+			if by := slices.Concat(r.GroupBy, r.GroupByKey); slices.Contains(by, "tocsin_incident") {
 				g.Expect(by).To(ContainElement("namespace"), "%s: the route to %s joins Incidents of two namespaces", file, r.Receiver)
 			}
 		}
