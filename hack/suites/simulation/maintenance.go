@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -90,7 +91,7 @@ func (m *mutes) judge(key types.NamespacedName, before, after *v1alpha1.Incident
 	}
 	wasOpen, isOpen := was.State == v1alpha1.IncidentOpen, is.State == v1alpha1.IncidentOpen
 	switch {
-	case wasOpen && is.AlertCount-was.AlertCount > 1 && (!isOpen || is.Episode.Number != was.Episode.Number):
+	case wasOpen && foldsSeveral(was, is) && (!isOpen || is.Episode.Number != was.Episode.Number):
 		// The mute follows each alert, and a fold of several tells only the last one: the window may have ended before a resolve.
 	case wasOpen && !isOpen && (was.Mute == nil) != (is.Mute == nil):
 		m.found.Add("M: %s is resolved, was muted: %v, and is: %v", key, was.Mute, is.Mute)
@@ -100,6 +101,17 @@ func (m *mutes) judge(key types.NamespacedName, before, after *v1alpha1.Incident
 	case isOpen && is.Mute.ForwardedSeverity != "":
 		m.found.Add("M: %s has opened, and is muted as if it had been forwarded", key)
 	}
+}
+
+// foldsSeveral reports whether a write folds more than one alert. What a user reports counts as no alert, but is in the ledger.
+func foldsSeveral(was, is *v1alpha1.IncidentStatus) bool {
+	folded := 0
+	for _, entry := range is.Ledger.Events {
+		if !slices.Contains(was.Ledger.Events, entry) {
+			folded++
+		}
+	}
+	return folded > 1 || is.AlertCount-was.AlertCount > 1
 }
 
 // judgeForwarded judges what a muted Incident that was open tells of what was forwarded.
