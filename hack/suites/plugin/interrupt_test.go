@@ -86,7 +86,7 @@ func TestALongReadShowsItsProgressOnATerminalAndCanBeInterrupted(t *testing.T) {
 			g := NewWithT(t)
 			term := atTerminal(t, "shop", nil, 100, 12, command, "--archive-only", "--archive", url)
 			screen := func() string { return strings.Join(term.lines(), "\n") }
-			g.Eventually(screen, awaitTimeout).Should(MatchRegexp(`█+░+ +\d+%: .* MiB, in 2 objects$`))
+			g.Eventually(screen, awaitTimeout).Should(MatchRegexp(`█+░+ +\d+%: .* MiB in 2 objects$`))
 			g.Expect(term.press("\x03")).To(Succeed())
 			g.Expect(term.wait()).To(Equal(1))
 			g.Expect(screen()).To(And(HaveSuffix(interrupted), Not(ContainSubstring("objects"))))
