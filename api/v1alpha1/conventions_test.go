@@ -253,8 +253,8 @@ func TestPrinterColumnsAndSelectableFields(t *testing.T) {
 		return narrow, wide
 	}
 	narrow, wide := columns("Incident")
-	g.Expect(narrow).To(Equal([]string{"State", "Severity", "Ack", "Muted", "Count", "Last-Seen", "Title"}))
-	g.Expect(wide).To(Equal([]string{"Integration", "Dedup-Key", "Host", "Muted-Until", "Age"}))
+	g.Expect(narrow).To(Equal([]string{"State", "Severity", "Ack", "Forwarding", "Count", "Last-Seen", "Title"}))
+	g.Expect(wide).To(Equal([]string{"Integration", "Dedup-Key", "Host", "Muted", "Muted-Until", "Age"}))
 	narrow, _ = columns("AlertEvent")
 	g.Expect(narrow).To(ContainElements("Integration", "Age"))
 	narrow, _ = columns("WebhookIntegration")

@@ -148,7 +148,7 @@ type ArchiveStatus struct {
 }
 
 // TransitionType is the kind of an entry of the timeline.
-// +kubebuilder:validation:Enum=Opened;Reopened;Resolved;Acknowledged;Unacknowledged;Noted;Silenced;Unsilenced;SeverityChanged;ContentReplaced;ContentRejected
+// +kubebuilder:validation:Enum=Opened;Reopened;Resolved;Acknowledged;Unacknowledged;Noted;Silenced;Unsilenced;SeverityChanged;ContentReplaced;ContentRejected;Forwarding
 type TransitionType string
 
 // The kinds of transitions.
@@ -164,6 +164,7 @@ const (
 	TransitionSeverityChanged TransitionType = "SeverityChanged"
 	TransitionContentReplaced TransitionType = "ContentReplaced"
 	TransitionContentRejected TransitionType = "ContentRejected"
+	TransitionForwarding      TransitionType = "Forwarding"
 )
 
 // Transition is one entry of the timeline.
@@ -249,6 +250,61 @@ type Silence struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Comment string `json:"comment,omitempty"`
+}
+
+// ForwardingReason says whether people are told of an open Incident by an Alertmanager, and if not, why.
+// +kubebuilder:validation:Enum=Posted;Silenced;Muted;Filtered;FromAlertmanager;Off;Failing
+type ForwardingReason string
+
+// The reasons of a forwarding. People are told of Incidents with the reason Posted only.
+const (
+	// ForwardingPosted: an Alertmanager has accepted the Incident.
+	ForwardingPosted ForwardingReason = "Posted"
+
+	// ForwardingSilenced: an Alertmanager has accepted it, and a silence covers it.
+	ForwardingSilenced ForwardingReason = "Silenced"
+
+	// ForwardingMuted: a maintenance window keeps it from being posted.
+	ForwardingMuted ForwardingReason = "Muted"
+
+	// ForwardingFiltered: the operator's configuration has no Alertmanager for its severity.
+	ForwardingFiltered ForwardingReason = "Filtered"
+
+	// ForwardingFromAlertmanager: its alerts come from an Alertmanager, which tells people itself.
+	ForwardingFromAlertmanager ForwardingReason = "FromAlertmanager"
+
+	// ForwardingOff: nothing of the integration is posted, by its spec or by the operator's configuration.
+	ForwardingOff ForwardingReason = "Off"
+
+	// ForwardingFailing: no Alertmanager accepts it.
+	ForwardingFailing ForwardingReason = "Failing"
+)
+
+// Forwarding says whether people are told of an Incident by an Alertmanager.
+type Forwarding struct {
+	// reason is Posted if an Alertmanager has accepted the Incident, and otherwise says why people are not told.
+	// +required
+	Reason ForwardingReason `json:"reason,omitempty"`
+
+	// time is since when the reason applies, as far as the operator knows.
+	// +required
+	Time Timestamp `json:"time,omitempty,omitzero"`
+
+	// severity is the severity with which an Alertmanager has last accepted the Incident. Absent if none has.
+	// +optional
+	Severity Severity `json:"severity,omitempty"`
+
+	// alertmanagers is how many of the configured Alertmanagers had accepted the Incident when this was written. Absent if none
+	// had.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"
+	// +optional
+	Alertmanagers int64 `json:"alertmanagers,omitempty"`
+
+	// message says why people are not told. Its wording may change.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Message string `json:"message,omitempty"`
 }
 
 // LedgerEntry identifies an AlertEvent that has been folded into the Incident.
@@ -367,6 +423,12 @@ type IncidentStatus struct {
 	// +optional
 	Mute *Mute `json:"mute,omitempty,omitzero"`
 
+	// forwarding says whether people are told of the open Incident by an Alertmanager, or were told of it before it was resolved.
+	// Absent while that is not known, for some seconds after the episode began, and if the operator forwards nothing and no
+	// maintenance window is open. Written by the operator.
+	// +optional
+	Forwarding *Forwarding `json:"forwarding,omitempty,omitzero"`
+
 	// retention is a copy of the integration's retention, which applies after the integration has been deleted. Written
 	// by the operator. Default: 168h.
 	// +kubebuilder:validation:Type=string
@@ -417,13 +479,14 @@ type IncidentStatus struct {
 // +kubebuilder:printcolumn:name="State",type=string,JSONPath=`.status.state`
 // +kubebuilder:printcolumn:name="Severity",type=string,JSONPath=`.status.alert.severity`
 // +kubebuilder:printcolumn:name="Ack",type=string,JSONPath=`.status.conditions[?(@.type=="Acknowledged")].status`
-// +kubebuilder:printcolumn:name="Muted",type=string,JSONPath=`.status.mute.window`
+// +kubebuilder:printcolumn:name="Forwarding",type=string,JSONPath=`.status.forwarding.reason`
 // +kubebuilder:printcolumn:name="Count",type=integer,JSONPath=`.status.alertCount`
 // +kubebuilder:printcolumn:name="Last-Seen",type=date,JSONPath=`.status.lastAlertTime`
 // +kubebuilder:printcolumn:name="Title",type=string,JSONPath=`.status.alert.title`
 // +kubebuilder:printcolumn:name="Integration",type=string,JSONPath=`.spec.integrationName`,priority=1
 // +kubebuilder:printcolumn:name="Dedup-Key",type=string,JSONPath=`.spec.dedupKey`,priority=1
 // +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.alert.hostname`,priority=1
+// +kubebuilder:printcolumn:name="Muted",type=string,JSONPath=`.status.mute.window`,priority=1
 // +kubebuilder:printcolumn:name="Muted-Until",type=string,JSONPath=`.status.mute.endTime`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,priority=1
 type Incident struct {

@@ -5,6 +5,7 @@ import (
 )
 
 // MaintenanceMatch selects Incidents.
+// +kubebuilder:validation:XValidation:rule="has(self.severities) && size(self.severities) > 0 || has(self.labels) && size(self.labels) > 0",message="match needs severities or labels; a window without match mutes all Incidents of the integration"
 type MaintenanceMatch struct {
 	// severities are the severities to mute. Default: all.
 	// +kubebuilder:validation:MaxItems=4

@@ -45,6 +45,7 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 	federated := func(beat, more string) string {
 		return `{"federate":true,"heartbeats":[{"name":"b",` + beat + `}]` + more + `}`
 	}
+	verify := `{"publicKeys":[{"name":"k","key":"whpk_` + strings.Repeat("A", 43) + `="}]}`
 	beat := func(fields string) string { return `{"heartbeats":[{"name":"b"` + fields + `}]}` }
 	checkAdmission(t, "WebhookIntegration", map[string]admission{
 		"the least": {`{}`, ""},
@@ -93,6 +94,13 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 		"too many labels":                  {`{"objectLabels":["` + strings.Join(strings.Split("abcdefghijklmnopq", ""), `","`) + `"]}`, "must have at most 16 items"},
 		"a window with a descriptor":       {window(`"schedule":"@daily","duration":"1m"`), ""},
 		"a window with a match":            {window(`"schedule":"@daily","duration":"1h","match":{"severities":["info"],"labels":{"a":"b"}}`), ""},
+		"a window with an empty match":     {window(`"schedule":"@daily","duration":"1h","match":{}`), "match needs severities or labels"},
+		"a window that matches no severity": {
+			window(`"schedule":"@daily","duration":"1h","match":{"severities":[]}`), "match needs severities or labels"},
+		"signatures beside a heartbeat of pings": {
+			`{"heartbeats":[{"name":"b","interval":"1m","match":{"ping":true}}],"verify":` + verify + `}`, "pings are not signed"},
+		"signatures beside a heartbeat of any request": {
+			`{"heartbeats":[{"name":"b","interval":"1m"}],"verify":` + verify + `}`, ""},
 		"two windows of one name": {
 			`{"maintenance":[{"name":"w","schedule":"@daily","duration":"1h"},{"name":"w","schedule":"@daily","duration":"1h"}]}`,
 			"Duplicate value"},

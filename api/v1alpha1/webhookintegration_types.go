@@ -70,6 +70,7 @@ type Verification struct {
 // WebhookIntegrationSpec defines who may post alerts, and how payloads are converted to alerts.
 // +kubebuilder:validation:XValidation:rule="!has(self.federate) || !self.federate || has(self.heartbeats) && self.heartbeats.exists(h, !has(h.match) && duration(h.interval) <= duration('4m') && (!has(h.grace) || duration(h.grace) <= duration('1m')))",message="federate needs a heartbeat without match, with an interval of at most 4m and a grace of at most 1m"
 // +kubebuilder:validation:XValidation:rule="!has(self.federate) || !self.federate || !has(self.mapping)",message="federate and mapping exclude each other"
+// +kubebuilder:validation:XValidation:rule="!has(self.verify) || !has(self.heartbeats) || !self.heartbeats.exists(h, has(h.match) && has(h.match.ping) && h.match.ping)",message="verify and a heartbeat with match.ping exclude each other, since pings are not signed"
 type WebhookIntegrationSpec struct {
 	// tokens are the hashes of the tokens that senders may use. To rotate a token, add the new hash, reconfigure the
 	// sender, and remove the old hash. Both tokens are valid in the meantime.

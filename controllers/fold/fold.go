@@ -54,6 +54,7 @@ type Input struct {
 	Version         func(*v1alpha1.AlertEvent) string // returns the place in commit order, see CommitVersion
 	Policy          Policy
 	Silencing       Silencing
+	Forwarding      Forwarding
 	Now             time.Time // by the API server's clock, as all times that are compared with it
 	ArchiveRequired bool      // ended episodes are kept until the archive has them
 }
@@ -126,7 +127,8 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, policy *Policy, r
 }
 
 // Decide folds AlertEvents into an Incident: those that are not settled yet, in commit order. It then resolves the Incident if
-// no alert has come for too long, and records whether a silence covers it or a maintenance window mutes it, and its retention.
+// no alert has come for too long, and records whether a silence covers it or a maintenance window mutes it, whether people are told, and its
+// retention.
 func Decide(in Input) Plan {
 	f := openFold(in)
 	for _, event := range f.pending() {
@@ -141,6 +143,7 @@ func Decide(in Input) Plan {
 	f.endSilence()
 	f.updateSilenced()
 	f.updateMute(before)
+	f.updateForwarding()
 	f.keepRetention()
 	return f.close()
 }

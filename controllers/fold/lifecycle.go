@@ -168,6 +168,7 @@ func (f *folding) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	s.State = v1alpha1.IncidentOpen
 	s.Episode = &v1alpha1.Episode{Number: number}
 	s.OpenedTime = timestamp(a.received)
+	s.Forwarding = nil // people are to be told anew
 	s.ResolvedTime, s.Resolution, s.Acknowledgement, s.Silence = nil, nil, nil, nil
 	s.Alert = v1alpha1.AlertContent{}
 	s.Lease = leaseOf(a)

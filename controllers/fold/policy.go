@@ -40,10 +40,6 @@ const (
 	// when it is valid. Prometheus' default is four minutes.
 	minLease = time.Minute
 	maxLease = 24 * time.Hour
-
-	// GeneratedAutoResolve is after how much silence an Incident with a generated dedup key resolves when its
-	// integration does not say.
-	GeneratedAutoResolve = 24 * time.Hour
 )
 
 // Policy is the part of an integration's spec that applies to its Incidents, and the state of ingest.

@@ -16,7 +16,7 @@ import (
 const (
 	messageNotSilenced        = "No silence in Alertmanager covers the incident."
 	messageSilenceRequested   = "A silence was requested; it was not found in Alertmanager yet."
-	messageForwardingDisabled = "A silence was requested, but has no effect: Tocsin does not forward incidents to an Alertmanager."
+	messageForwardingDisabled = "A silence was requested, but has no effect: the manager runs without --alertmanager-config."
 )
 
 // Silencing is what is known about the silences in Alertmanager for an Incident.

@@ -83,7 +83,7 @@ func mutedBy(
 func want(
 	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, mute *v1alpha1.Mute, t *target, now time.Time,
 ) (sets []set) {
-	if incident == nil || incident.Status.State == "" || integration == nil || !t.forwards(incident, integration) {
+	if incident == nil || incident.Status.State == "" || integration == nil || t.skipsIncident(incident, integration) != "" {
 		return nil
 	}
 	severity := incident.Status.Alert.Severity

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
+	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -95,6 +97,8 @@ func (t *target) parse(folder string) (err error) {
 		return errors.New("url: need a URL such as http://alertmanager.monitoring.svc:9093")
 	case t.url.User != nil || t.url.RawQuery != "" || t.url.Fragment != "":
 		return errors.New("url: user, query and fragment are not supported; set credentials in http_config")
+	case strings.HasSuffix(t.url.Path, "/api/v2/alerts"):
+		return errors.New("url: leave out /api/v2/alerts, which Tocsin adds")
 	case tocsinToken.MatchString(t.url.Path): // which metrics and conditions show
 		return errors.New("url: the path has a token of Tocsin; set it in the authorization of http_config")
 	}
@@ -110,12 +114,64 @@ func (t *target) parse(folder string) (err error) {
 	if _, err := promconfig.NewClientFromConfig(t.http, clientName); err != nil {
 		return explainHTTPConfig(err)
 	}
+	if err := readFiles(reflect.ValueOf(t.http)); err != nil {
+		return fmt.Errorf("http_config: %w", err)
+	}
 	if t.integrations, err = labels.Parse(t.IntegrationSelector); err != nil {
 		return fmt.Errorf("integration_selector: %w", err)
 	}
 	for _, severity := range t.Severities {
 		if !slices.Contains(v1alpha1.Severities(), severity) {
 			return fmt.Errorf("severities: %q is not one of critical, error, warning and info", severity)
+		}
+	}
+	return nil
+}
+
+// readFiles returns the error of a file that the settings name and that cannot be read. The library reads some of them, such as those
+// of passwords, only for a request.
+func readFiles(settings reflect.Value) error {
+	switch settings.Kind() {
+	case reflect.Pointer:
+		if !settings.IsNil() {
+			return readFiles(settings.Elem())
+		}
+	case reflect.Map:
+		for _, entry := range settings.Seq2() {
+			if err := readFiles(entry); err != nil {
+				return err
+			}
+		}
+	case reflect.Struct:
+		for i := range settings.NumField() {
+			if err := readField(settings.Type().Field(i), settings.Field(i)); err != nil {
+				return err
+			}
+		}
+	default:
+	}
+	return nil
+}
+
+// readField is readFiles for a field. One that names a file ends in File, and one that names several in Files.
+func readField(field reflect.StructField, value reflect.Value) error {
+	var paths []string
+	switch {
+	case !field.IsExported():
+		return nil
+	case strings.HasSuffix(field.Name, "File") && value.Kind() == reflect.String:
+		paths = append(paths, value.String())
+	case field.Name == "Files":
+		paths, _ = value.Interface().([]string)
+	default:
+		return readFiles(value)
+	}
+	for _, path := range paths {
+		if path == "" {
+			continue
+		}
+		if _, err := os.ReadFile(path); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -182,26 +238,31 @@ var fromAlertmanager = []string{"alertmanager", "vmalert"}
 // selects returns the reason why the integration's Incidents are not forwarded, as one of the condition Forwarded; empty
 // if they are.
 func (t *target) selects(integration *v1alpha1.WebhookIntegration) string {
-	spec := &integration.Spec
-	switch {
-	case spec.Forward == v1alpha1.ForwardNever:
+	return t.skips(integration, integration.Spec.Preset)
+}
+
+// skipsIncident returns the reason why an Incident of the integration is not forwarded, whatever its severity; empty if it is.
+// Without spec.preset, the Incident tells which preset read its alerts. What Tocsin itself opens comes from no Alertmanager.
+func (t *target) skipsIncident(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration) string {
+	if v1alpha1.IsHeartbeatKey(incident.Spec.DedupKey) {
+		return t.skips(integration)
+	}
+	return t.skips(integration, integration.Spec.Preset, incident.Status.Alert.Preset)
+}
+
+// skips is selects for alerts that were read by one of the presets.
+func (t *target) skips(integration *v1alpha1.WebhookIntegration, presets ...string) string {
+	comes := func(preset string) bool { return slices.Contains(fromAlertmanager, preset) }
+	switch forward := integration.Spec.Forward; {
+	case forward == v1alpha1.ForwardNever:
 		return v1alpha1.ReasonForwardNever
-	case spec.Forward != v1alpha1.ForwardAlways && slices.Contains(fromAlertmanager, spec.Preset):
+	case forward != v1alpha1.ForwardAlways && slices.ContainsFunc(presets, comes):
 		return v1alpha1.ReasonFromAlertmanager
 	case !t.integrations.Matches(labels.Set(integration.Labels)):
 		return v1alpha1.ReasonNotSelected
 	default:
 		return ""
 	}
-}
-
-// forwards reports whether an Incident of the integration is forwarded. With the preset auto, the Incident tells which preset
-// read its alerts.
-func (t *target) forwards(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration) bool {
-	if integration.Spec.Forward != v1alpha1.ForwardAlways && slices.Contains(fromAlertmanager, incident.Status.Alert.Preset) {
-		return false
-	}
-	return t.selects(integration) == ""
 }
 
 func (t *target) hasSeverity(severity v1alpha1.Severity) bool {

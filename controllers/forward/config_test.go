@@ -28,14 +28,16 @@ lease: 10m
 
 func TestConfig(t *testing.T) {
 	g := NewWithT(t)
-	config, err := parseConfig([]byte(fullConfig), "/etc/tocsin")
+	folder := t.TempDir()
+	g.Expect(os.WriteFile(filepath.Join(folder, "token"), []byte("secret"), 0o600)).To(Succeed())
+	config, err := parseConfig([]byte(fullConfig), folder)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(config.Lease.Duration).To(Equal(10 * time.Minute))
 	g.Expect(config.ExternalLabels).To(Equal(map[string]string{"cluster": "prod-1"}))
 	g.Expect(config.AlertLabels).To(Equal([]string{"team", "mount"}))
 	first, second := &config.Alertmanagers[0], &config.Alertmanagers[1]
 	g.Expect(first.name()).To(Equal("alertmanager-operated.monitoring.svc:9093/am"))
-	g.Expect(first.http.Authorization.CredentialsFile).To(Equal("/etc/tocsin/token"), "relative to the file")
+	g.Expect(first.http.Authorization.CredentialsFile).To(Equal(filepath.Join(folder, "token")), "relative to the file")
 	g.Expect(first.integrations.String()).To(Equal("env=prod,team in (core,payments)"))
 	g.Expect(first.Severities).To(Equal([]v1alpha1.Severity{"critical", "error"}))
 	g.Expect(second.http.FollowRedirects).To(BeTrue(), "the defaults of http_config")
@@ -70,6 +72,12 @@ func TestInvalidConfig(t *testing.T) {
 		"a list for the file":                 {"[]", "the file: need a mapping, got a list"},
 		"a lease of another unit":             {am + "lease: 1 week", "lease: unknown unit"},
 		"a missing CA":                        {"alertmanagers: [{url: 'http://am', http_config: {tls_config: {ca_file: none}}}]", "none: no such file"},
+		"a missing password":                  {"alertmanagers: [{url: 'http://am', http_config: {basic_auth: {username: a, password_file: none}}}]", "none: no such file"},
+		"a missing token":                     {"alertmanagers: [{url: 'http://am', http_config: {authorization: {credentials_file: none}}}]", "none: no such file"},
+		"a missing old token":                 {"alertmanagers: [{url: 'http://am', http_config: {bearer_token_file: none}}]", "none: no such file"},
+		"a missing file of OAuth 2.0":         {"alertmanagers: [{url: 'http://am', http_config: {oauth2: {client_id: a, token_url: 'http://b', client_secret_file: none}}}]", "none: no such file"},
+		"a missing header":                    {"alertmanagers: [{url: 'http://am', http_config: {http_headers: {X-Key: {files: [none]}}}}]", "none: no such file"},
+		"a URL with the path of the API":      {"alertmanagers: [{url: 'http://am/api/v2/alerts'}]", "leave out /api/v2/alerts"},
 		"a URL without a host":                {"alertmanagers: [{url: 'am:9093'}]", "alertmanagers[0]: url: need a URL"},
 		"another scheme":                      {"alertmanagers: [{url: 'ftp://am'}]", "url: need a URL"},
 		"a password in the URL":               {"alertmanagers: [{url: 'http://u:secret@am'}]", "credentials in http_config"},
@@ -102,6 +110,7 @@ func TestInvalidFileKeepsTheLastValidContent(t *testing.T) {
 	g := NewWithT(t)
 	file := filepath.Join(t.TempDir(), "alertmanager.yaml")
 	write := func(text string) { g.Expect(os.WriteFile(file, []byte(text), 0o600)).To(Succeed()) }
+	g.Expect(os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("secret"), 0o600)).To(Succeed())
 	f := newForwarder(t, file)
 
 	f.load()

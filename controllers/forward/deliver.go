@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
@@ -102,11 +103,11 @@ func (s *sender) accepted(items []item) {
 	now := time.Now()
 	lastSuccess.WithLabelValues(s.name, s.address).Set(float64(now.Unix()))
 	for _, it := range items {
-		s.include(it.key)
+		s.include(it.key, it.severity)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.succeeded = now
+	s.succeeded, s.failing = now, time.Time{}
 }
 
 // leaveOut notes that Alertmanager does not accept the alerts of an Incident. They are posted alone, first after short delays and
@@ -128,11 +129,20 @@ func (s *sender) leaveOut(it item, cause error) {
 	}
 }
 
-// include notes that there is nothing of an Incident to leave out.
-func (s *sender) include(key incidentKey) {
+// include notes that there is nothing of an Incident to leave out, and the severity with which it fires in the Alertmanager, empty
+// if it does not.
+func (s *sender) include(key incidentKey, severity v1alpha1.Severity) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.leftOut, key)
+	if severity == "" {
+		delete(s.told, key)
+		return
+	}
+	if s.told[key] != severity {
+		s.told[key] = severity
+		s.term.unreported.add(key, time.Time{})
+	}
 }
 
 func (s *sender) leavesOut(key incidentKey) bool {

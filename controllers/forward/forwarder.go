@@ -34,9 +34,9 @@ type Forwarder struct {
 	log          logr.Logger
 	plans        *maintenance.Cache
 
-	file           atomic.Pointer[file]
-	term           atomic.Pointer[term]                       // nil if this replica does not lead
-	silenceChanged atomic.Pointer[func(types.NamespacedName)] // see WatchSilences
+	file    atomic.Pointer[file]
+	term    atomic.Pointer[term]                       // nil if this replica does not lead
+	changed atomic.Pointer[func(types.NamespacedName)] // see Watch
 }
 
 // file is what was read of the configuration file. It never changes.

@@ -70,6 +70,13 @@ const (
 	// outage causes no writes.
 	failingAfter = time.Minute
 
+	// unpostedAfter is how long an Alertmanager has to fail until the status of an Incident that none has accepted says so.
+	// reportInterval is how often all Incidents are compared with what their status says, and reportRate how many are written in a
+	// second because of it.
+	unpostedAfter  = 5 * time.Second
+	reportInterval = 5 * time.Second
+	reportRate     = 50
+
 	// reloadInterval is how often the configuration file is read, and resolveInterval how often names are resolved.
 	reloadInterval  = time.Second
 	resolveInterval = 15 * time.Second

@@ -11,6 +11,12 @@ const (
 	resultRejected = "rejected"
 )
 
+// untold are Incidents that people are not told of.
+type untold struct{ namespace, reason string }
+
+// reasonPending is the reason of an Incident without status.forwarding.
+const reasonPending = "Pending"
+
 var (
 	alertsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tocsin_forward_alerts_total",
@@ -43,6 +49,12 @@ var (
 			"which it first tried.",
 	}, []string{"alertmanager"})
 
+	criticalUntold = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "tocsin_critical_incidents_untold",
+		Help: "Open Incidents of severity critical that no Alertmanager tells people of, by the reason in status.forwarding; Pending: " +
+			"not posted yet. Reported by the leading replica if it has the flag --alertmanager-config.",
+	}, []string{"namespace", "reason"})
+
 	// configValid is a vector without labels: a replica without the flag does not report it.
 	configValid = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "tocsin_forward_config_valid",
@@ -53,5 +65,5 @@ var (
 
 // RegisterMetrics registers the metrics of the forwarding.
 func RegisterMetrics(registry prometheus.Registerer) {
-	registry.MustRegister(alertsTotal, lastSuccess, clockAhead, latency, silencesSynced, configValid)
+	registry.MustRegister(alertsTotal, lastSuccess, clockAhead, latency, silencesSynced, criticalUntold, configValid)
 }

@@ -43,6 +43,10 @@ type sender struct {
 	failure   cause                     // of that
 	rejection cause                     // of the newest in leftOut
 	leftOut   map[incidentKey]time.Time // since when it accepts requests, but not the alerts of these
+	failing   time.Time                 // since when it accepts nothing; zero: it does
+
+	// told has the severity of each set that fires in the Alertmanager, by what it has accepted in this term.
+	told map[incidentKey]v1alpha1.Severity
 }
 
 // queue holds Incidents that a sender has to post. It keeps names only; the sender reads the Incident when its turn has come, so
@@ -95,14 +99,15 @@ type item struct {
 	key      incidentKey
 	received time.Time // see queue
 	alerts   []json.RawMessage
-	size     int // of the alerts
+	size     int               // of the alerts
+	severity v1alpha1.Severity // of the one that fires; empty if none does
 }
 
 func newSender(t *term, name, address string) *sender {
 	s := &sender{
 		term: t, name: name, address: address, log: t.forwarder.log.WithValues("alertmanager", name, "address", address),
 		queue: newQueue(), ended: newQueue(), alone: newQueue(), memory: memory{},
-		began: time.Now(), leftOut: map[incidentKey]time.Time{},
+		began: time.Now(), leftOut: map[incidentKey]time.Time{}, told: map[incidentKey]v1alpha1.Severity{},
 	}
 	lastSuccess.WithLabelValues(name, address).Set(float64(s.began.Unix()))
 	return s
@@ -316,7 +321,9 @@ func (s *sender) encode(
 		sets = s.memory.update(key, wanted, mute != nil, t.config.endedWindow(), now)
 	}
 	if len(sets) == 0 {
-		s.include(key)
+		s.include(key, "")
+	} else if sets[0].fires() {
+		it.severity = sets[0].severity
 	}
 	for _, alert := range alertsOf(key, incident, sets, t.config, now, s.clockAhead()) {
 		encoded, _ := json.Marshal(alert) // strings and times always encode
@@ -337,6 +344,7 @@ func (s *sender) setFailed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failed = time.Now()
+	s.failing = cmp.Or(s.failing, s.failed)
 	s.failure.see(err, s.failed)
 }
 

@@ -154,7 +154,7 @@ func (e *endpoint) setCovered(
 	before, endedBefore := e.covered, e.ended
 	e.covered, e.ended = covered, ended
 	e.mu.Unlock()
-	changed := e.term.forwarder.silenceChanged.Load()
+	changed := e.term.forwarder.changed.Load()
 	if changed == nil {
 		return
 	}
@@ -165,7 +165,7 @@ func (e *endpoint) setCovered(
 	}
 }
 
-// Silencing implements controllers.Silences.
+// Silencing implements incident.Forwarder.
 func (f *Forwarder) Silencing(incident types.NamespacedName) (silencing fold.Silencing) {
 	t, key := f.term.Load(), incidentKey{incident.Namespace, incident.Name}
 	if t == nil {
@@ -187,9 +187,9 @@ func (f *Forwarder) Silencing(incident types.NamespacedName) (silencing fold.Sil
 	return silencing
 }
 
-// WatchSilences implements controllers.Silences.
-func (f *Forwarder) WatchSilences(ctx context.Context, changed func(incident types.NamespacedName)) {
-	f.silenceChanged.Store(&changed)
+// Watch implements incident.Forwarder.
+func (f *Forwarder) Watch(ctx context.Context, changed func(incident types.NamespacedName)) {
+	f.changed.Store(&changed)
 	<-ctx.Done()
-	f.silenceChanged.CompareAndSwap(&changed, nil)
+	f.changed.CompareAndSwap(&changed, nil)
 }

@@ -185,7 +185,7 @@ func (p *silencePlan) isOutdated(s, want *silence, kind string) bool {
 // want adds the silences that an Incident is to have. Without its integration, its alerts fire on for the lease, and it has those
 // that it had: it may be created again.
 func (p *silencePlan) want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration) {
-	if integration != nil && !p.target.forwards(incident, integration) {
+	if integration != nil && p.target.skipsIncident(incident, integration) != "" {
 		return
 	}
 	status, key := &incident.Status, keyOf(incident)

@@ -128,7 +128,7 @@ func (r *silenceRig) lead() {
 	changed := func(name k8stypes.NamespacedName) {
 		r.changed = append(r.changed, incidentKey{name.Namespace, name.Name})
 	}
-	r.term.forwarder.silenceChanged.Store(&changed)
+	r.term.forwarder.changed.Store(&changed)
 }
 
 func (r *silenceRig) alert(status v1alpha1.AlertStatus, severity v1alpha1.Severity, by, comment string) incidentKey {

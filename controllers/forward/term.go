@@ -34,13 +34,16 @@ type term struct {
 	synced    []toolscache.InformerSynced // whether the index has the existing objects
 	swept     atomic.Bool                 // whether it has the Resolved Incidents
 	endpoints *group[*endpoint]           // by target.name
+
+	unreported *queue         // the Incidents whose status may be behind, see reportAll
+	untold     map[untold]int // what the metric says
 }
 
 func newTerm(f *Forwarder, leads func() bool, live client.Reader, resolver resolver) *term {
 	return &term{
 		forwarder: f, leads: leads, live: live, resolver: resolver, index: newIndex(),
 		wholes: expirecache.NewLRUExpireCache(maxWholes), reads: flowcontrol.NewTokenBucketRateLimiter(readRate, readRate),
-		endpoints: newGroup[*endpoint](),
+		endpoints: newGroup[*endpoint](), unreported: newQueue(),
 	}
 }
 
@@ -56,6 +59,7 @@ func (t *term) Start(ctx context.Context) error {
 	defer t.forwarder.term.CompareAndSwap(t, nil) // it knows all open Incidents
 	defer t.endpoints.running.Wait()
 	toolscache.WaitForCacheSync(ctx.Done(), t.synced...)
+	t.endpoints.running.Go(func() { t.reportAll(ctx) })
 	wait.UntilWithContext(ctx, t.apply, reloadInterval)
 	return nil
 }
@@ -147,7 +151,7 @@ func transition(before, after *v1alpha1.Incident, labels []string) (received tim
 	was, is := &before.Status, &after.Status
 	if n := len(is.Timeline); n > 0 {
 		newest := is.Timeline[n-1]
-		if m := len(was.Timeline); m == 0 || !sameTransition(was.Timeline[m-1], newest) {
+		if m := len(was.Timeline); newest.Type != v1alpha1.TransitionForwarding && (m == 0 || !sameTransition(was.Timeline[m-1], newest)) {
 			return newest.Time.Time, true
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
 )
 
 // errUnfoldable says that the fold itself failed on its input.
@@ -26,15 +27,16 @@ var errUnfoldable = errors.New("the fold failed")
 // facts is the state of an Incident and its AlertEvents as a reconciliation found it. It is never modified.
 type facts struct {
 	alertEvents
-	key      types.NamespacedName
-	incident *v1alpha1.Incident // nil when there is none
-	exists   *eventList         // the AlertEvents that exist: those in the cache, or in the quorum list
-	policy   fold.Policy
-	silenced fold.Silencing
-	began    time.Time     // when the reconciliation began
-	wait     time.Duration // until the Incident may be read, or is shown, for which the cache is behind
-	now      time.Time     // by the own clock, for pauses
-	apiTime  time.Time     // by the API server's, for everything else
+	key       types.NamespacedName
+	incident  *v1alpha1.Incident // nil when there is none
+	exists    *eventList         // the AlertEvents that exist: those in the cache, or in the quorum list
+	policy    fold.Policy
+	silenced  fold.Silencing
+	forwarded fold.Forwarding
+	began     time.Time     // when the reconciliation began
+	wait      time.Duration // until the Incident may be read, or is shown, for which the cache is behind
+	now       time.Time     // by the own clock, for pauses
+	apiTime   time.Time     // by the API server's, for everything else
 }
 
 // confirmed is facts in which the existing AlertEvents are those of a quorum list that began after the Incident was read.
@@ -91,9 +93,9 @@ func (r *reconciler) gatherWith(
 		o.exists.add(event)
 	}
 	o.alertEvents = r.classify(o, events)
-	o.silenced.Disabled = r.Silences == nil
-	if r.Silences != nil {
-		o.silenced = r.Silences.Silencing(key)
+	o.silenced.Disabled, o.forwarded.Disabled = r.Forwarder == nil, r.Forwarder == nil
+	if r.Forwarder != nil {
+		o.silenced, o.forwarded = r.Forwarder.Silencing(key), r.Forwarder.Forwarding(key)
 	}
 	if o.incident == nil && (len(o.toFold) == 0 || r.blocked.mayExist(key)) {
 		return o, r.readUncached(ctx, o)
@@ -208,7 +210,7 @@ func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *fa
 		}
 	}
 	if policy.AutoResolveAfter == 0 && !policy.Absent && o.incident != nil && v1alpha1.IsGeneratedKey(o.incident.Spec.DedupKey) {
-		policy.AutoResolveAfter = fold.GeneratedAutoResolve // hardly any sender sends a resolve for it
+		policy.AutoResolveAfter = integrations.GeneratedAutoResolve // hardly any sender sends a resolve for it
 	}
 	return r.withQuiet(policy, o), nil
 }
@@ -271,16 +273,17 @@ func (r *reconciler) decide(o *facts) (plan fold.Plan, err error) {
 		}
 	}()
 	return r.foldAlerts(fold.Input{
-		Name:      o.key.Name,
-		Incident:  o.incident,
-		Events:    o.toFold,
-		Settled:   o.settled,
-		Waiting:   !o.hold.IsZero(),
-		Exists:    func(uid string) bool { return o.exists.has(uid, o.key.Name) },
-		Version:   func(event *v1alpha1.AlertEvent) string { return r.Memory.Version(event) },
-		Policy:    o.policy,
-		Silencing: o.silenced,
-		Now:       o.apiTime,
+		Name:       o.key.Name,
+		Incident:   o.incident,
+		Events:     o.toFold,
+		Settled:    o.settled,
+		Waiting:    !o.hold.IsZero(),
+		Exists:     func(uid string) bool { return o.exists.has(uid, o.key.Name) },
+		Version:    func(event *v1alpha1.AlertEvent) string { return r.Memory.Version(event) },
+		Policy:     o.policy,
+		Silencing:  o.silenced,
+		Forwarding: o.forwarded,
+		Now:        o.apiTime,
 
 		ArchiveRequired: r.ArchiveRequired,
 	}), nil

@@ -98,14 +98,17 @@ type resolvedIncidents interface {
 	Revisit(namespace string)
 }
 
-// Silences tells which silences in Alertmanager cover Incidents.
-type Silences interface {
+// Forwarder tells whether Incidents are posted to Alertmanager, and which silences cover them there.
+type Forwarder interface {
+	// Forwarding returns what is known about the forwarding of an Incident.
+	Forwarding(incident types.NamespacedName) fold.Forwarding
+
 	// Silencing returns what is known about the silences of an Incident. It is not known before the silences were
 	// read in this term, nor for an Incident that is not forwarded.
 	Silencing(incident types.NamespacedName) fold.Silencing
 
-	// WatchSilences calls changed for each Incident whose silence changed, until ctx ends.
-	WatchSilences(ctx context.Context, changed func(incident types.NamespacedName))
+	// Watch calls changed for each Incident of which one of these changed, until ctx ends.
+	Watch(ctx context.Context, changed func(incident types.NamespacedName))
 }
 
 // Reconcile folds the alerts of one Incident. What it decides by the cache is provisional: that there is nothing to fold, or

@@ -43,8 +43,8 @@ type Options struct {
 	// PresetLateFiringWindow returns the window of a preset, for integrations without spec.lateFiringWindow.
 	PresetLateFiringWindow func(preset string) (window time.Duration, ok bool)
 
-	// Silences tells which silences in Alertmanager cover Incidents. Nil: Incidents are not forwarded.
-	Silences Silences
+	// Forwarder forwards Incidents. Nil: they are not forwarded.
+	Forwarder Forwarder
 
 	// ArchiveRequired says that Incidents are kept until their archiver notes that the archive has them.
 	ArchiveRequired bool
@@ -88,7 +88,7 @@ func Add(
 			sweeper.Start(ctx, queue, r)
 			return nil
 		})).
-		WatchesRawSource(requests.Source("silences", r.watchSilences)).
+		WatchesRawSource(requests.Source("forwarding", r.watchForwarding)).
 		WatchesRawSource(requests.Source("maintenance", func(ctx context.Context, queue requests.Queue) error {
 			return r.watchMaintenance(ctx, mgr.GetCache(), queue)
 		})).

@@ -114,10 +114,10 @@ func (r *reconciler) foldPolicies() handler.EventHandler {
 	})
 }
 
-// watchSilences enqueues the Incidents whose silence in Alertmanager changes.
-func (r *reconciler) watchSilences(ctx context.Context, queue requests.Queue) error {
-	if r.Silences != nil {
-		go r.Silences.WatchSilences(ctx, func(incident types.NamespacedName) {
+// watchForwarding enqueues the Incidents whose forwarding changes, or whose silence in Alertmanager.
+func (r *reconciler) watchForwarding(ctx context.Context, queue requests.Queue) error {
+	if r.Forwarder != nil {
+		go r.Forwarder.Watch(ctx, func(incident types.NamespacedName) {
 			queue.Add(reconcile.Request{NamespacedName: incident})
 		})
 	}

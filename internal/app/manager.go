@@ -143,7 +143,7 @@ func newCampaign(
 		if err := mgr.Add(forwarder); err != nil {
 			return nil, fmt.Errorf("adding the configuration of Alertmanagers: %w", err)
 		}
-		folding.Forwarded, folding.Silences, folding.Follower = forwarder.Condition, forwarder, forwarder
+		folding.Forwarded, folding.Forwarder, folding.Follower = forwarder.Condition, forwarder, forwarder
 	}
 	own, err := controllers.NewReplica(mgr, folding)
 	if err != nil {

@@ -37,10 +37,11 @@ var policy = config.Config{
 }
 
 // compatibleRules are the rules (CEL) that were added since the baseline and reject no object that it accepts.
-var compatibleRules = []string{ // about federate, which is new
+var compatibleRules = []string{ // about federate and heartbeats, which are new
 	"!has(self.federate) || !self.federate || has(self.heartbeats) && self.heartbeats.exists(h, !has(h.match) && " +
 		"duration(h.interval) <= duration('4m') && (!has(h.grace) || duration(h.grace) <= duration('1m')))",
 	"!has(self.federate) || !self.federate || !has(self.mapping)",
+	"!has(self.verify) || !has(self.heartbeats) || !self.heartbeats.exists(h, has(h.match) && has(h.match.ping) && h.match.ping)",
 }
 
 // operatorOwned is the part of an object that has the operator as its only writer: who owns its fields concerns nobody else.

@@ -1,0 +1,87 @@
+package fold
+
+import (
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
+)
+
+// Forwarding is what is known about the forwarding of an Incident, but for windows and silences.
+type Forwarding struct {
+	Disabled      bool                      // Incidents are not forwarded
+	Reason        v1alpha1.ForwardingReason // empty: not known
+	Severity      v1alpha1.Severity         // with which it was posted
+	Alertmanagers int64                     // to which it was posted
+	Message       string                    // why it was not
+}
+
+// ForwardingOf returns what the status of an Incident is to say about its forwarding.
+//
+// What an Alertmanager has accepted stays so while nothing else is known: a new leader knows of no request of the last one. An
+// Incident that is resolved keeps what was so while it was open.
+func ForwardingOf(status *v1alpha1.IncidentStatus, known Forwarding, now time.Time) *v1alpha1.Forwarding {
+	before := status.Forwarding
+	if status.State != v1alpha1.IncidentOpen {
+		return before
+	}
+	next := v1alpha1.Forwarding{Reason: known.Reason, Message: plaintext.ShortMessage(known.Message)}
+	switch {
+	case status.Mute != nil && status.Mute.ForwardedSeverity == "":
+		next.Reason, next.Message = v1alpha1.ForwardingMuted, plaintext.ShortMessage("The maintenance window "+status.Mute.Window+" is open.")
+	case known.Disabled:
+		return nil
+	case known.Reason == v1alpha1.ForwardingPosted:
+		next.Severity, next.Alertmanagers = known.Severity, known.Alertmanagers
+	case known.Reason == "" && before != nil && before.Severity != "":
+		next = *before
+		next.Reason, next.Message = v1alpha1.ForwardingPosted, ""
+	case known.Reason == "":
+		return nil
+	}
+	if next.Reason == v1alpha1.ForwardingPosted && meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSilenced) {
+		next.Reason = v1alpha1.ForwardingSilenced
+	}
+	if before != nil && before.Reason == next.Reason {
+		if before.Severity == next.Severity && before.Message == next.Message {
+			return before
+		}
+		next.Time = before.Time
+		return &next
+	}
+	next.Time = *timestamp(now)
+	return &next
+}
+
+// updateForwarding records whether people are told of the Incident, and each change of that in the timeline.
+func (f *folding) updateForwarding() {
+	before := f.status.Forwarding
+	next := ForwardingOf(f.status, f.in.Forwarding, f.in.Now)
+	f.status.Forwarding = next
+	switch {
+	case next == before:
+	case next == nil:
+		// It is written with the next change: turning the forwarding off costs no writes.
+	default:
+		f.plan.Write = true
+		if before == nil || before.Reason != next.Reason {
+			f.plan.record(v1alpha1.Transition{
+				Type: v1alpha1.TransitionForwarding, Time: next.Time, Message: strings.TrimSuffix(forwardingMessages[next.Reason]+". "+next.Message, ". "),
+			})
+		}
+	}
+}
+
+// forwardingMessages are what the timeline says.
+var forwardingMessages = map[v1alpha1.ForwardingReason]string{
+	v1alpha1.ForwardingPosted:           "Posted to Alertmanager",
+	v1alpha1.ForwardingSilenced:         "Silenced in Alertmanager",
+	v1alpha1.ForwardingMuted:            "Muted",
+	v1alpha1.ForwardingFiltered:         "Not posted to Alertmanager",
+	v1alpha1.ForwardingFromAlertmanager: "Not posted to Alertmanager",
+	v1alpha1.ForwardingOff:              "Not posted to Alertmanager",
+	v1alpha1.ForwardingFailing:          "Not posted to Alertmanager",
+}
