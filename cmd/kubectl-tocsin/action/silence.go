@@ -30,12 +30,23 @@ var notForwarding = map[string]bool{
 	v1alpha1.ReasonForwardingDisabled: true,
 }
 
+// notPosted are the reasons for which an Incident reaches no Alertmanager, whatever happens.
+var notPosted = map[v1alpha1.ForwardingReason]bool{
+	v1alpha1.ForwardingOff: true, v1alpha1.ForwardingFiltered: true, v1alpha1.ForwardingFromAlertmanager: true,
+}
+
 // Forwarding has why the Incidents of an integration are not forwarded; empty if they are. It reads each integration once.
 type Forwarding map[client.ObjectKey]string
 
-// Check returns an error if an Incident cannot be silenced, because those of its integration are not forwarded. If the
-// integration cannot be read, the condition of the Incident tells it afterwards.
+// Check returns an error if an Incident cannot be silenced, because it is not forwarded. Where its status does not tell that, the
+// integration does. If that cannot be read, the condition of the Incident tells it afterwards.
 func (f Forwarding) Check(ctx context.Context, c client.Reader, incident *v1alpha1.Incident) error {
+	if told := incident.Status.Forwarding; told != nil {
+		if notPosted[told.Reason] {
+			return fmt.Errorf("%s cannot be silenced: no Alertmanager gets it: %s", incident.Name, plaintext.SanitizeLine(told.Message))
+		}
+		return nil
+	}
 	key := client.ObjectKey{Namespace: incident.Namespace, Name: incident.Spec.IntegrationName}
 	reason, known := f[key]
 	if !known {
@@ -57,7 +68,7 @@ func notForwarded(name string, conditions []metav1.Condition) string {
 	switch {
 	case forwarded == nil:
 		return fmt.Sprintf("Tocsin does not forward incidents of integration %q to an Alertmanager: "+
-			"the integration has no condition %s", name, v1alpha1.ConditionForwarded)
+			"the manager runs without --alertmanager-config", name)
 	case forwarded.Status != metav1.ConditionTrue && notForwarding[forwarded.Reason]:
 		return fmt.Sprintf("incidents of integration %q are not forwarded to an Alertmanager: %s",
 			name, plaintext.SanitizeLine(forwarded.Message))
@@ -65,7 +76,8 @@ func notForwarded(name string, conditions []metav1.Condition) string {
 	return ""
 }
 
-// AwaitSilence waits until Alertmanager has the silence that was requested, or until the one that the request ended is gone.
+// AwaitSilence waits until Alertmanager has the silence that was requested, or until the one that the request ended is gone. That of
+// a muted Incident is not found in Alertmanager, where no alert shows it: that it was requested is enough.
 // It calls get for the Incident as it is now. It returns the condition Silenced, or an error that says what is so when ctx ends.
 func (a Action) AwaitSilence(
 	ctx context.Context, before *v1alpha1.Incident, get func(context.Context) (*v1alpha1.Incident, error),
@@ -104,6 +116,8 @@ func (a Action) silenceSettled(condition *metav1.Condition, now *v1alpha1.Incide
 	case a.Length == 0:
 		return now.SilencedBy == nil || !isRequested(now.SilencedBy, before)
 	case condition != nil && condition.Reason == v1alpha1.ReasonForwardingDisabled:
+		return true
+	case now.Silence != nil && now.Forwarding != nil && now.Forwarding.Reason == v1alpha1.ForwardingMuted:
 		return true
 	}
 	return now.SilencedBy != nil && now.Silence != nil &&

@@ -269,6 +269,8 @@ func (o *actOptions) outcome(
 		return "", fmt.Errorf("%s: %w", before.Name, err)
 	case o.Length == 0 && condition != nil && condition.Status == metav1.ConditionTrue:
 		return o.result() + ", but another silence covers it: " + safe(condition.Message), nil
+	case o.Length > 0 && condition != nil && condition.Status != metav1.ConditionTrue:
+		return o.result() + ", and muted by a maintenance window meanwhile", nil
 	}
 	return o.result(), nil
 }

@@ -91,7 +91,7 @@ func (d *description) incident(incident *v1alpha1.Incident) {
 	d.field("Acknowledged", d.acknowledged(status))
 	d.field("Silenced", d.silenced(incident))
 	d.field("Muted", d.muted(incident))
-	d.field("Forwarded", d.forwarded(status))
+	d.field("Forwarded", d.forwarded(incident))
 	if status.Episode != nil {
 		d.field("Began", d.time(&status.Episode.StartTime))
 	}
@@ -134,7 +134,7 @@ func (d *description) state(incident *v1alpha1.Incident) string {
 		return "not folded yet"
 	}
 	if status.State == v1alpha1.IncidentOpen {
-		text := d.styled(bold, "Open") + " since " + d.time(status.OpenedTime)
+		text := d.styled(bold, stateCell(incident).text) + " since " + d.time(status.OpenedTime)
 		if status.Episode != nil && status.Episode.Number > 1 {
 			text += fmt.Sprintf(", in episode %d", status.Episode.Number)
 		}
@@ -150,26 +150,47 @@ func (d *description) state(incident *v1alpha1.Incident) string {
 	return text
 }
 
-// condition describes a condition: its answer, the time since when it has it, at least from, and its message.
-func (d *description) condition(condition *metav1.Condition, from *v1alpha1.Timestamp) string {
+// condition describes a condition: its answer, the time since when it has it, and its message.
+func (d *description) condition(condition *metav1.Condition) string {
 	answer, since := "no", v1alpha1.NewTimestamp(condition.LastTransitionTime.Time)
 	if condition.Status == metav1.ConditionTrue {
 		answer = "yes"
-		if from != nil && from.After(since.Time) {
-			since = *from
-		}
 	}
 	return answer + ", since " + d.time(&since) + ". " + safe(condition.Message)
 }
 
-// forwarded describes to which Alertmanagers the Incident is posted, and since when: the later of its episode's beginning and
-// of the time since which they accept Incidents. It is empty if the operator forwards nothing.
-func (d *description) forwarded(status *v1alpha1.IncidentStatus) string {
-	condition := meta.FindStatusCondition(d.integration.Status.Conditions, v1alpha1.ConditionForwarded)
-	if condition == nil {
+// forwarded describes whether an Alertmanager tells people of the Incident, since when, and if not, why. It is empty if the operator
+// forwards nothing.
+func (d *description) forwarded(incident *v1alpha1.Incident) string {
+	forwarding := incident.Status.Forwarding
+	switch {
+	case forwarding == nil && d.forwards() && incident.Status.State == v1alpha1.IncidentOpen:
+		return "not yet. It takes some seconds after the first alert."
+	case forwarding == nil:
 		return ""
 	}
-	return d.condition(condition, status.OpenedTime)
+	since := ", since " + d.time(&forwarding.Time) + "."
+	accepted := fmt.Sprintf(" Posted with severity %s to %s.", forwarding.Severity, alertmanagers(forwarding.Alertmanagers))
+	switch forwarding.Reason {
+	case v1alpha1.ForwardingPosted:
+		return "yes" + since + accepted
+	case v1alpha1.ForwardingSilenced:
+		return "yes, but a silence covers it" + since + accepted
+	default:
+		return "no: " + string(forwarding.Reason) + since + " " + safe(forwarding.Message)
+	}
+}
+
+// forwards reports whether the operator forwards Incidents.
+func (d *description) forwards() bool {
+	return meta.FindStatusCondition(d.integration.Status.Conditions, v1alpha1.ConditionForwarded) != nil
+}
+
+func alertmanagers(n int64) string {
+	if n == 1 {
+		return "one Alertmanager"
+	}
+	return fmt.Sprint(n, " Alertmanagers")
 }
 
 // acknowledged describes by whom and when the Incident was acknowledged or unacknowledged.
@@ -181,7 +202,7 @@ func (d *description) acknowledged(status *v1alpha1.IncidentStatus) string {
 	case condition.Status != metav1.ConditionTrue && condition.Reason == v1alpha1.ReasonNotAcknowledged:
 		return "no"
 	}
-	return d.condition(condition, nil)
+	return d.condition(condition)
 }
 
 // silenced describes the silence of the Incident in Alertmanager, and the one that was requested.
@@ -204,7 +225,7 @@ func (d *description) silenced(incident *v1alpha1.Incident) string {
 // muted describes the maintenance window that mutes the Incident.
 func (d *description) muted(incident *v1alpha1.Incident) string {
 	mute := incident.Status.Mute
-	if !live.IsMuted(incident) {
+	if mute == nil || incident.Status.State != v1alpha1.IncidentOpen {
 		return ""
 	}
 	text := fmt.Sprintf("yes, by the maintenance window %s", safe(mute.Window))
@@ -212,7 +233,7 @@ func (d *description) muted(incident *v1alpha1.Incident) string {
 		text += " until " + mute.EndTime.Local().Format(localTime)
 	}
 	if mute.ForwardedSeverity != "" {
-		text += fmt.Sprintf(". It stays forwarded as %s", mute.ForwardedSeverity)
+		text += fmt.Sprintf(". People were told before, with severity %s, and will be told of its end", mute.ForwardedSeverity)
 	}
 	return text + "."
 }
@@ -229,6 +250,9 @@ func (d *description) count(status *v1alpha1.IncidentStatus) string {
 func (d *description) time(at *v1alpha1.Timestamp) string {
 	if at == nil || at.IsZero() {
 		return ""
+	}
+	if at.After(d.now) {
+		return fmt.Sprintf("%s (in %s)", at.Local().Format(localTime), duration.HumanDuration(at.Sub(d.now)))
 	}
 	return fmt.Sprintf("%s (%s ago)", at.Local().Format(localTime), ago(at, d.now))
 }
@@ -279,7 +303,7 @@ func (d *description) timeline(transitions []v1alpha1.Transition) {
 	d.section("Timeline")
 	for i := range transitions {
 		at := &transitions[i].Time
-		age := runewidth.FillRight(ago(at, d.now)+" ago", len("365d ago"))
+		age := runewidth.FillRight(ago(at, d.now)+" ago", len("59m59s ago"))
 		prefix := fmt.Sprintf("  %s  %s  ", at.Local().Format(time.DateTime), age)
 		text := cmp.Or(safe(transitions[i].Message), string(transitions[i].Type))
 		if comment := safe(transitions[i].Comment); comment != "" {

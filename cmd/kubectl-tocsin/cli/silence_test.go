@@ -31,6 +31,7 @@ type actServer struct {
 	forwarded  *metav1.Condition // of the integration
 	request    *v1alpha1.Silence // of the Incident
 	silenced   []silencing
+	told       *v1alpha1.Forwarding
 	neverFolds bool
 	created    int
 }
@@ -43,7 +44,7 @@ func (s *actServer) Get(_ context.Context, key client.ObjectKey, object client.O
 		}
 		return nil
 	case *v1alpha1.Incident:
-		object.Name, object.Status.Silence = key.Name, s.request
+		object.Name, object.Status.Silence, object.Status.Forwarding = key.Name, s.request, s.told
 		if len(s.silenced) > 0 {
 			object.Status.Conditions, object.Status.SilencedBy = []metav1.Condition{s.silenced[0].condition}, s.silenced[0].by
 		}
@@ -113,6 +114,23 @@ func TestSilenceCommandsReportWhatIsSo(t *testing.T) {
 				Reason: v1alpha1.ReasonForwardNever, Message: "spec.forward is Never."}},
 			length: 2 * time.Hour, problem: "are not forwarded to an Alertmanager: spec.forward is Never.",
 		},
+		"nothing is requested if the Incident is not forwarded": {
+			server: actServer{forwarded: forwarding, told: &v1alpha1.Forwarding{
+				Reason: v1alpha1.ForwardingFromAlertmanager, Message: "The alerts come from Alertmanager or vmalert.",
+			}},
+			length: 2 * time.Hour, problem: "no Alertmanager gets it: The alerts come from Alertmanager or vmalert.",
+		},
+		"the silence of a muted Incident is not awaited": {
+			server: actServer{forwarded: forwarding, told: &v1alpha1.Forwarding{Reason: v1alpha1.ForwardingMuted}, request: requestOfMaria(),
+				silenced: []silencing{requested}},
+			length: 2 * time.Hour, says: "incident.tocsin.dev/disk silenced for 2h, and muted by a maintenance window meanwhile\n", created: 1,
+		},
+		"a heartbeat is silenced although its integration is not forwarded": {
+			server: actServer{forwarded: &metav1.Condition{Type: v1alpha1.ConditionForwarded, Status: metav1.ConditionFalse,
+				Reason: v1alpha1.ReasonFromAlertmanager}, told: &v1alpha1.Forwarding{Reason: v1alpha1.ForwardingPosted},
+				request: requestOfMaria(), silenced: []silencing{silencedBy("maria", silenceEnd)}},
+			length: 2 * time.Hour, says: "incident.tocsin.dev/disk silenced for 2h\n", created: 1,
+		},
 		"an end is reported when the silence is gone": {
 			server: actServer{request: requestOfMaria(),
 				silenced: []silencing{silencedBy("maria", silenceEnd), notSilenced(v1alpha1.ReasonNotSilenced, "No silence.")}},
@@ -146,7 +164,7 @@ func TestSilenceCommandsReportWhatIsSo(t *testing.T) {
 			c := &cluster{WithWatch: &test.server, namespace: "shop"}
 			incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "disk"}}
 			incident.Spec.IntegrationName = "mon"
-			incident.Status.Silence = test.server.request
+			incident.Status.Silence, incident.Status.Forwarding = test.server.request, test.server.told
 			if len(test.server.silenced) > 0 {
 				incident.Status.Conditions = []metav1.Condition{test.server.silenced[0].condition}
 			}

@@ -83,14 +83,14 @@ func (t *table[T]) fit(items []T) {
 }
 
 // squeeze hides columns and abbreviates names until the last column, the titles, fits on the terminal. Who is at it and since
-// when matters more than the name of the integration.
+// when matters more than the name of the integration, and whether people are told more than all of it.
 func (t *table[T]) squeeze() {
 	t.hide(titleWidth, "LAST-SEEN", "COUNT")
 	if at, missing := t.index(nameTitle), t.missing(titleWidth); at >= 0 && missing > 0 {
 		name := &t.columns[at]
 		name.width = max(min(minNameWidth, name.width), name.width-missing)
 	}
-	t.hide(minTitleWidth, "OPENED", "ACK", "STATE")
+	t.hide(minTitleWidth, "OPENED", "ACK")
 }
 
 // missing returns how many cells the last column lacks for its contents, or for this width if that is less.
@@ -252,11 +252,11 @@ func stateCell(incident *v1alpha1.Incident) cell {
 	if incident.Status.State == v1alpha1.IncidentResolved {
 		look = green
 	}
-	if live.IsSilenced(incident) {
-		state += ",Silenced"
+	if untold := live.Untold(incident); untold != "" {
+		state += "," + string(untold)
 	}
-	if live.IsMuted(incident) {
-		state += ",Muted"
+	if live.Untold(incident) == v1alpha1.ForwardingFailing {
+		look = boldRed
 	}
 	return cell{state, look}
 }

@@ -103,7 +103,7 @@ func (o *getOptions) printLines(ctx context.Context, feed *live.Feed, changes <-
 			matches := !change.Deleted && o.filter.matches(incident)
 			// The status also changes in fields that the table does not show, such as the ledger.
 			digest := fmt.Sprint(incident.Status.State, incident.Status.Alert.Severity, live.IsAcknowledged(incident),
-				live.IsSilenced(incident), live.IsMuted(incident), incident.Status.AlertCount, incident.Status.Alert.Title)
+				live.Untold(incident), incident.Status.AlertCount, incident.Status.Alert.Title)
 			if last, was := shown[incident.UID]; !change.Deleted && (matches || was) && digest != last {
 				table.printRows(incident)
 			}

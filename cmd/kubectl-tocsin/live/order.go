@@ -52,7 +52,18 @@ func IsSilenced(incident *v1alpha1.Incident) bool {
 	return meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionSilenced)
 }
 
-// IsMuted reports whether a maintenance window keeps the Incident from being forwarded.
-func IsMuted(incident *v1alpha1.Incident) bool {
-	return incident.Status.Mute != nil && incident.Status.State == v1alpha1.IncidentOpen
+// Untold returns why people are not told of an open Incident by an Alertmanager. It is empty if they are, and while that is not
+// known.
+func Untold(incident *v1alpha1.Incident) v1alpha1.ForwardingReason {
+	forwarding := incident.Status.Forwarding
+	switch {
+	case incident.Status.State != v1alpha1.IncidentOpen:
+		return ""
+	case forwarding != nil && forwarding.Reason != v1alpha1.ForwardingPosted:
+		return forwarding.Reason
+	case IsSilenced(incident):
+		return v1alpha1.ForwardingSilenced
+	default:
+		return ""
+	}
 }

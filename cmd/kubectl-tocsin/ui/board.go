@@ -55,9 +55,8 @@ type row struct {
 	State        string              `json:"state"`
 	Severity     string              `json:"severity"`
 	Acknowledged bool                `json:"acknowledged"`
-	By           string              `json:"by,omitempty"` // who acknowledged it
-	Silenced     bool                `json:"silenced,omitempty"`
-	Muted        bool                `json:"muted,omitempty"` // by a maintenance window
+	By           string              `json:"by,omitempty"`     // who acknowledged it
+	Untold       string              `json:"untold,omitempty"` // why no Alertmanager tells people of it
 	Count        int64               `json:"count"`
 	Opened       *v1alpha1.Timestamp `json:"opened,omitempty"`
 	Resolved     *v1alpha1.Timestamp `json:"resolved,omitempty"`
@@ -149,8 +148,7 @@ func makeRow(incident *v1alpha1.Incident) row {
 		State:        string(status.State),
 		Severity:     string(status.Alert.Severity),
 		Acknowledged: live.IsAcknowledged(incident),
-		Silenced:     live.IsSilenced(incident),
-		Muted:        live.IsMuted(incident),
+		Untold:       string(live.Untold(incident)),
 		Count:        status.AlertCount,
 		Opened:       status.OpenedTime,
 		Resolved:     status.ResolvedTime,

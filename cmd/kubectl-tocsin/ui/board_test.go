@@ -8,13 +8,15 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-func TestARowTellsThatAnIncidentIsMuted(t *testing.T) {
+func TestARowTellsThatPeopleAreNotTold(t *testing.T) {
 	g := NewWithT(t)
 	incident := &v1alpha1.Incident{}
 	incident.Status.State = v1alpha1.IncidentOpen
-	g.Expect(makeRow(incident).Muted).To(BeFalse())
-	incident.Status.Mute = &v1alpha1.Mute{Window: "db"}
-	g.Expect(makeRow(incident).Muted).To(BeTrue())
+	g.Expect(makeRow(incident).Untold).To(BeEmpty())
+	incident.Status.Forwarding = &v1alpha1.Forwarding{Reason: v1alpha1.ForwardingPosted}
+	g.Expect(makeRow(incident).Untold).To(BeEmpty())
+	incident.Status.Forwarding.Reason = v1alpha1.ForwardingMuted
+	g.Expect(makeRow(incident).Untold).To(Equal("Muted"))
 	incident.Status.State = v1alpha1.IncidentResolved
-	g.Expect(makeRow(incident).Muted).To(BeFalse(), "it was, when it was resolved")
+	g.Expect(makeRow(incident).Untold).To(BeEmpty(), "they were not, when it was resolved")
 }
