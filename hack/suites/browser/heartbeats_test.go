@@ -19,6 +19,7 @@ func TestHeartbeatsAndMutedIncidents(t *testing.T) {
 	now := v1alpha1.NewTimestamp(time.Now())
 	muted := c.put("muted", 5, v1alpha1.AlertContent{Title: "Disk full", Severity: v1alpha1.SeverityError})
 	muted.Status.Mute = &v1alpha1.Mute{StartTime: now, Window: "upgrade", EndTime: new(v1alpha1.NewTimestamp(now.Add(time.Hour)))}
+	muted.Status.Forwarding = &v1alpha1.Forwarding{Reason: v1alpha1.ForwardingMuted, Time: now, Message: "The window upgrade is open."}
 	c.g.Expect(c.Status().Update(t.Context(), muted)).To(Succeed())
 	jobs := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "jobs"}}
 	s, _ := serve(t, c)
@@ -33,7 +34,7 @@ func TestHeartbeatsAndMutedIncidents(t *testing.T) {
 	b.do(chromedp.Click("#rows td.title a"))
 	b.Eventually(func() string { return b.text("#incident") }).Should(MatchRegexp(`by the maintenance window upgrade until .*UTC`))
 	b.do(chromedp.NavigateBack())
-	muted.Status.Mute = nil
+	muted.Status.Mute, muted.Status.Forwarding = nil, nil
 	c.g.Expect(c.Status().Update(t.Context(), muted)).To(Succeed())
 	b.Eventually(state).Should(Equal("✓ Acknowledged by maria"))
 

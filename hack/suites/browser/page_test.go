@@ -175,13 +175,58 @@ func TestTheBarIsForTheList(t *testing.T) {
 	b.Eventually(func() string { return b.text("#incident") }).Should(ContainSubstring("Timeline"))
 	b.Expect(height()).To(Equal("0"))
 	b.press("a")
-	b.Expect(b.text("#action-title")).To(Equal("Acknowledge: 95 % of the requests take longer than 2 s"))
+	b.Expect(b.text("#action-titles")).To(Equal("95 % of the requests take longer than 2 s"))
 	b.do(chromedp.Click("#action-cancel"), chromedp.KeyEvent(kb.Escape))
 	b.Eventually(height).ShouldNot(Equal("0"))
 	b.Expect(b.text("#selected")).To(Equal("5 selected"))
 	b.eval(`location.hash = "#/history"`)
 	b.Eventually(height).Should(Equal("0"))
 	b.noTrouble()
+}
+
+// What a filter hides is not acted on, and the dialog tells what is.
+func TestAnActionIsForWhatIsShown(t *testing.T) {
+	c := newCluster(t)
+	c.fill()
+	s, _ := serve(t, c)
+	b := openTab(t)
+	b.do(chromedp.Navigate(s.URL()))
+	b.Eventually(b.titles).ShouldNot(BeEmpty())
+	all := b.titles()
+	b.press("X")
+	b.Expect(b.text("#selected")).To(Equal("5 selected"))
+	b.press("r")
+	b.Expect(b.text("#action-title")).To(Equal("Resolve 5 incidents"))
+	b.Expect(b.text("#action-do")).To(Equal("Resolve 5 incidents"))
+	b.Expect(b.text("#action-titles")).To(And(ContainSubstring("Disk 97 % full"), ContainSubstring("95 %")))
+	b.do(chromedp.Click("#action-cancel"))
+	b.choose("search", "disk")
+	b.Eventually(b.titles).Should(Equal("Disk 97 % full"))
+	b.Expect(b.text("#selected")).To(Equal("1 selected"))
+	b.eval(`document.activeElement.blur()`)
+	b.press("r")
+	b.Expect(b.text("#action-titles")).To(Equal("Disk 97 % full"))
+	b.Expect(b.text("#action-do")).To(Equal("Resolve incident"))
+	b.do(chromedp.Click("#action-cancel"))
+
+	// Escape ends the search.
+	b.do(chromedp.Focus("#search"), chromedp.KeyEvent(kb.Escape))
+	b.Eventually(b.titles).Should(Equal(all))
+	b.Expect(b.eval("location.hash")).To(Equal("#/"))
+	b.Expect(b.eval(`document.getElementById("search").value`)).To(BeEmpty())
+
+	// A length that is no duration is not sent, and the dialog stays as it is.
+	b.eval(`document.activeElement.blur()`)
+	b.press("s")
+	b.eval(`document.getElementById("action-for").value = "two hours"`)
+	b.do(chromedp.SendKeys("#action-text", "why"), chromedp.Click("#action-do"))
+	b.Expect(b.eval(`document.getElementById("action").open`)).To(Equal("true"))
+	b.eval(`document.getElementById("action-for").value = "99w"`)
+	b.do(chromedp.Click("#action-do"))
+	b.Eventually(func() string { return b.text("#action-why") }).Should(ContainSubstring("at most 30d"))
+	b.Expect(b.eval(`document.getElementById("action").open`)).To(Equal("true"))
+	b.Expect(b.eval(`document.getElementById("action-text").value`)).To(Equal("why"))
+	b.Expect(b.text("#action-problems")).To(BeEmpty())
 }
 
 func TestResolvedIncidentsAndLinks(t *testing.T) {

@@ -15,6 +15,9 @@ export const actions = {
   resolve: { key: "r", verb: "Resolve", done: "resolve" },
 };
 
+const listedTitles = 20; // in the dialog
+const saidFor = 15000; // ms that the page tells what was done, unless something failed
+
 const usualLength = "2h"; // of a silence
 
 let pending, rejected; // what the dialog asks about, and what was not done because the token had expired
@@ -31,23 +34,30 @@ export function setUp() {
     run({ ...pending, text: $("action-text").value, length: $("action-for").value });
   });
   $("action-cancel").addEventListener("click", () => $("action").close());
+  $("action-dismiss").addEventListener("click", () => say("", []));
 }
 
 // ask opens the dialog for an action on incidents, which are given by their ids.
-export function ask(name, ids, { text = "", length = usualLength } = {}) {
+export function ask(name, ids, { text = "", length = usualLength, why = "" } = {}) {
   if (ids.length === 0) return;
   const one = actions[name];
   pending = { name, ids: [...ids] };
-  $("action-title").textContent = `${one.verb}: ${ids.length === 1 ? titleOf(ids[0]) : `${ids.length} incidents`}`;
+  const those = ids.length === 1 ? "incident" : `${ids.length} incidents`;
+  $("action-title").textContent = `${one.verb} ${ids.length === 1 ? "an incident" : those}`;
+  $("action-do").textContent = `${one.done[0].toUpperCase()}${one.done.slice(1)} ${those}`;
+  $("action-titles").replaceChildren(...ids.slice(0, listedTitles).map((id) => el("li", {}, titleOf(id))),
+    ...ids.length > listedTitles ? [el("li", {}, `and ${ids.length - listedTitles} more`)] : []);
+  $("action-why").textContent = why;
   $("action-text").value = text;
   $("action-text").required = Boolean(one.needsText);
   $("action-for").value = length;
-  $("action-length").hidden = !one.hasLength;
+  $("action-length").hidden = $("action-for").disabled = !one.hasLength;
   $("action").showModal();
   $(one.hasLength ? "action-for" : "action-text").focus();
 }
 
-// resume asks again for an action that was not done because the token had expired. Somebody else may have signed in meanwhile.
+// resume asks again for an action that was not done because the token had expired, or because the server did not understand it.
+// Somebody else may have signed in meanwhile.
 export function resume() {
   const { name, ids, ...rest } = rejected ?? {};
   rejected = undefined;
@@ -66,10 +76,14 @@ async function run(action) {
     show(action.name, results, "Sending …");
     const part = action.ids.slice(from, from + atOnce);
     await new Promise((answered) => sent.push(send(action, part, results, answered).then(answered)));
-    if (rejected) rejected = { ...action, ids: action.ids.slice(from) };
+    if (rejected) rejected = { ...rejected, ids: action.ids.slice(from) };
   }
   await Promise.all(sent);
   show(action.name, results, "");
+  if (rejected?.why) {
+    say("", []);
+    resume();
+  }
 }
 
 async function send(action, part, results, answered) {
@@ -89,15 +103,26 @@ async function send(action, part, results, answered) {
   } catch (error) {
     for (const id of part) if (!results.has(id)) results.set(id, { error: error.status ? error.message : server() + " does not answer" });
     if (error.status === 401) rejected = action;
+    if (error.status === 400) rejected = { ...action, why: error.message };
   }
 }
 
-// show says what is known of an action.
+let silent; // the timer that ends what is said
+
+// show says what is known of an action, of each incident one thing. What has ended well goes away by itself; more says that it goes on.
 function show(name, results, more) {
-  const all = [...results.values()], count = (result) => all.filter((one) => one.result === result).length;
-  const requested = count("requested"), done = count("done"), problems = [...results].filter(([, one]) => one.error);
-  const other = all.length - requested - done - problems.length;
-  $("action-status").textContent = [(requested || done) && `${actions[name].done}: ` + [requested && `${requested} requested`, done && `${done} done`]
-    .filter(Boolean).join(", "), other && `${other} needed nothing`, problems.length && `${problems.length} failed`, more].filter(Boolean).join(", ");
-  $("action-problems").replaceChildren(...problems.map(([id, one]) => el("li", {}, `${titleOf(id)} (${id}): ${one.error}`)));
+  const problems = [...results].filter(([, one]) => one.error), well = [...results.values()].filter((one) => !one.error);
+  const count = (result) => well.filter((one) => one.result === result).length;
+  const requested = count("requested"), done = count("done"), other = well.length - requested - done;
+  say([(requested || done) && `${actions[name].done}: ` + [requested && `${requested} requested`, done && `${done} done`]
+    .filter(Boolean).join(", "), other && `${other} needed nothing`, problems.length && `${problems.length} failed`, more].filter(Boolean).join(", "),
+  problems.map(([id, one]) => `${titleOf(id)} (${id}): ${one.error}`));
+  if (!more && !problems.length) silent = setTimeout(say, saidFor, "", []);
+}
+
+function say(status, problems) {
+  clearTimeout(silent);
+  $("action-status").textContent = status;
+  $("action-problems").replaceChildren(...problems.map((one) => el("li", {}, one)));
+  $("action-dismiss").hidden = problems.length === 0;
 }

@@ -69,8 +69,9 @@ function pressed(event) {
   let done = true;
   if (event.key === "Escape") {
     if (shown) location.hash = "#/" + filters.query();
+    else if (event.target === $("search") && event.target.value) search("");
     else if (typing) event.target.blur();
-    done = false; // it also empties a search
+    else done = false;
   } else if (event.target === $("search") && event.key === "ArrowDown") list.move(1);
   else if (typing || !$("past").hidden) done = false;
   else if (action && targets().length) actions.ask(action, targets());

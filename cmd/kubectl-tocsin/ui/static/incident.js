@@ -86,6 +86,15 @@ function commands(incident, acknowledged) {
   })];
 }
 
+// forwarded says whether an Alertmanager tells people, and if not, why.
+function forwarded(forwarding) {
+  if (!forwarding) return undefined;
+  const since = `since ${absolute(forwarding.time)}`;
+  if (forwarding.reason === "Posted") return `yes, ${since}`;
+  if (forwarding.reason === "Silenced") return `yes, but a silence covers it, ${since}`;
+  return `no: ${forwarding.reason}, ${since}. ${forwarding.message || ""}`;
+}
+
 function page(incident) {
   const status = incident.status || {}, alert = status.alert || {};
   const condition = (type) => (status.conditions || []).find((one) => one.type === type);
@@ -101,6 +110,7 @@ function page(incident) {
     ["Silenced", condition("Silenced")?.message],
     ["Muted", status.mute?.window && `by the maintenance window ${status.mute.window}`
       + (status.mute.endTime ? ` until ${absolute(status.mute.endTime)}` : "")],
+    ["Forwarded", forwarded(status.forwarding)],
     ["Last alert", status.lastAlertTime && full(status.lastAlertTime)],
     ["Alerts", status.alertCount],
     ["Link", alert.link && linkTo(alert.link)],

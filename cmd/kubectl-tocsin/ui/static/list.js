@@ -37,6 +37,7 @@ export function draw(fresh = new Set()) {
   const [among, matched] = matching();
   const found = ordered(matched), group = groupOf(found), top = found.slice(0, shownRows), filter = query();
   filtered = found.map(idOf);
+  keepShown();
   arrange(group ? grouped(top, group) : top, (row) => tableRow(row, fresh.has(idOf(row)), filter));
   sayTargets();
   document.body.classList.toggle("one-namespace", known.scope !== "");
@@ -135,12 +136,19 @@ function makeTableRow(row, fresh, filter) {
     el("td", { class: "integration" }, row.integration));
 }
 
+// untoldWords say why no Alertmanager tells people of an incident that is open.
+const untoldWords = {
+  Silenced: "Silenced", Muted: "Muted", Filtered: "Not forwarded: filtered", FromAlertmanager: "From Alertmanager",
+  Off: "Not forwarded", Failing: "Not forwarded: failing",
+};
+
 // stateOf says what is done about an incident that is open, or how long ago it was resolved.
 function stateOf(row) {
   if (row.state !== "Open") return row.resolved ? [row.state + " ", relative(row.resolved), " ago"] : [row.state];
   const acknowledged = row.acknowledged && (row.by ? "✓ Acknowledged by " + row.by : "✓ Acknowledged");
-  const marks = [acknowledged, row.silenced && "Silenced", row.muted && "Muted"].filter(Boolean);
-  return marks.length ? [marks[0], ...marks.slice(1).map((mark) => ", " + mark.toLowerCase())] : [row.state];
+  const untold = untoldWords[row.untold];
+  if (acknowledged) return untold ? [acknowledged, ", " + untold.toLowerCase()] : [acknowledged];
+  return [untold || row.state];
 }
 
 // chips are the labels of a row; a click searches for one.
@@ -173,9 +181,13 @@ function idsOf(node) {
 }
 
 // targets returns the ids of the incidents that an action is for: the selected ones, or else what has the focus.
-export function targets() {
-  const found = [...selected].filter((id) => rows.has(id));
-  return found.length ? found : idsOf(document.activeElement);
+export const targets = () => selected.size ? [...selected] : idsOf(document.activeElement);
+
+// keepShown unselects what the filters do not show: an action is for what can be seen.
+function keepShown() {
+  if (!known.synced) return; // rows may be missing that are on their way
+  const shown = new Set(filtered);
+  for (const id of selected) if (!shown.has(id)) selected.delete(id);
 }
 
 // toggle selects what has the focus, or all that the filters show; or not any more.
@@ -191,7 +203,6 @@ function select(ids, on) {
 }
 
 function sayTargets() {
-  if (known.synced) for (const id of selected) if (!rows.has(id)) selected.delete(id);
   setText($("selected"), selected.size ? `${selected.size} selected` : "");
   for (const box of selectAll) box.checked = filtered.length > 0 && filtered.every((id) => selected.has(id));
   $("action-bar").hidden = selected.size === 0;
