@@ -64,12 +64,13 @@ func (b *builder) fail(i int, e *expression, err error) {
 
 // normalise assembles the object from the results of the expressions and what they left of the payload, and normalises it.
 func (b *builder) normalise() Alert {
+	var warnings []payload.Warning
 	if element, ok := b.element.(map[string]any); ok && !b.reader.program.hasExpressions() {
-		b.object = element // nothing to put in and nothing to leave out
+		b.object, warnings = payload.ReadNames(element) // of our own format: nothing to leave out
+		b.out.Warnings = append(b.out.Warnings, warnings...)
 	} else {
 		b.assemble()
 	}
-	var warnings []payload.Warning
 	b.out.Alert, warnings = payload.Normalise(b.object, b.reader.vars.received)
 	b.out.Warnings = append(b.out.Warnings, warnings...)
 	b.out.object, b.out.Preset = b.object, b.reader.program.recognized

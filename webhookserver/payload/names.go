@@ -1,0 +1,204 @@
+package payload
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+const (
+	maxNamedKeys = 64 // of a payload whose names are looked at: nobody writes more of them by hand
+	maxNameBytes = 24 // of such a name
+	shortName    = 4  // a shorter name resembles too many words
+	longName     = 8  // a name that is as long may differ by two letters
+)
+
+// usualNames are names that other tools give to our fields. A field that is absent is read from the first of its names that suits
+// it, if what it means is beyond doubt; else the answer asks whether it was meant.
+var usualNames = []struct {
+	field string
+	names []string // in the order of preference, without separators and in lower case
+	reads func(text string) bool
+}{
+	{"title", []string{"summary", "name", "text", "headline", "alertname"}, func(string) bool { return true }},
+	{"severity", []string{"level", "sev", "urgency", "criticality"}, isSeverity},
+	{"status", []string{"state"}, isEnd},
+	{"dedup_key", []string{"dedupid", "incidentkey", "alertkey", "alertid", "fingerprint"}, nil},
+	{"description", []string{"body", "details", "desc", "msg"}, nil},
+	{"hostname", []string{"host"}, nil},
+	{"link", []string{"url", "href"}, nil},
+	{"labels", []string{"tags"}, nil},
+}
+
+func isSeverity(text string) bool {
+	word := squeeze(text)
+	for _, words := range severityWords {
+		if slices.Contains(words, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// isEnd reports whether a text says that a problem has ended.
+func isEnd(text string) bool {
+	word := strings.ToLower(strings.TrimSpace(text))
+	return word == "resolved" || slices.Contains(resolvedSynonyms, word)
+}
+
+// likeness is how a key of a payload comes to mean a field, the clearest first.
+type likeness int
+
+const (
+	sameLetters likeness = iota // but for case, hyphens and underscores
+	usualName
+	resembles // but for a letter or two
+)
+
+// candidate is a key that may mean a field.
+type candidate struct {
+	key      string
+	likeness likeness
+	rank     int // among the usual names
+	reads    bool
+}
+
+// ReadNames returns a payload of our own format with the fields that are absent and that it names in another way which is beyond
+// doubt: in other letters, such as dedupKey, or by a usual name. The key that was read stays in it, so it is kept in custom as well.
+// The warnings tell what was read, and which keys may have been meant as a field. The payload is not changed.
+func ReadNames(object map[string]any) (map[string]any, []Warning) {
+	if len(object) > maxNamedKeys {
+		return object, nil
+	}
+	meant := map[string][]candidate{}
+	for key := range object {
+		if listed[key] || len(key) > maxNameBytes {
+			continue
+		}
+		if field, found := meaningOf(key, object[key]); field != "" {
+			meant[field] = append(meant[field], found)
+		}
+	}
+	var told warnings
+	for _, field := range slices.Sorted(maps.Keys(meant)) {
+		if isGiven(object, field) {
+			continue
+		}
+		candidates := meant[field]
+		slices.SortFunc(candidates, func(a, b candidate) int {
+			return strings.Compare(a.order(), b.order())
+		})
+		best := candidates[0]
+		if !best.reads || isAmbiguous(object, candidates) {
+			for _, c := range candidates {
+				told.addf(c.key, "it is kept in custom; did you mean %s?", field)
+			}
+			continue
+		}
+		object = maps.Clone(object)
+		object[field] = object[best.key]
+		told.addf(best.key, "it is read as %s, which is absent, and kept in custom", field)
+	}
+	return object, told
+}
+
+// order sorts candidates.
+func (c candidate) order() string {
+	return fmt.Sprintf("%t %d %2d %s", !c.reads, c.likeness, c.rank, c.key)
+}
+
+// isAmbiguous reports whether two keys are equally likely to mean a field, and say different things.
+func isAmbiguous(object map[string]any, candidates []candidate) bool {
+	if len(candidates) < 2 || candidates[1].likeness != sameLetters {
+		return false
+	}
+	a, _ := TextOf(object[candidates[0].key])
+	b, _ := TextOf(object[candidates[1].key])
+	return a != b
+}
+
+// isGiven reports whether a payload has a usable value under one of a field's own names.
+func isGiven(object map[string]any, field string) bool {
+	return slices.ContainsFunc(Names(field), func(name string) bool { return isUsable(object[name]) })
+}
+
+func isUsable(value any) bool {
+	text, scalar := TextOf(value)
+	return scalar && !isBlank(text) || !scalar && value != nil
+}
+
+// meaningOf returns the field that a key may mean; empty if it means none.
+func meaningOf(key string, value any) (field string, c candidate) {
+	name := squeeze(key)
+	text, scalar := TextOf(value)
+	if !isUsable(value) {
+		return "", c
+	}
+	for known := range listed {
+		if squeeze(known) == name && isBag(known) == !scalar {
+			return canonical(known), candidate{key: key, likeness: sameLetters, reads: true}
+		}
+	}
+	for _, usual := range usualNames {
+		if at := slices.Index(usual.names, name); at >= 0 && isBag(usual.field) == !scalar {
+			return usual.field, candidate{key: key, likeness: usualName, rank: at, reads: usual.reads != nil && usual.reads(text)}
+		}
+	}
+	for known := range listed {
+		if isMisspelt(name, squeeze(known)) {
+			return canonical(known), candidate{key: key, likeness: resembles}
+		}
+	}
+	return "", c
+}
+
+func isBag(field string) bool {
+	return field == "labels" || field == "annotations" || field == "values" || field == "custom"
+}
+
+// canonical returns the field of one of its names.
+func canonical(name string) string {
+	for _, r := range rules {
+		if slices.Contains(r.names, name) {
+			return r.names[0]
+		}
+	}
+	return name
+}
+
+// isMisspelt reports whether two names differ by one letter that is missing, added, wrong or at its neighbour's place, or by two such
+// if they are long.
+func isMisspelt(a, b string) bool {
+	most := 1
+	if min(len(a), len(b)) >= longName {
+		most = 2
+	}
+	if min(len(a), len(b)) <= shortName || max(len(a), len(b))-min(len(a), len(b)) > most {
+		return false
+	}
+	return distance(a, b) <= most
+}
+
+// distance is the number of letters to insert, delete, replace or exchange with their neighbours that turns one text into another.
+func distance(a, b string) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := range len(a) {
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(row[j]+1, last[j+1]+1, last[j]+cost)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}
