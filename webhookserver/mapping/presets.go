@@ -57,6 +57,10 @@ type Preset struct {
 	// operator's default.
 	LateFiringWindow *metav1.Duration `json:"lateFiringWindow,omitempty"`
 
+	// Severity is that of a firing alert for which neither the payload nor the integration's defaults have one: critical for a tool
+	// that tells of outages and has no severities. Absent: the operator's default.
+	Severity v1alpha1.Severity `json:"severity,omitempty"`
+
 	// Recognition tells the tool's payloads from those of all other presets: they match one of its elements.
 	Recognition []Recognition    `json:"recognition,omitempty"`
 	Mapping     v1alpha1.Mapping `json:"mapping"`
@@ -161,6 +165,14 @@ func LateFiringWindow(name string) (window time.Duration, ok bool) {
 		return 0, false
 	}
 	return p.LateFiringWindow.Duration, true
+}
+
+// DefaultSeverity returns the severity that a preset gives to a firing alert that has none; empty if it gives none.
+func DefaultSeverity(name string) v1alpha1.Severity {
+	if p := presetNamed(name); p != nil {
+		return p.Severity
+	}
+	return ""
 }
 
 func presetProgram(name string) (*Program, error) {
