@@ -95,9 +95,9 @@ func (h *handler) ping(x *exchange) (reply protocol.Reply, p *problem) {
 	if p = findPing(x.integration, name); p != nil {
 		return reply, p
 	}
-	failed, code, ok := x.outcome(exit)
-	if !ok {
-		return reply, &problemOutcome
+	failed, code, p := x.outcome(exit)
+	if p != nil {
+		return reply, p
 	}
 	heard := signal{heartbeat: name, time: x.received, failed: failed, exit: code}
 	answer := &pong{Status: "accepted", Heartbeat: name, Failed: failed}
@@ -133,21 +133,31 @@ func (h *handler) writeFailure(x *exchange, failed signal) *problem {
 	return nil
 }
 
-// outcome says whether a ping reports a failure, by its exit code or its parameter status; ok is false if that is unclear.
-func (x *exchange) outcome(exit string) (failed bool, code int64, ok bool) {
+// pingParameters are those that clients add to every ping and that say nothing of its outcome: of Uptime Kuma's push monitors, and
+// the run of Healthchecks' clients.
+var pingParameters = []string{"msg", "ping", "rid"}
+
+// outcome says whether a ping reports a failure, by its exit code or its parameter status. A parameter that is not known may have
+// been meant to.
+func (x *exchange) outcome(exit string) (failed bool, code int64, p *problem) {
 	given := false
 	for name, value := range x.parameters() {
-		if name != "status" {
-			continue
+		switch {
+		case name == "status":
+			outcome, known := outcomes[strings.ToLower(value)]
+			if !known || given && outcome != failed {
+				return false, 0, &problemOutcome
+			}
+			given, failed = true, outcome
+		case !strings.EqualFold(name, dryRunParameter) && !slices.Contains(pingParameters, name):
+			return false, 0, &problemPingParameter
 		}
-		outcome, known := outcomes[strings.ToLower(value)]
-		if !known || given && outcome != failed {
-			return false, 0, false
-		}
-		given, failed = true, outcome
 	}
 	parsed, err := strconv.ParseUint(cmp.Or(exit, "0"), 10, 8)
-	return failed || parsed > 0, int64(parsed), err == nil
+	if err != nil {
+		return false, 0, &problemOutcome
+	}
+	return failed || parsed > 0, int64(parsed), nil
 }
 
 // findPing returns nil if a heartbeat is pinged under a name, or else the problem that lists those that are.

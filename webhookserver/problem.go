@@ -61,6 +61,9 @@ var (
 		reason: "UnknownHeartbeat"}
 	problemOutcome = *problemDryRun.withDetail(
 		"The outcome is neither ok nor failed, nor an exit code from 0 to 255. Nothing was stored.")
+	problemPingParameter = *problemDryRun.withDetail(
+		"A ping has no such parameter. It reports an outcome by status=ok or status=failed, and an exit code by the end of the path, " +
+			"/heartbeat/NAME/1. Nothing was stored.")
 	problemEncoding = problem{Type: "unsupported-encoding", Status: http.StatusUnsupportedMediaType,
 		Title: "The content encoding is not supported", Detail: "Send the body uncompressed or compressed with gzip.",
 		reason: "UnsupportedEncoding"}
