@@ -30,6 +30,7 @@ type acceptedAlert struct {
 	DedupKey string               `json:"dedup_key,omitempty"`
 	Incident string               `json:"incident,omitempty"` // namespace/name
 	Status   v1alpha1.AlertStatus `json:"status,omitempty"`
+	Effect   string               `json:"effect,omitempty"`  // see noEffect
 	Dropped  bool                 `json:"dropped,omitempty"` // not stored: see the reasons below, or a Tocsin forwarded it
 	Alert    *v1alpha1.Alert      `json:"alert,omitempty"`   // only for dryRun
 	Sources  []mapping.Source     `json:"sources,omitempty"` // only for dryRun
@@ -37,6 +38,9 @@ type acceptedAlert struct {
 	DroppedBy string `json:"dropped_by,omitempty"` // the drop expression that matched
 	Heartbeat string `json:"heartbeat,omitempty"`  // of which it is a signal; such an alert opens no Incident
 }
+
+// noEffect is what an alert does that ends or acknowledges an Incident which is not open. Only the fold knows for certain.
+const noEffect = "none, as far as is known: no incident is open for this key"
 
 // newAcceptance lists the alerts of a request. Those in the receipt are listed as they were stored, which for a repeated
 // idempotency key was earlier.
@@ -65,6 +69,9 @@ func newAcceptance(x *exchange, decoded *decodedAlerts, receipt commit.Receipt) 
 		accepted := acceptedAlert{
 			ID: alert.ID, DedupKey: alert.DedupKey, Incident: x.integration.Namespace + "/" + alert.IncidentName,
 			Status: alert.Status,
+		}
+		if decoded.idle[i] {
+			accepted.Effect = noEffect
 		}
 		if x.dryRun {
 			accepted.Alert, accepted.Sources = alert, decoded.Alerts[i].Sources()

@@ -14,6 +14,8 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
@@ -22,6 +24,7 @@ import (
 type decodedAlerts struct {
 	mapping.Result
 	invalid []string // parts of the request that are not valid
+	idle    []bool   // the alerts that change nothing, as far as is known
 	beats   []string // the heartbeats of which the alerts are signals; empty for the others, nil if none is
 }
 
@@ -64,6 +67,8 @@ func (h *handler) decode(x *exchange, request *protocol.Request) (*decodedAlerts
 	}
 	identify(decoded.Alerts, x.integration.Name, x.key, identity)
 	decoded.findSignals(x.integration)
+	tellDefaults(decoded.Alerts, x.integration, x.operation.Path == "")
+	decoded.idle = h.findIdle(x.integration.Namespace, decoded.Alerts)
 	decoded.Warnings = allWarnings(content.Warnings, &decoded.Result)
 	for i := range decoded.Alerts {
 		if !x.dryRun { // whose answer has the sources
@@ -129,6 +134,7 @@ func (h *handler) evaluate(
 			return all, decodeProblem(err)
 		}
 		complete(&result, &payloads[i], x.received)
+		giveSeverity(&result, x.integration)
 		admit(x.integration, result.Alerts, x.received)
 		all.Preset = cmp.Or(all.Preset, result.Preset)
 		all.Alerts = append(all.Alerts, result.Alerts...)
@@ -170,6 +176,19 @@ func complete(result *mapping.Result, p *protocol.Payload, received time.Time) {
 		alert.Comment = p.Comment
 		if alert.DedupKey != "" || alert.IncidentName != "" {
 			alert.Warnings = slices.DeleteFunc(alert.Warnings, payload.Warning.IsNoMatch)
+		}
+	}
+}
+
+// giveSeverity gives firing alerts without a severity that of the preset which read them. The integration's default goes first.
+func giveSeverity(result *mapping.Result, integration *v1alpha1.WebhookIntegration) {
+	severity := mapping.DefaultSeverity(result.Preset)
+	if defaults := integration.Spec.Defaults; severity == "" || defaults != nil && defaults.Severity != "" {
+		return
+	}
+	for i := range result.Alerts {
+		if alert := &result.Alerts[i]; alert.Status == v1alpha1.AlertFiring && alert.Severity == "" {
+			alert.Severity = severity
 		}
 	}
 }
@@ -238,6 +257,52 @@ func decodeProblem(err error) *problem {
 		return p
 	default:
 		return problemSyntax.withDetail("It could not be decoded.")
+	}
+}
+
+// findIdle finds the alerts that end or acknowledge Incidents which are not open. An alert that another replica has just accepted may
+// not be known yet. Of a namespace with AlertEvents that are not in the cache, nothing is.
+func (h *handler) findIdle(namespace string, alerts []mapping.Alert) []bool {
+	idle, opens := make([]bool, len(alerts)), map[string]bool{}
+	if h.options.Capacity.Hides(namespace) {
+		return idle
+	}
+	for i := range alerts {
+		switch alert := &alerts[i]; {
+		case alert.Dropped:
+		case alert.Status == v1alpha1.AlertFiring:
+			opens[alert.IncidentName] = true
+		default:
+			idle[i] = !opens[alert.IncidentName] && !h.options.Capacity.ExpectsIncident(namespace, alert.IncidentName)
+		}
+	}
+	return idle
+}
+
+// tellDefaults warns of what a firing alert lacks and Tocsin makes up. Whoever speaks the API of another service does not know our
+// fields: it hears of the key only.
+func tellDefaults(alerts []mapping.Alert, integration *v1alpha1.WebhookIntegration, ours bool) {
+	defaults := cmp.Or(integration.Spec.Defaults, &v1alpha1.AlertDefaults{})
+	after := integrations.GeneratedAutoResolve
+	if own := integration.Spec.AutoResolveAfter; own != nil {
+		after = own.Duration
+	}
+	for i := range alerts {
+		alert := &alerts[i]
+		if alert.Status != v1alpha1.AlertFiring || alert.Dropped {
+			continue
+		}
+		if ours && cmp.Or(alert.Title, alert.Description, defaults.Title) == "" {
+			alert.Warn("title", "it is absent; a new Incident is called \"Alert from %s\"", integration.Name)
+		}
+		isUnknown := func(w payload.Warning) bool { return slices.Contains(payload.Names("severity"), w.Field) }
+		if ours && cmp.Or(alert.Severity, defaults.Severity) == "" && !slices.ContainsFunc(alert.Warnings, isUnknown) {
+			alert.Warn("severity", "it is absent; a new Incident is a warning")
+		}
+		if alert.DedupKey == v1alpha1.GeneratedKey(alert.ID) {
+			alert.Warn("dedup_key", "it is absent; only a resolve with the generated key matches the alert, whose Incident is resolved "+
+				"after %s", plaintext.Duration(after))
+		}
 	}
 }
 

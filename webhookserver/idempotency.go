@@ -12,7 +12,6 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
-	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
 // deliveryHeaders are the headers by which senders name a delivery, where the name stays the same when the
@@ -78,10 +77,6 @@ func identify(alerts []mapping.Alert, integration, key string, identity []byte) 
 		}
 		if alerts[i].DedupKey == "" {
 			alerts[i].DedupKey = v1alpha1.GeneratedKey(id)
-			if alerts[i].Status == v1alpha1.AlertFiring && !alerts[i].Dropped {
-				alerts[i].Warnings = append(alerts[i].Warnings, payload.Warning{
-					Field: "dedup_key", Detail: "it is absent; only a resolve with the generated key matches the alert"})
-			}
 		}
 		alerts[i].IncidentName = v1alpha1.IncidentName(integration, alerts[i].DedupKey)
 	}

@@ -3,11 +3,13 @@ package webhookserver
 import (
 	"encoding/json"
 	"net/http"
+	"os"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -34,7 +36,7 @@ func answerTo(
 
 func TestAListOfObjectsIsABatch(t *testing.T) {
 	g := NewWithT(t)
-	alerts, answer, code := answerTo(t, "", nil, testPath, `[{"title":"a","dedup_key":"1"},{"title":"b","severity":"odd"}]`)
+	alerts, answer, code := answerTo(t, "", nil, testPath, `[{"title":"a","severity":"info","dedup_key":"1"},{"title":"b","severity":"odd"}]`)
 	g.Expect(code).To(Equal(http.StatusAccepted))
 	g.Expect(alerts).To(HaveLen(2))
 	g.Expect(answer.Alerts).To(HaveLen(2))
@@ -148,7 +150,7 @@ func TestThePathOfAlertmanagerTellsTheFormat(t *testing.T) {
 
 // Tocsin → Alertmanager → Tocsin must not go round. The label counts wherever the format has it.
 func TestForwardedAlertsAreDropped(t *testing.T) {
-	const mine, other = `{"alertname":"A","tocsin_incident":"disk-x"}`, `{"alertname":"B"}`
+	const mine, other = `{"alertname":"A","tocsin_incident":"disk-x"}`, `{"alertname":"B","severity":"info"}`
 	for name, c := range map[string]struct{ preset, body string }{
 		"alertmanager": {"alertmanager", `{"version":"4","alerts":[
 			{"status":"firing","fingerprint":"1","labels":` + mine + `},{"status":"firing","fingerprint":"2","labels":` + other + `}]}`},
@@ -156,7 +158,7 @@ func TestForwardedAlertsAreDropped(t *testing.T) {
 			{"status":"resolved","fingerprint":"1","labels":` + mine + `},{"status":"firing","fingerprint":"2","labels":` + other + `}]}`},
 		"vmalert":           {"vmalert", `[{"labels":` + mine + `},{"labels":` + other + `}]`},
 		"grafana":           {"grafana", `{"alerts":[{"labels":` + mine + `,"status":"firing"},{"labels":` + other + `,"status":"firing"}]}`},
-		"the payload rules": {"", `[{"title":"A","labels":` + mine + `},{"title":"B","labels":` + other + `}]`},
+		"the payload rules": {"", `[{"title":"A","labels":` + mine + `},{"title":"B","severity":"info","labels":` + other + `}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -205,4 +207,93 @@ func TestAWrongClockEndsNoAlert(t *testing.T) {
 		g.Expect(stored.Alerts[0].LeaseEndTime).NotTo(BeNil())
 		g.Expect(stored.ReceivedTime.Time).To(BeTemporally("~", right, 10*time.Second))
 	}
+}
+
+func TestAnOutageOfAToolWithoutSeveritiesIsCritical(t *testing.T) {
+	sample, err := os.ReadFile("mapping/presets/uptime-kuma.firing.json")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	resolved, err := os.ReadFile("mapping/presets/uptime-kuma.resolved.json")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	own := &v1alpha1.AlertDefaults{Severity: v1alpha1.SeverityInfo}
+	for sentence, test := range map[string]struct {
+		preset, body string
+		defaults     *v1alpha1.AlertDefaults
+		severity     v1alpha1.Severity
+	}{
+		"a preset that is named":                    {"uptime-kuma", string(sample), nil, v1alpha1.SeverityCritical},
+		"a payload that is recognized":              {"", string(sample), nil, v1alpha1.SeverityCritical},
+		"the default of the integration goes first": {"uptime-kuma", string(sample), own, ""},
+		"a default of something else does not":      {"uptime-kuma", string(sample), &v1alpha1.AlertDefaults{Title: "x"}, v1alpha1.SeverityCritical},
+		"a resolve changes no severity":             {"uptime-kuma", string(resolved), nil, ""},
+		"without a preset":                          {"none", string(sample), nil, ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			b := newBench()
+			w := integration("team-a", "prometheus")
+			w.Spec.Preset, w.Spec.Defaults = test.preset, test.defaults
+			b.tokens.set(w)
+			g.Expect(b.post(testPath, test.body).StatusCode).To(Equal(http.StatusAccepted))
+			g.Expect(b.storedAlerts()).To(ConsistOf(HaveField("Severity", test.severity)))
+		})
+	}
+}
+
+func TestWhatIsMadeUpIsTold(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		body     string
+		defaults *v1alpha1.AlertDefaults
+		fields   []string
+	}{
+		"everything is given":           {`{"title":"a","severity":"info","dedup_key":"k"}`, nil, nil},
+		"nothing is given":              {`{"x":1}`, nil, []string{"title", "severity", "dedup_key"}},
+		"a description makes the title": {`{"description":"a","severity":"info","dedup_key":"k"}`, nil, nil},
+		"a severity that is unknown":    {`{"title":"a","severity":"odd","dedup_key":"k"}`, nil, []string{"severity"}},
+		"a resolve":                     {`{"status":"resolved","dedup_key":"k"}`, nil, nil},
+		"defaults": {
+			`{"dedup_key":"k"}`, &v1alpha1.AlertDefaults{Title: "a", Severity: v1alpha1.SeverityInfo}, nil},
+		"other names": {`{"text":"a","level":"info","dedupKey":"k"}`, nil, []string{"text", "level", "dedupKey"}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			b := newBench()
+			w := integration("team-a", "prometheus")
+			w.Spec.Defaults = test.defaults
+			b.tokens.set(w)
+			var answer acceptance
+			g.Expect(json.NewDecoder(b.post(testPath, test.body).Body).Decode(&answer)).To(Succeed())
+			var fields []string
+			for _, warning := range answer.Warnings {
+				fields = append(fields, warning.Field)
+			}
+			g.Expect(fields).To(ConsistOf(test.fields), "%v", answer.Warnings)
+		})
+	}
+	g := NewWithT(t)
+	b := newBench()
+	w := integration("team-a", "prometheus")
+	w.Spec.AutoResolveAfter = &metav1.Duration{Duration: 90 * time.Minute}
+	b.tokens.set(w)
+	var answer acceptance
+	g.Expect(json.NewDecoder(b.post(testPath, `{"title":"a","severity":"info"}`).Body).Decode(&answer)).To(Succeed())
+	g.Expect(answer.Warnings).To(ConsistOf(HaveField("Detail", HaveSuffix("is resolved after 1h30m"))))
+}
+
+func TestTheAnswerTellsWhatHasNoEffect(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench()
+	effects := func(body string) (effects []string) {
+		var answer acceptance
+		g.Expect(json.NewDecoder(b.post(testPath, body).Body).Decode(&answer)).To(Succeed())
+		for _, alert := range answer.Alerts {
+			effects = append(effects, alert.Effect)
+		}
+		return effects
+	}
+	g.Expect(effects(`{"status":"resolved","dedup_key":"k"}`)).To(Equal([]string{noEffect}))
+	g.Expect(effects(`{"status":"acknowledged","dedup_key":"k"}`)).To(Equal([]string{noEffect}))
+	g.Expect(effects(`{"status":"resolved"}`)).To(Equal([]string{noEffect}), "a generated key")
+	g.Expect(effects(`[{"status":"resolved","dedup_key":"k"},{"title":"a","dedup_key":"k"},{"status":"resolved","dedup_key":"k"}]`)).
+		To(Equal([]string{noEffect, "", ""}))
+	g.Expect(effects(`{"status":"resolved","dedup_key":"k"}`)).To(Equal([]string{""}), "the alert that opens it was just accepted")
 }

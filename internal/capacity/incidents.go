@@ -98,6 +98,13 @@ func (c *Counts) HasOpenIncident(namespace, name string) bool {
 	return c.incidents[namespace][c.hash(name)].open != nil
 }
 
+// ExpectsIncident reports whether the Incident is not Resolved, or an alert waits that opens it.
+func (c *Counts) ExpectsIncident(namespace, name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.incidents[namespace][c.hash(name)].count() > 0
+}
+
 // Reserve returns the alerts of a request that may be stored. Alerts that do not fire may, and those of Incidents that are not
 // Resolved. Others may unless new Incidents are blocked, if an alert that waits has counted their Incident already, or if the
 // namespace may have another one. What this call counts stays counted until the write has ended and the informer has shown the

@@ -1,4 +1,5 @@
-// Package integrations reads what the status of a WebhookIntegration tells the replicas.
+// Package integrations has what both halves of a replica know about WebhookIntegrations: what their status tells, and what their spec
+// leaves out.
 package integrations
 
 import (
@@ -9,6 +10,9 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
+
+// GeneratedAutoResolve is after how much silence an Incident with a generated dedup key resolves when its integration does not say.
+const GeneratedAutoResolve = 24 * time.Hour
 
 // Blocked returns the reason why no Incident can be created for the integration; empty if Incidents can be created.
 func Blocked(w *v1alpha1.WebhookIntegration) string {
