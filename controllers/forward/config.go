@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
 )
 
 // Config is the content of the file of --alertmanager-config. It never changes.
@@ -232,9 +233,6 @@ func (c *Config) endedWindow() time.Duration { return max(minEndedWindow, c.Leas
 // name returns the name of the Alertmanager in metrics, logs and conditions: host, port and path of the URL.
 func (t *target) name() string { return hostPort(t.url) + t.url.Path }
 
-// fromAlertmanager are the presets whose alerts have been in an Alertmanager, or are sent to one as well.
-var fromAlertmanager = []string{"alertmanager", "vmalert"}
-
 // selects returns the reason why the integration's Incidents are not forwarded, as one of the condition Forwarded; empty
 // if they are.
 func (t *target) selects(integration *v1alpha1.WebhookIntegration) string {
@@ -252,11 +250,10 @@ func (t *target) skipsIncident(incident *v1alpha1.Incident, integration *v1alpha
 
 // skips is selects for alerts that were read by one of the presets.
 func (t *target) skips(integration *v1alpha1.WebhookIntegration, presets ...string) string {
-	comes := func(preset string) bool { return slices.Contains(fromAlertmanager, preset) }
 	switch forward := integration.Spec.Forward; {
 	case forward == v1alpha1.ForwardNever:
 		return v1alpha1.ReasonForwardNever
-	case forward != v1alpha1.ForwardAlways && slices.ContainsFunc(presets, comes):
+	case forward != v1alpha1.ForwardAlways && slices.ContainsFunc(presets, integrations.IsFromAlertmanager):
 		return v1alpha1.ReasonFromAlertmanager
 	case !t.integrations.Matches(labels.Set(integration.Labels)):
 		return v1alpha1.ReasonNotSelected

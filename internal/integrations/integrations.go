@@ -14,6 +14,9 @@ import (
 // GeneratedAutoResolve is after how much silence an Incident with a generated dedup key resolves when its integration does not say.
 const GeneratedAutoResolve = 24 * time.Hour
 
+// IsFromAlertmanager reports whether the alerts that a preset reads have been in an Alertmanager, or are sent to one as well.
+func IsFromAlertmanager(preset string) bool { return preset == "alertmanager" || preset == "vmalert" }
+
 // Blocked returns the reason why no Incident can be created for the integration; empty if Incidents can be created.
 func Blocked(w *v1alpha1.WebhookIntegration) string {
 	condition := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionAlertsFolded)

@@ -20,6 +20,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/action"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
@@ -133,6 +134,10 @@ func (o *integrationOptions) create(ctx context.Context, c *cluster, names []str
 		o.screen.out = o.ErrOut
 	} else if !o.token.quiet {
 		o.notef("webhookintegration.tocsin.dev/%s created%s", integration.Name, dryRunNotes[o.dryRun])
+		if integrations.IsFromAlertmanager(integration.Spec.Preset) {
+			o.notef("Its incidents are not forwarded to an Alertmanager, which has their alerts already. " +
+				"To forward them, set spec.forward to Always.")
+		}
 	}
 	if !o.noToken && o.dryRun == dryRunNone {
 		o.token.printURL(integration.Name, token)
