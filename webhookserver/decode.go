@@ -292,11 +292,15 @@ func tellDefaults(alerts []mapping.Alert, integration *v1alpha1.WebhookIntegrati
 		if alert.Status != v1alpha1.AlertFiring || alert.Dropped {
 			continue
 		}
-		if ours && cmp.Or(alert.Title, alert.Description, defaults.Title) == "" {
+		isTold := func(field string) bool {
+			return slices.ContainsFunc(alert.Warnings, func(w payload.Warning) bool {
+				return slices.Contains(payload.Names(field), w.Field)
+			})
+		}
+		if ours && cmp.Or(alert.Title, alert.Description, defaults.Title) == "" && !isTold("title") {
 			alert.Warn("title", "it is absent; a new Incident is called \"Alert from %s\"", integration.Name)
 		}
-		isUnknown := func(w payload.Warning) bool { return slices.Contains(payload.Names("severity"), w.Field) }
-		if ours && cmp.Or(alert.Severity, defaults.Severity) == "" && !slices.ContainsFunc(alert.Warnings, isUnknown) {
+		if ours && cmp.Or(alert.Severity, defaults.Severity) == "" && !isTold("severity") {
 			alert.Warn("severity", "it is absent; a new Incident is a warning")
 		}
 		if alert.DedupKey == v1alpha1.GeneratedKey(alert.ID) {
