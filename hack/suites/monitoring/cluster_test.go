@@ -131,7 +131,7 @@ func (r *rig) load(ctx context.Context) {
 			// What they are answered shows on the dashboard, or its test fails.
 			r.post(ctx, namespace, loaded, "[")
 			r.post(ctx, namespace, loaded, `{"labels":{"`+v1alpha1.ForwardedLabel+`":"returned"}}`)
-			r.post(ctx, namespace, loaded, `{"dedup_key":"unwanted","title":"`+unwanted+`"}`)
+			r.post(ctx, namespace, loaded, `{"dedup_key":"unwanted","severity":"critical","title":"`+unwanted+`"}`)
 			for _, status := range []string{"firing", "resolved"} {
 				r.post(ctx, namespace, loaded, `{"dedup_key":"flapping","status":"`+status+`"}`)
 			}
