@@ -336,10 +336,20 @@ func (h *handler) logAnswer(x *exchange, p *problem, status int, took time.Durat
 	case status >= http.StatusInternalServerError && x.cause != nil:
 		log.Error(x.cause, "Could not store an alert", "problem", string(p.Type))
 	case x.integration != nil:
-		log.Info("Refused a request", "problem", string(p.Type))
+		log.Info("Refused a request", append(whereabouts(x, p), "problem", string(p.Type))...)
 	default: // anybody can cause these
 		log.V(1).Info("Refused a request", "problem", string(p.Type))
 	}
+}
+
+// whereabouts are the values for the log that tell where a refused request came from, and where its body is wrong.
+func whereabouts(x *exchange, p *problem) []any {
+	host, _, _ := net.SplitHostPort(x.RemoteAddr)
+	values := []any{"address", host}
+	if p.Offset != nil {
+		values = append(values, "offset", *p.Offset)
+	}
+	return values
 }
 
 // logUnauthorized tells, at most once per unauthorizedInterval, where a request with an invalid token came from, and whose tag

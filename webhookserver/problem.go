@@ -42,6 +42,8 @@ var (
 		reason: "MethodNotAllowed"}
 	problemToken = problem{Type: "unauthorized", Status: http.StatusUnauthorized, Title: "The token is not valid",
 		Detail: "No integration accepts this token."}
+	problemNoToken = *problemToken.withDetail(
+		"The request has no token. It belongs at the end of the path, or behind Bearer in the Authorization header.")
 	problemSignature = problem{Type: "invalid-signature", Status: http.StatusUnauthorized, Title: "The signature is not valid",
 		Detail: "The integration of this token requires a valid signature.", reason: "InvalidSignature"}
 	problemSuspended = problem{Type: "suspended", Status: http.StatusForbidden, Title: "The integration is suspended",

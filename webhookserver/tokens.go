@@ -39,7 +39,9 @@ func newTokenIndex() *tokenIndex {
 func (x *tokenIndex) lookup(token string, now time.Time) (owner *v1alpha1.WebhookIntegration, used *v1alpha1.Token, p *problem) {
 	tag := tokens.TagOf(token)
 	switch {
-	case token == "", len(token) > maxTokenLength:
+	case token == "":
+		return nil, nil, &problemNoToken
+	case len(token) > maxTokenLength:
 		return nil, nil, &problemToken
 	case tag == "":
 		return nil, nil, &problemUntagged

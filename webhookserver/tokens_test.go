@@ -183,6 +183,13 @@ func TestNobodyTakesATokenOver(t *testing.T) {
 	})
 }
 
+func TestARequestWithoutATokenIsToldWhereItBelongs(t *testing.T) {
+	g := NewWithT(t)
+	response := newBench().post(eventsPath, firing)
+	g.Expect(response.StatusCode).To(Equal(http.StatusUnauthorized))
+	g.Expect(decode[problemBody](g, response).Detail).To(ContainSubstring("The request has no token"))
+}
+
 func TestAListedTokenWithoutTheTagIsReported(t *testing.T) {
 	for sentence, test := range map[string]struct {
 		token  string

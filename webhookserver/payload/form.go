@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime/multipart"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -49,12 +50,14 @@ func FromForm(body []byte) (content []byte, ok bool) {
 }
 
 // urlEncodedFields reads application/x-www-form-urlencoded. A value that is not properly encoded is taken as it is. isForm is
-// true when all of the text is such a form: named fields, without the characters that every encoder escapes.
+// true when all of the text is such a form: named fields, without the characters that every encoder escapes, or one of which is
+// ours, as people type them.
 func urlEncodedFields(text string) (fields map[string][]string, isForm bool) {
 	if strings.Count(text, "&") >= maxFormFields {
 		return nil, false
 	}
-	fields, isForm = map[string][]string{}, !strings.ContainsAny(strings.TrimRight(text, "\r\n"), " \t\r\n\"<>\\^`{|}")
+	isEncoded, isOurs := !strings.ContainsAny(strings.TrimRight(text, "\r\n"), " \t\r\n\"<>\\^`{|}"), false
+	fields, isForm = map[string][]string{}, true
 	for pair := range strings.SplitSeq(strings.TrimRight(text, "\r\n"), "&") {
 		name, value, hasValue := strings.Cut(pair, "=")
 		if plain, err := url.QueryUnescape(name); err == nil {
@@ -63,17 +66,17 @@ func urlEncodedFields(text string) (fields map[string][]string, isForm bool) {
 		if plain, err := url.QueryUnescape(value); err == nil {
 			value = plain
 		}
-		isForm = isForm && hasValue && name != ""
+		isForm, isOurs = isForm && hasValue && name != "", isOurs || listed[name]
 		fields[name] = append(fields[name], value)
 	}
-	return fields, isForm
+	return fields, isForm && (isEncoded || isOurs)
 }
 
 // maxBoundary is the longest boundary of a multipart body (RFC 2046, section 5.1.1).
 const maxBoundary = 70
 
 // multipartFields reads multipart/form-data, whose first line tells the boundary. There are none in a body that is truncated
-// or has more than maxFormFields.
+// or has more than maxFormFields. A file is none of the fields, unless it is the JSON.
 func multipartFields(text []byte) map[string][]string {
 	fields := map[string][]string{}
 	first, _, _ := bytes.Cut(text, []byte("\n"))
@@ -91,7 +94,7 @@ func multipartFields(text []byte) map[string][]string {
 			return nil
 		}
 		value, err := io.ReadAll(part)
-		if name := part.FormName(); err == nil && name != "" && part.FileName() == "" {
+		if name := part.FormName(); err == nil && name != "" && (part.FileName() == "" || slices.Contains(formFields, name)) {
 			fields[name] = append(fields[name], string(value))
 		}
 	}
