@@ -260,8 +260,8 @@ func decodeProblem(err error) *problem {
 	}
 }
 
-// findIdle finds the alerts that end or acknowledge Incidents which are not open. An alert that another replica has just accepted may
-// not be known yet. Of a namespace with AlertEvents that are not in the cache, nothing is.
+// findIdle finds the alerts that end or acknowledge Incidents which are not open. An alert that another replica has just
+// accepted may not be known yet. Of a namespace with AlertEvents that are not in the cache, nothing is.
 func (h *handler) findIdle(namespace string, alerts []mapping.Alert) []bool {
 	idle, opens := make([]bool, len(alerts)), map[string]bool{}
 	if h.options.Capacity.Hides(namespace) {
@@ -279,8 +279,8 @@ func (h *handler) findIdle(namespace string, alerts []mapping.Alert) []bool {
 	return idle
 }
 
-// tellDefaults warns of what a firing alert lacks and Tocsin makes up. Whoever speaks the API of another service does not know our
-// fields: it hears of the key only.
+// tellDefaults warns of what a firing alert lacks and Tocsin makes up. Whoever speaks the API of another service does not know
+// our fields: it hears of the key only.
 func tellDefaults(alerts []mapping.Alert, integration *v1alpha1.WebhookIntegration, ours bool) {
 	defaults := cmp.Or(integration.Spec.Defaults, &v1alpha1.AlertDefaults{})
 	after := integrations.GeneratedAutoResolve

@@ -133,8 +133,8 @@ func (h *handler) writeFailure(x *exchange, failed signal) *problem {
 	return nil
 }
 
-// pingParameters are those that clients add to every ping and that say nothing of its outcome: of Uptime Kuma's push monitors, and
-// the run of Healthchecks' clients.
+// pingParameters are those that clients add to every ping and that say nothing of its outcome: of Uptime Kuma's push monitors,
+// and the run of Healthchecks' clients.
 var pingParameters = []string{"msg", "ping", "rid"}
 
 // outcome says whether a ping reports a failure, by its exit code or its parameter status. A parameter that is not known may have

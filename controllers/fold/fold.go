@@ -127,8 +127,8 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, policy *Policy, r
 }
 
 // Decide folds AlertEvents into an Incident: those that are not settled yet, in commit order. It then resolves the Incident if
-// no alert has come for too long, and records whether a silence covers it or a maintenance window mutes it, whether people are told, and its
-// retention.
+// no alert has come for too long, and records whether a silence covers it or a maintenance window mutes it, whether people are
+// told, and its retention.
 func Decide(in Input) Plan {
 	f := openFold(in)
 	for _, event := range f.pending() {

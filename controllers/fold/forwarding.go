@@ -28,16 +28,34 @@ func ForwardingOf(status *v1alpha1.IncidentStatus, known Forwarding, now time.Ti
 	if status.State != v1alpha1.IncidentOpen {
 		return before
 	}
-	next := v1alpha1.Forwarding{Reason: known.Reason, Message: plaintext.ShortMessage(known.Message)}
+	next := known.of(status)
+	switch {
+	case next == nil:
+		return nil
+	case before == nil || before.Reason != next.Reason:
+		next.Time = *timestamp(now)
+	case before.Severity == next.Severity && before.Message == next.Message:
+		return before
+	default:
+		next.Time = before.Time
+	}
+	return next
+}
+
+// of returns what is so of an open Incident with the status, without the time.
+func (known *Forwarding) of(status *v1alpha1.IncidentStatus) *v1alpha1.Forwarding {
+	before := status.Forwarding
+	next := &v1alpha1.Forwarding{Reason: known.Reason, Message: plaintext.ShortMessage(known.Message)}
 	switch {
 	case status.Mute != nil && status.Mute.ForwardedSeverity == "":
-		next.Reason, next.Message = v1alpha1.ForwardingMuted, plaintext.ShortMessage("The maintenance window "+status.Mute.Window+" is open.")
+		next.Reason = v1alpha1.ForwardingMuted
+		next.Message = plaintext.ShortMessage("The maintenance window " + status.Mute.Window + " is open.")
 	case known.Disabled:
 		return nil
 	case known.Reason == v1alpha1.ForwardingPosted:
 		next.Severity, next.Alertmanagers = known.Severity, known.Alertmanagers
 	case known.Reason == "" && before != nil && before.Severity != "":
-		next = *before
+		next = before.DeepCopy()
 		next.Reason, next.Message = v1alpha1.ForwardingPosted, ""
 	case known.Reason == "":
 		return nil
@@ -45,15 +63,7 @@ func ForwardingOf(status *v1alpha1.IncidentStatus, known Forwarding, now time.Ti
 	if next.Reason == v1alpha1.ForwardingPosted && meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSilenced) {
 		next.Reason = v1alpha1.ForwardingSilenced
 	}
-	if before != nil && before.Reason == next.Reason {
-		if before.Severity == next.Severity && before.Message == next.Message {
-			return before
-		}
-		next.Time = before.Time
-		return &next
-	}
-	next.Time = *timestamp(now)
-	return &next
+	return next
 }
 
 // updateForwarding records whether people are told of the Incident, and each change of that in the timeline.
@@ -61,17 +71,13 @@ func (f *folding) updateForwarding() {
 	before := f.status.Forwarding
 	next := ForwardingOf(f.status, f.in.Forwarding, f.in.Now)
 	f.status.Forwarding = next
-	switch {
-	case next == before:
-	case next == nil:
-		// It is written with the next change: turning the forwarding off costs no writes.
-	default:
-		f.plan.Write = true
-		if before == nil || before.Reason != next.Reason {
-			f.plan.record(v1alpha1.Transition{
-				Type: v1alpha1.TransitionForwarding, Time: next.Time, Message: strings.TrimSuffix(forwardingMessages[next.Reason]+". "+next.Message, ". "),
-			})
-		}
+	if next == before || next == nil { // turning the forwarding off costs no writes: it is written with the next change
+		return
+	}
+	f.plan.Write = true
+	if before == nil || before.Reason != next.Reason {
+		message := strings.TrimSuffix(forwardingMessages[next.Reason]+". "+next.Message, ". ")
+		f.plan.record(v1alpha1.Transition{Type: v1alpha1.TransitionForwarding, Time: next.Time, Message: message})
 	}
 }
 

@@ -92,16 +92,8 @@ func parseConfig(data []byte, folder string) (*Config, error) {
 
 // parse fills in what the fields of the file say. Its errors never contain the URL, which may have a password by mistake.
 func (t *target) parse(folder string) (err error) {
-	t.url, err = url.Parse(strings.TrimSuffix(t.URL, "/"))
-	switch {
-	case err != nil || t.url.Hostname() == "" || t.url.Scheme != "http" && t.url.Scheme != "https":
-		return errors.New("url: need a URL such as http://alertmanager.monitoring.svc:9093")
-	case t.url.User != nil || t.url.RawQuery != "" || t.url.Fragment != "":
-		return errors.New("url: user, query and fragment are not supported; set credentials in http_config")
-	case strings.HasSuffix(t.url.Path, "/api/v2/alerts"):
-		return errors.New("url: leave out /api/v2/alerts, which Tocsin adds")
-	case tocsinToken.MatchString(t.url.Path): // which metrics and conditions show
-		return errors.New("url: the path has a token of Tocsin; set it in the authorization of http_config")
+	if err := t.parseURL(); err != nil {
+		return err
 	}
 	t.http = promconfig.DefaultHTTPClientConfig
 	if len(t.HTTPConfig) > 0 {
@@ -129,8 +121,24 @@ func (t *target) parse(folder string) (err error) {
 	return nil
 }
 
-// readFiles returns the error of a file that the settings name and that cannot be read. The library reads some of them, such as those
-// of passwords, only for a request.
+// parseURL is parse for the URL.
+func (t *target) parseURL() (err error) {
+	t.url, err = url.Parse(strings.TrimSuffix(t.URL, "/"))
+	switch {
+	case err != nil || t.url.Hostname() == "" || t.url.Scheme != "http" && t.url.Scheme != "https":
+		return errors.New("url: need a URL such as http://alertmanager.monitoring.svc:9093")
+	case t.url.User != nil || t.url.RawQuery != "" || t.url.Fragment != "":
+		return errors.New("url: user, query and fragment are not supported; set credentials in http_config")
+	case strings.HasSuffix(t.url.Path, "/api/v2/alerts"):
+		return errors.New("url: leave out /api/v2/alerts, which Tocsin adds")
+	case tocsinToken.MatchString(t.url.Path): // which metrics and conditions show
+		return errors.New("url: the path has a token of Tocsin; set it in the authorization of http_config")
+	}
+	return nil
+}
+
+// readFiles returns the error of a file that the settings name and that cannot be read. The library reads some of them, such as
+// those of passwords, only for a request.
 func readFiles(settings reflect.Value) error {
 	switch settings.Kind() {
 	case reflect.Pointer:
@@ -163,7 +171,7 @@ func readField(field reflect.StructField, value reflect.Value) error {
 	case strings.HasSuffix(field.Name, "File") && value.Kind() == reflect.String:
 		paths = append(paths, value.String())
 	case field.Name == "Files":
-		paths, _ = value.Interface().([]string)
+		paths, _ = reflect.TypeAssert[[]string](value)
 	default:
 		return readFiles(value)
 	}

@@ -129,8 +129,8 @@ func (s *sender) leaveOut(it item, cause error) {
 	}
 }
 
-// include notes that there is nothing of an Incident to leave out, and the severity with which it fires in the Alertmanager, empty
-// if it does not.
+// include notes that there is nothing of an Incident to leave out, and the severity with which it fires in the Alertmanager,
+// empty if it does not.
 func (s *sender) include(key incidentKey, severity v1alpha1.Severity) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

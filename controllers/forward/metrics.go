@@ -51,8 +51,8 @@ var (
 
 	criticalUntold = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "tocsin_critical_incidents_untold",
-		Help: "Open Incidents of severity critical that no Alertmanager tells people of, by the reason in status.forwarding; Pending: " +
-			"not posted yet. Reported by the leading replica if it has the flag --alertmanager-config.",
+		Help: "Open Incidents of severity critical that no Alertmanager tells people of, by the reason in status.forwarding; " +
+			"Pending: not posted yet. Reported by the leading replica if it has the flag --alertmanager-config.",
 	}, []string{"namespace", "reason"})
 
 	// configValid is a vector without labels: a replica without the flag does not report it.

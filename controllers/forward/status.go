@@ -35,11 +35,11 @@ func (f *Forwarder) Forwarding(incident types.NamespacedName) fold.Forwarding {
 // forwarding returns what is known about the forwarding of an open Incident. The integration may be nil.
 func (t *term) forwarding(
 	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, now time.Time,
-) (result fold.Forwarding) {
+) fold.Forwarding {
 	file := t.forwarder.file.Load()
 	switch {
 	case integration == nil:
-		return result
+		return fold.Forwarding{}
 	case !file.config.isValid() && file.err != nil:
 		return fold.Forwarding{Reason: v1alpha1.ForwardingFailing, Message: messageInvalidConfig + oneLine(file.err) + "."}
 	}
@@ -47,38 +47,53 @@ func (t *term) forwarding(
 	if mute := incident.Status.Mute; mute != nil {
 		severity = mute.ForwardedSeverity
 	}
-	key, waits := keyOf(incident), false
-	causes := sets.New[string]()
+	a := t.ask(incident, integration, severity, now)
+	switch {
+	case a.accepted > 0:
+		return fold.Forwarding{Reason: v1alpha1.ForwardingPosted, Severity: severity, Alertmanagers: a.accepted}
+	case a.waits:
+		return fold.Forwarding{}
+	case len(a.causes) == 0:
+		return a.declined
+	}
+	// A new leader knows only of its own requests: what was posted before stays so.
+	if before := incident.Status.Forwarding; before != nil && before.Severity == severity && !t.leavesOut(keyOf(incident), now) {
+		return fold.Forwarding{}
+	}
+	return fold.Forwarding{Reason: v1alpha1.ForwardingFailing, Message: messageAllFailing + listed(a.causes) + "."}
+}
+
+// answers are what the Alertmanagers do with an Incident.
+type answers struct {
+	declined fold.Forwarding  // why it is not posted to those to which it is not
+	accepted int64            // how many have accepted it
+	waits    bool             // one has not answered yet
+	causes   sets.Set[string] // why the others do not accept it
+}
+
+// ask returns the answers about an Incident with a severity.
+func (t *term) ask(
+	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, severity v1alpha1.Severity, now time.Time,
+) answers {
+	a := answers{causes: sets.New[string]()}
 	for _, e := range t.endpoints.all() {
 		if declined := e.target.Load().declines(incident, integration, severity); declined.Reason != "" {
-			if result.Reason == "" || declined.Reason == v1alpha1.ForwardingFiltered {
-				result = declined
+			if a.declined.Reason == "" || declined.Reason == v1alpha1.ForwardingFiltered {
+				a.declined = declined
 			}
 			continue
 		}
-		accepted, cause := e.accepts(key, severity, now)
+		accepted, cause := e.accepts(keyOf(incident), severity, now)
 		switch {
 		case accepted:
-			result.Alertmanagers++
+			a.accepted++
 		case cause == "":
-			waits = true
+			a.waits = true
 		default:
-			causes.Insert(e.name + " (" + cause + ")")
+			a.causes.Insert(e.name + " (" + cause + ")")
 		}
 	}
-	switch {
-	case result.Alertmanagers > 0:
-		return fold.Forwarding{Reason: v1alpha1.ForwardingPosted, Severity: severity, Alertmanagers: result.Alertmanagers}
-	case waits:
-		return fold.Forwarding{}
-	case len(causes) == 0:
-		return result
-	}
-	// A new leader knows only of its own requests: what was posted before stays so.
-	if before := incident.Status.Forwarding; before != nil && before.Severity == severity && !t.leavesOut(key, now) {
-		return fold.Forwarding{}
-	}
-	return fold.Forwarding{Reason: v1alpha1.ForwardingFailing, Message: messageAllFailing + listed(causes) + "."}
+	return a
 }
 
 // declines returns why an Incident is not posted to the target with a severity; nothing if it is.
@@ -115,8 +130,8 @@ func (e *endpoint) accepts(key incidentKey, severity v1alpha1.Severity, now time
 	return false, cause
 }
 
-// tells returns the severity with which an Incident fires in the Alertmanager, empty if it does not, and why that accepts nothing,
-// or not this Incident.
+// tells returns the severity with which an Incident fires in the Alertmanager, empty if it does not, and why that accepts
+// nothing, or not this Incident.
 func (s *sender) tells(key incidentKey, now time.Time) (severity v1alpha1.Severity, failure string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,8 +160,8 @@ func (t *term) leavesOut(key incidentKey, now time.Time) bool {
 	return false
 }
 
-// reportAll has each open Incident folded whose status does not say what is known about its forwarding, until ctx ends. Namespaces
-// take turns, at a rate that a storm does not raise.
+// reportAll has each open Incident folded whose status does not say what is known about its forwarding, until ctx ends.
+// Namespaces take turns, at a rate that a storm does not raise.
 func (t *term) reportAll(ctx context.Context) {
 	defer t.countUntold(nil)
 	due := time.Now()

@@ -151,7 +151,8 @@ func transition(before, after *v1alpha1.Incident, labels []string) (received tim
 	was, is := &before.Status, &after.Status
 	if n := len(is.Timeline); n > 0 {
 		newest := is.Timeline[n-1]
-		if m := len(was.Timeline); newest.Type != v1alpha1.TransitionForwarding && (m == 0 || !sameTransition(was.Timeline[m-1], newest)) {
+		m, isOwn := len(was.Timeline), newest.Type == v1alpha1.TransitionForwarding
+		if !isOwn && (m == 0 || !sameTransition(was.Timeline[m-1], newest)) {
 			return newest.Time.Time, true
 		}
 	}

@@ -65,8 +65,8 @@ type candidate struct {
 }
 
 // ReadNames returns a payload of our own format with the fields that are absent and that it names in another way which is beyond
-// doubt: in other letters, such as dedupKey, or by a usual name. The key that was read stays in it, so it is kept in custom as well.
-// The warnings tell what was read, and which keys may have been meant as a field. The payload is not changed.
+// doubt: in other letters, such as dedupKey, or by a usual name. The key that was read stays in it, so it is kept in custom as
+// well. The warnings tell what was read, and which keys may have been meant as a field. The payload is not changed.
 func ReadNames(object map[string]any) (map[string]any, []Warning) {
 	if len(object) > maxNamedKeys {
 		return object, nil
@@ -167,8 +167,8 @@ func canonical(name string) string {
 	return name
 }
 
-// isMisspelt reports whether two names differ by one letter that is missing, added, wrong or at its neighbour's place, or by two such
-// if they are long.
+// isMisspelt reports whether two names differ by one letter that is missing, added, wrong or at its neighbour's place, or by two
+// such if they are long.
 func isMisspelt(a, b string) bool {
 	most := 1
 	if min(len(a), len(b)) >= longName {
@@ -180,7 +180,8 @@ func isMisspelt(a, b string) bool {
 	return distance(a, b) <= most
 }
 
-// distance is the number of letters to insert, delete, replace or exchange with their neighbours that turns one text into another.
+// distance is the number of letters to insert, delete, replace or exchange with their neighbours that turns one text into
+// another.
 func distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

@@ -18,7 +18,7 @@ func TestNamesThatAreClose(t *testing.T) {
 		told    map[string]string
 	}{
 		"letters at each other's place":  {`{"titel":"Disk full"}`, nil, map[string]string{"titel": "title?"}},
-		"a long name with two mistakes":  {`{"severtiy":"critical","descripton":"x"}`, nil, map[string]string{"severtiy": "severity?", "descripton": "description?"}},
+		"a long name with two mistakes":  {`{"severtiy":"critical","hozztname":"x"}`, nil, map[string]string{"severtiy": "severity?", "hozztname": "hostname?"}},
 		"a word that is another one":     {`{"reason":"x","version":"1","tile":"a","label":"b","count":1,"date":"x","port":1}`, nil, map[string]string{"label": "labels?"}},
 		"a level that is a severity":     {`{"level":"critical"}`, map[string]any{"severity": "critical"}, map[string]string{"level": "read as severity"}},
 		"a level that is none":           {`{"level":"7"}`, nil, map[string]string{"level": "severity?"}},

@@ -76,9 +76,9 @@ func notForwarded(name string, conditions []metav1.Condition) string {
 	return ""
 }
 
-// AwaitSilence waits until Alertmanager has the silence that was requested, or until the one that the request ended is gone. That of
-// a muted Incident is not found in Alertmanager, where no alert shows it: that it was requested is enough.
-// It calls get for the Incident as it is now. It returns the condition Silenced, or an error that says what is so when ctx ends.
+// AwaitSilence waits until Alertmanager has the silence that was requested, or until the one that the request ended is gone.
+// That of a muted Incident is not found in Alertmanager, where no alert shows it: that it was requested is enough. It calls get
+// for the Incident as it is now. It returns the condition Silenced, or an error that says what is so when ctx ends.
 func (a Action) AwaitSilence(
 	ctx context.Context, before *v1alpha1.Incident, get func(context.Context) (*v1alpha1.Incident, error),
 ) (*metav1.Condition, error) {

@@ -159,8 +159,8 @@ func (d *description) condition(condition *metav1.Condition) string {
 	return answer + ", since " + d.time(&since) + ". " + safe(condition.Message)
 }
 
-// forwarded describes whether an Alertmanager tells people of the Incident, since when, and if not, why. It is empty if the operator
-// forwards nothing.
+// forwarded describes whether an Alertmanager tells people of the Incident, since when, and if not, why. It is empty if the
+// operator forwards nothing.
 func (d *description) forwarded(incident *v1alpha1.Incident) string {
 	forwarding := incident.Status.Forwarding
 	switch {

@@ -84,7 +84,8 @@ func (o *tokenOptions) rotate(ctx context.Context, c *cluster, args []string) er
 		return err
 	}
 	o.notef("Give the sender this URL. When \"kubectl tocsin token list %[1]s -n %[3]s\" shows that %[2]q is no longer used, "+
-		"revoke it; a use may take an hour to show:\nkubectl tocsin token revoke %[1]s %[2]s -n %[3]s", integration.Name, names[0], c.namespace)
+		"revoke it; a use may take an hour to show:\nkubectl tocsin token revoke %[1]s %[2]s -n %[3]s",
+		integration.Name, names[0], c.namespace)
 	return nil
 }
 
