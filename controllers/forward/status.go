@@ -47,6 +47,9 @@ func (t *term) forwarding(
 	if mute := incident.Status.Mute; mute != nil {
 		severity = mute.ForwardedSeverity
 	}
+	if severity == "" { // muted since it opened: no Alertmanager has it, also if the fold has just ended the mute
+		return fold.Forwarding{}
+	}
 	a := t.ask(incident, integration, severity, now)
 	switch {
 	case a.accepted > 0:

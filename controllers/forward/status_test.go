@@ -182,6 +182,21 @@ func TestTheStatusFollowsTheForwarding(t *testing.T) {
 	})
 }
 
+// The fold that ends a mute asks while the cache still shows it. Nothing was posted then.
+func TestTheEndOfAMuteIsNotTakenForAPost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.lead()
+		r.report()
+		r.maintain(within(0, time.Hour))
+		key := r.alert("k", v1alpha1.AlertFiring)
+		r.wait(reportInterval)
+		r.Expect(r.said(key)).To(HavePrefix("Muted"))
+		known := r.term.forwarder.Forwarding(types.NamespacedName{Namespace: key.namespace, Name: key.name})
+		r.Expect(known).To(Equal(fold.Forwarding{}))
+	})
+}
+
 func TestANewLeaderLeavesWhatWasPosted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
