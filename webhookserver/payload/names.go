@@ -31,21 +31,27 @@ var usualNames = []struct {
 	{"labels", []string{"tags"}, nil},
 }
 
-func isSeverity(text string) bool {
-	word := squeeze(text)
-	for _, words := range severityWords {
-		if slices.Contains(words, word) {
-			return true
-		}
-	}
-	return false
-}
+func isSeverity(text string) bool { return severityOf(text) != "" }
 
 // isEnd reports whether a text says that a problem has ended.
 func isEnd(text string) bool {
 	word := strings.ToLower(strings.TrimSpace(text))
 	return word == "resolved" || slices.Contains(resolvedSynonyms, word)
 }
+
+// ownName is one of the names of our fields.
+type ownName struct {
+	squeezed string // see squeeze
+	field    string
+}
+
+// ownNames are all of them, in a fixed order: the same payload always gets the same warnings.
+var ownNames = func() (names []ownName) {
+	for _, name := range slices.Sorted(maps.Keys(listed)) {
+		names = append(names, ownName{squeeze(name), canonical(name)})
+	}
+	return names
+}()
 
 // likeness is how a key of a payload comes to mean a field, the clearest first.
 type likeness int
@@ -135,9 +141,9 @@ func meaningOf(key string, value any) (field string, c candidate) {
 	if !isUsable(value) {
 		return "", c
 	}
-	for known := range listed {
-		if squeeze(known) == name && isBag(known) == !scalar {
-			return canonical(known), candidate{key: key, likeness: sameLetters, reads: true}
+	for _, known := range ownNames {
+		if known.squeezed == name && isBag(known.field) == !scalar {
+			return known.field, candidate{key: key, likeness: sameLetters, reads: true}
 		}
 	}
 	for _, usual := range usualNames {
@@ -145,9 +151,9 @@ func meaningOf(key string, value any) (field string, c candidate) {
 			return usual.field, candidate{key: key, likeness: usualName, rank: at, reads: usual.reads != nil && usual.reads(text)}
 		}
 	}
-	for known := range listed {
-		if isMisspelt(name, squeeze(known)) {
-			return canonical(known), candidate{key: key, likeness: resembles}
+	for _, known := range ownNames {
+		if isMisspelt(name, known.squeezed) {
+			return known.field, candidate{key: key, likeness: resembles}
 		}
 	}
 	return "", c

@@ -26,16 +26,24 @@ var severityWords = map[v1alpha1.Severity][]string{
 // readSeverity reads how bad the alert is. A severity that is not known counts as absent, never as a reason
 // to reject: the alert matters more than its rank.
 func readSeverity(n *normaliser, name string, value any, text string) bool {
-	word := squeeze(text)
-	for severity, words := range severityWords {
-		if slices.Contains(words, word) {
-			n.alert.Severity = severity
-			return true
-		}
+	if severity := severityOf(text); severity != "" {
+		n.alert.Severity = severity
+		return true
 	}
 	n.keep("severity", name, value)
 	n.warnings.addf(name, "%s is not a known severity; it is kept in custom", quote(text))
 	return false
+}
+
+// severityOf returns the severity that a word means; empty if it means none.
+func severityOf(text string) v1alpha1.Severity {
+	word := squeeze(text)
+	for severity, words := range severityWords {
+		if slices.Contains(words, word) {
+			return severity
+		}
+	}
+	return ""
 }
 
 // squeeze makes the spellings of a word equal: "Not classified", "not_classified", "SEV-1".
