@@ -252,10 +252,11 @@ func stateCell(incident *v1alpha1.Incident) cell {
 	if incident.Status.State == v1alpha1.IncidentResolved {
 		look = green
 	}
-	if untold := live.Untold(incident); untold != "" {
+	untold := live.Untold(incident)
+	if untold != "" {
 		state += "," + string(untold)
 	}
-	if live.Untold(incident) == v1alpha1.ForwardingFailing {
+	if untold == v1alpha1.ForwardingFailing {
 		look = boldRed
 	}
 	return cell{state, look}
