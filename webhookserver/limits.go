@@ -113,6 +113,7 @@ const (
 	maxClockSkew         = 2 * time.Second // between the times of two replicas: each knows that of the API server to a second
 	maxHeartbeatStatuses = 40              // of an integration, equal to that of the schema
 
+	lossShown           = time.Hour   // for which a rejection with which alerts are lost is not replaced by a lesser one
 	reportInterval      = time.Minute // the least between two reports of the same kind for one integration
 	useInterval         = time.Hour   // the least between two reports of the use of one token
 	maxReportMemory     = 10_000      // integrations whose last reports are remembered, for reportMemory

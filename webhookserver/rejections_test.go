@@ -55,6 +55,7 @@ func TestRejectionsAreReportedOnceAMinute(t *testing.T) {
 	now = now.Add(reportInterval)
 	r.reportRejection(one, "EmptyBody", "a minute later")
 	g.Expect(reported(one)).To(Equal("a minute later"))
+	g.Expect(r.postponed).To(BeEmpty())
 
 	t.Log("a report by another replica counts as well")
 	three := integration("team-a", "three")
@@ -72,6 +73,64 @@ func TestRejectionsAreReportedOnceAMinute(t *testing.T) {
 		r.reportRejection(integration("team-b", fmt.Sprint(i)), "EmptyBody", "")
 	}
 	g.Expect(r.reported.Keys()).To(HaveLen(maxReportMemory))
+}
+
+func TestTheLastRejectionOfAMinuteIsCaughtUp(t *testing.T) {
+	g := NewWithT(t)
+	now := noon
+	r := newReporter(nil, nil, logr.Discard())
+	r.now = func() time.Time { return now }
+	one := integration("team-a", "one")
+	key := client.ObjectKeyFromObject(one)
+	shown := func() string { // since the last call, after a look at what is due
+		r.enqueueAll(false)
+		p := r.pending[key]
+		if p == nil || p.rejection == nil {
+			return ""
+		}
+		defer func() { p.rejection = nil }()
+		return p.rejection.Reason + p.rejection.Time.Format(" 15:04:05")
+	}
+
+	r.reportRejection(one, "MethodNotAllowed", "")
+	g.Expect(shown()).To(Equal("MethodNotAllowed 12:00:00"))
+	for _, reason := range []string{"EmptyBody", "BodyTooLarge", "MethodNotAllowed"} {
+		now = now.Add(time.Second)
+		r.reportRejection(one, reason, "")
+		g.Expect(shown()).To(BeEmpty(), "within the minute")
+	}
+	now = noon.Add(reportInterval)
+	g.Expect(shown()).To(Equal("BodyTooLarge 12:00:02"), "the newest with which alerts are lost")
+	g.Expect(shown()).To(BeEmpty())
+	g.Expect(r.postponed).To(BeEmpty())
+
+	t.Log("for an hour, a browser's GET does not hide it, also not that of another replica")
+	now = now.Add(lossShown / 2)
+	r.reportRejection(one, "MethodNotAllowed", "")
+	g.Expect(shown()).To(BeEmpty())
+	other := integration("team-a", "two")
+	other.Status.LastRejection = &v1alpha1.Rejection{Reason: "BodyTooLarge", Time: v1alpha1.NewTimestamp(noon.Add(time.Second))}
+	r.reportRejection(other, "MethodNotAllowed", "")
+	g.Expect(r.pending[client.ObjectKeyFromObject(other)]).To(BeNil())
+	r.reportRejection(one, "EmptyBody", "")
+	g.Expect(shown()).To(HavePrefix("EmptyBody "))
+	now = now.Add(lossShown)
+	r.reportRejection(one, "MethodNotAllowed", "")
+	g.Expect(shown()).To(HavePrefix("MethodNotAllowed "))
+
+	t.Log("the end shows everything")
+	r.reportRejection(one, "EmptyBody", "")
+	g.Expect(shown()).To(BeEmpty())
+	r.enqueueAll(true)
+	g.Expect(shown()).To(HavePrefix("EmptyBody "))
+
+	t.Log("a flood of many integrations takes bounded memory, and one write a minute for each")
+	for i := range maxReportMemory + 100 {
+		for range 3 {
+			r.reportRejection(integration("team-b", fmt.Sprint(i)), "EmptyBody", "")
+		}
+	}
+	g.Expect(len(r.postponed)).To(BeNumerically("<=", maxReportMemory))
 }
 
 func TestA5xxAnswerIsReportedUntilItIsWritten(t *testing.T) {

@@ -33,17 +33,28 @@ type statusReporter struct {
 	now      func() time.Time // by the API server's clock, as replicas compare their times
 	log      logr.Logger
 
-	mu       sync.Mutex
-	reported *cache.LRUExpireCache // a *reportState by integration
-	pending  map[types.NamespacedName]*pendingReports
-	turns    fair.Turns[types.NamespacedName]
-	changed  *sync.Cond // when something is due
-	ending   bool       // everything is to be written
+	mu        sync.Mutex
+	reported  *cache.LRUExpireCache            // a *reportState by integration
+	postponed map[types.NamespacedName]refusal // rejections within the minute after one that is shown
+	pending   map[types.NamespacedName]*pendingReports
+	turns     fair.Turns[types.NamespacedName]
+	changed   *sync.Cond // when something is due
+	ending    bool       // everything is to be written
 }
+
+// refusal is a rejection and the integration that it is of.
+type refusal struct {
+	v1alpha1.Rejection
+	of *v1alpha1.WebhookIntegration
+}
+
+// losesNone is the reason of a rejection with which no alert is lost.
+const losesNone = "MethodNotAllowed"
 
 // reportState holds the last reports of an integration by this replica.
 type reportState struct {
-	rejected time.Time
+	rejected time.Time // when one was shown
+	lost     time.Time // of the newest rejection shown with which alerts are lost
 	failed   time.Time
 	failures int64 // since failed
 
@@ -53,14 +64,15 @@ type reportState struct {
 
 func newReporter(c client.Client, recorder events.EventRecorder, log logr.Logger) *statusReporter {
 	r := &statusReporter{
-		client:   c,
-		live:     c,
-		recorder: recorder,
-		now:      time.Now,
-		log:      log,
-		reported: cache.NewLRUExpireCache(maxReportMemory),
-		pending:  map[types.NamespacedName]*pendingReports{},
-		turns:    fair.NewTurns[types.NamespacedName](reportWriters),
+		client:    c,
+		live:      c,
+		recorder:  recorder,
+		now:       time.Now,
+		log:       log,
+		reported:  cache.NewLRUExpireCache(maxReportMemory),
+		postponed: map[types.NamespacedName]refusal{},
+		pending:   map[types.NamespacedName]*pendingReports{},
+		turns:     fair.NewTurns[types.NamespacedName](reportWriters),
 	}
 	r.turns.PerKey = reportShare
 	r.changed = sync.NewCond(&r.mu)
@@ -78,21 +90,59 @@ func (r *statusReporter) state(key types.NamespacedName) *reportState {
 	return state
 }
 
-// reportRejection implements reporter.
+// reportRejection implements reporter. Within a minute of the last one, the newest rejection waits for its end, but one with which
+// alerts are lost is not replaced by one with which none is. Nor is one that is shown, for an hour.
 func (r *statusReporter) reportRejection(integration *v1alpha1.WebhookIntegration, reason, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key, now, last := client.ObjectKeyFromObject(integration), r.now(), integration.Status.LastRejection
+	key, now := client.ObjectKeyFromObject(integration), r.now()
+	rejected := refusal{v1alpha1.Rejection{Reason: reason, Message: message, Time: v1alpha1.NewTimestamp(now)}, integration}
 	state := r.state(key)
-	if now.Sub(state.rejected).Abs() < reportInterval || last != nil && now.Sub(last.Time.Time).Abs() < reportInterval {
-		return
+	if reason == losesNone {
+		if next, waits := r.postponed[key]; waits && next.Reason != losesNone || now.Sub(state.lost).Abs() < lossShown {
+			return
+		}
+		if shown := integration.Status.LastRejection; shown != nil && shown.Reason != losesNone &&
+			now.Sub(shown.Time.Time).Abs() < lossShown {
+			return
+		}
 	}
+	if r.mayReject(state, integration, now) {
+		r.noteRejection(key, rejected)
+	} else if _, waits := r.postponed[key]; waits || len(r.postponed) < maxReportMemory {
+		r.postponed[key] = rejected
+	}
+}
+
+// mayReject reports whether the last rejection of an integration was shown a minute ago.
+func (r *statusReporter) mayReject(state *reportState, integration *v1alpha1.WebhookIntegration, now time.Time) bool {
+	shown := integration.Status.LastRejection
+	return now.Sub(state.rejected).Abs() >= reportInterval &&
+		(shown == nil || now.Sub(shown.Time.Time).Abs() >= reportInterval)
+}
+
+// noteRejection has a rejection be shown. The caller holds the mutex.
+func (r *statusReporter) noteRejection(key types.NamespacedName, rejected refusal) {
+	now, state := r.now(), r.state(key)
 	state.rejected = now
+	if rejected.Reason != losesNone {
+		state.lost = rejected.Time.Time
+	}
+	delete(r.postponed, key)
 	r.note(key, func(p *pendingReports) time.Time {
-		p.rejection = &v1alpha1.Rejection{Reason: reason, Message: message, Time: v1alpha1.NewTimestamp(now)}
-		p.rejected = integration
+		p.rejection, p.rejected = &rejected.Rejection, rejected.of
 		return now
 	})
+}
+
+// noteNext has the rejections be shown whose minute has passed, or all. The caller holds the mutex.
+func (r *statusReporter) noteNext(all bool) {
+	now := r.now()
+	for key, rejected := range r.postponed {
+		if all || r.mayReject(r.state(key), rejected.of, now) {
+			r.noteRejection(key, rejected)
+		}
+	}
 }
 
 // reportFailures implements reporter. It shows the most important failure, and how many occurred.

@@ -90,6 +90,7 @@ func (r *statusReporter) enqueueAll(ending bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ending = ending
+	r.noteNext(ending)
 	for key, p := range r.pending {
 		r.enqueue(key, p, ending)
 	}

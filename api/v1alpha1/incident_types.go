@@ -307,6 +307,38 @@ type Forwarding struct {
 	Message string `json:"message,omitempty"`
 }
 
+// IgnoredReason says why an alert came too late to change anything but the count.
+// +kubebuilder:validation:Enum=Late;Stale;Overtaken
+type IgnoredReason string
+
+// The reasons for which alerts are ignored.
+const (
+	// IgnoredLate: the firing repeats an episode that has ended.
+	IgnoredLate IgnoredReason = "Late"
+
+	// IgnoredStale: the resolve is about an earlier firing than the newest.
+	IgnoredStale IgnoredReason = "Stale"
+
+	// IgnoredOvertaken: an alert that was accepted later had been folded before.
+	IgnoredOvertaken IgnoredReason = "Overtaken"
+)
+
+// IgnoredAlert is an alert that came too late to change anything but the count.
+type IgnoredAlert struct {
+	// reason says why it was ignored.
+	// +required
+	Reason IgnoredReason `json:"reason,omitempty"`
+
+	// time is the time at which it was received.
+	// +required
+	Time Timestamp `json:"time,omitempty,omitzero"`
+
+	// message says what the alert reported and why it was ignored. Its wording may change.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Message string `json:"message,omitempty"`
+}
+
 // LedgerEntry identifies an AlertEvent that has been folded into the Incident.
 type LedgerEntry struct {
 	// uid is the AlertEvent's UID.
@@ -395,6 +427,11 @@ type IncidentStatus struct {
 	// acknowledgement is the acknowledgement of the episode. Absent if nobody acknowledged it, or if it was withdrawn.
 	// +optional
 	Acknowledgement *Acknowledgement `json:"acknowledgement,omitempty,omitzero"`
+
+	// lastIgnored is the newest alert since the episode began that came too late to change anything but the count. Repeated
+	// resolves of an Incident that is Resolved are not told. Absent if there was none.
+	// +optional
+	LastIgnored *IgnoredAlert `json:"lastIgnored,omitempty,omitzero"`
 
 	// resolution is how the episode was resolved. Absent while Open.
 	// +optional

@@ -2,11 +2,13 @@ package fold
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 // isLateDuplicate reports whether a firing repeats the episode that has ended: it was received within the window of the
@@ -78,4 +80,30 @@ func unitOf(t time.Time) time.Duration {
 		}
 	}
 	return time.Microsecond
+}
+
+// ignore leaves a trace of an alert that came too late to change anything but the count: whoever waits for what it reported finds
+// out why nothing happened.
+func (f *folding) ignore(a receivedAlert, reason v1alpha1.IgnoredReason) string {
+	f.status.LastIgnored = &v1alpha1.IgnoredAlert{
+		Reason: reason, Time: *timestamp(a.received), Message: plaintext.ShortMessage(whyIgnored(f.status, a, reason)),
+	}
+	return ResultLate
+}
+
+func whyIgnored(s *v1alpha1.IncidentStatus, a receivedAlert, reason v1alpha1.IgnoredReason) string {
+	switch at := func(t *v1alpha1.Timestamp) string { return t.UTC().Format(time.RFC3339) }; reason {
+	case v1alpha1.IgnoredLate:
+		return fmt.Sprintf("A firing that began at %s repeats the episode that was resolved at %s.",
+			at(a.StartTime), at(s.ResolvedTime))
+	case v1alpha1.IgnoredStale:
+		about, verb := a.EndTime, "ended"
+		if !isSet(about) {
+			about, verb = a.StartTime, "began"
+		}
+		return fmt.Sprintf("A resolve of what %s at %s is about an earlier firing than the one that began at %s.",
+			verb, at(about), at(s.Episode.LastStartTime))
+	default:
+		return fmt.Sprintf("An alert with status %s was folded after one that had been accepted later.", a.Status)
+	}
 }

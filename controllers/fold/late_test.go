@@ -47,8 +47,36 @@ func TestLateFiringWindow(t *testing.T) {
 			p := bench.fold(receivedAt(eventOf(3, firing), at(resolvedAt+c.received)))
 			g.Expect(resultsOf(p)).To(Equal([]string{c.want}))
 			g.Expect(bench.status().AlertCount).To(BeEquivalentTo(3))
+			if c.want != ResultLate {
+				g.Expect(bench.status().LastIgnored).To(BeNil())
+				return
+			}
+			g.Expect(bench.status().LastIgnored).To(Equal(&v1alpha1.IgnoredAlert{
+				Reason: v1alpha1.IgnoredLate, Time: *atStamp(resolvedAt + c.received),
+				Message: "A firing that began at 2026-03-01T12:00:00Z repeats the episode that was resolved at 2026-03-01T12:10:00Z.",
+			}))
 		})
 	}
+}
+
+func TestAnIgnoredAlertLeavesATraceUntilTheNextEpisode(t *testing.T) {
+	g := NewWithT(t)
+	bench := newBench()
+	bench.fold(eventOf(1, alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{})))
+	g.Expect(bench.status().LastIgnored).To(BeNil())
+	bench.fold(eventOf(3, alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{})))
+	bench.fold(eventOf(2, resolvingAlert()))
+	g.Expect(bench.status().LastIgnored.Reason).To(Equal(v1alpha1.IgnoredOvertaken))
+	g.Expect(bench.status().LastIgnored.Message).To(
+		Equal("An alert with status resolved was folded after one that had been accepted later."))
+
+	t.Log("a resolve that is repeated is as usual")
+	before := bench.status().LastIgnored
+	bench.fold(eventOf(4, resolvingAlert()), eventOf(5, resolvingAlert()))
+	g.Expect(bench.status().LastIgnored).To(Equal(before))
+
+	bench.fold(eventOf(6, alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{})))
+	g.Expect(bench.status().LastIgnored).To(BeNil())
 }
 
 func TestStaleResolves(t *testing.T) {
@@ -99,8 +127,12 @@ func TestStaleResolves(t *testing.T) {
 			}
 			if !c.stale {
 				g.Expect(resultsOf(p)).To(Equal([]string{ResultResolved}))
+				g.Expect(s.LastIgnored).To(BeNil())
 				return
 			}
+			g.Expect(s.LastIgnored).To(HaveField("Reason", v1alpha1.IgnoredStale))
+			g.Expect(s.LastIgnored.Message).To(MatchRegexp(
+				`^A resolve of what (began|ended) at \S+Z is about an earlier firing than the one that began at \S+Z\.$`))
 			g.Expect(resultsOf(p)).To(Equal([]string{ResultLate}))
 			g.Expect(s.State).To(Equal(v1alpha1.IncidentOpen))
 			g.Expect(s.Alert).To(Equal(before))

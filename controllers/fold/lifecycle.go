@@ -56,13 +56,15 @@ func (f *folding) step(a receivedAlert) string {
 		f.open(a, v1alpha1.TransitionOpened)
 		return ResultOpened
 	case a.overtaken:
-		return ResultLate
+		return f.ignore(a, v1alpha1.IgnoredOvertaken)
 	case a.Status == v1alpha1.AlertSilenced:
 		return f.silence(a)
 	case f.status.State != v1alpha1.IncidentResolved:
 		return f.stepOpen(a)
-	case isFollowUp(a.Status), isLateDuplicate(f.status, a, f.in.Policy.LateFiringWindow):
+	case isFollowUp(a.Status):
 		return ResultLate
+	case isLateDuplicate(f.status, a, f.in.Policy.LateFiringWindow):
+		return f.ignore(a, v1alpha1.IgnoredLate)
 	default:
 		f.open(a, v1alpha1.TransitionReopened)
 		return ResultReopened
@@ -72,7 +74,7 @@ func (f *folding) step(a receivedAlert) string {
 // stepOpen takes in an alert of an Incident that is Open.
 func (f *folding) stepOpen(a receivedAlert) string {
 	if isStaleResolve(f.status, a) {
-		return ResultLate
+		return f.ignore(a, v1alpha1.IgnoredStale)
 	}
 	before := f.status.Alert.Severity
 	f.merge(a)
@@ -169,7 +171,7 @@ func (f *folding) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	s.Episode = &v1alpha1.Episode{Number: number}
 	s.OpenedTime = timestamp(a.received)
 	s.Forwarding = nil // people are to be told anew
-	s.ResolvedTime, s.Resolution, s.Acknowledgement, s.Silence = nil, nil, nil, nil
+	s.ResolvedTime, s.Resolution, s.Acknowledgement, s.Silence, s.LastIgnored = nil, nil, nil, nil, nil
 	s.Alert = v1alpha1.AlertContent{}
 	s.Lease = leaseOf(a)
 	f.sizeBound = maxTitleBytes // a title may be made from the description

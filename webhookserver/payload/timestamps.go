@@ -64,13 +64,21 @@ func endsWhenReceived(n *normaliser) {
 	}
 }
 
+// maxLead is how far ahead of its receipt a firing alert may begin without a warning.
+const maxLead = 5 * time.Minute
+
 // settleTimes drops the lease of an alert that is not firing, and an end that lies before the start. A start that was only
 // guessed gives way instead.
 func (n *normaliser) settleTimes() {
+	starts, ends := n.alert.StartTime, n.alert.EndTime
 	if n.alert.Status != v1alpha1.AlertFiring {
 		n.alert.LeaseEndTime = nil
+	} else if starts != nil {
+		if lead := starts.Sub(n.received); lead > maxLead {
+			n.warnings.addf("starts_at", "it is %s ahead: check the clock and the time zone of the sender, "+
+				"since a resolve with an earlier time may be ignored", strings.TrimSuffix(lead.Round(time.Minute).String(), "0s"))
+		}
 	}
-	starts, ends := n.alert.StartTime, n.alert.EndTime
 	switch {
 	case starts == nil, ends == nil, !ends.Before(starts.Time):
 	case n.guessedStart:

@@ -35,12 +35,14 @@ func TestTimesAreReadAs(t *testing.T) {
 		"Unix nanoseconds":                      {`1705314600123456789`, "2024-01-15T10:30:00.123456Z"},
 		"the last year that can be written":     {`"9999-12-31T23:59:59.9999999Z"`, "9999-12-31T23:59:59.999999Z"},
 	} {
-		check(t, map[string]example{
-			name: {
-				payload: `{"starts_at":` + test.value + `}`,
-				alert:   `{"status":"firing","startTime":"` + test.want + `"}`,
-			},
-		})
+		read := example{
+			payload: `{"starts_at":` + test.value + `}`,
+			alert:   `{"status":"firing","startTime":"` + test.want + `"}`,
+		}
+		if test.want > "2024-01-15T12:05:00.123456Z" { // more than five minutes after the receipt
+			read.warnings = []string{"starts_at"}
+		}
+		check(t, map[string]example{name: read})
 	}
 }
 
@@ -69,6 +71,14 @@ func TestTimesThatCannotBeRead(t *testing.T) {
 		})
 	}
 	check(t, map[string]example{
+		"a firing that begins five minutes after its receipt is not warned of": {
+			payload: `{"starts_at":"2024-01-15T12:05:00Z"}`,
+			alert:   `{"status":"firing","startTime":"2024-01-15T12:05:00.000000Z"}`,
+		},
+		"nor is a resolve, whose end counts": {
+			payload: `{"status":"resolved","dedup_key":"k","starts_at":"2024-01-15T13:00:00Z","ends_at":"2024-01-15T13:00:01Z"}`,
+			alert:   `{"status":"resolved","dedupKey":"k","startTime":"2024-01-15T13:00:00.000000Z","endTime":"2024-01-15T13:00:01.000000Z"}`,
+		},
 		"an object counts as unreadable too": {
 			payload:  `{"starts_at":{"sec":1}}`,
 			alert:    `{"status":"firing","startTime":"2024-01-15T12:00:00.123456Z","custom":{"starts_at":{"sec":1}}}`,

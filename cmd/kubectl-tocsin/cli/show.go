@@ -100,6 +100,9 @@ func (d *description) incident(incident *v1alpha1.Incident) {
 		d.field("Lease", fmt.Sprintf("expires %s after the last alert", duration.HumanDuration(status.Lease.Duration)))
 	}
 	d.field("Alerts", d.count(status))
+	if last := status.LastIgnored; last != nil {
+		d.field("Ignored", fmt.Sprintf("%s, at %s. %s", last.Reason, d.time(&last.Time), safe(last.Message)))
+	}
 	d.field("Integration", incident.Spec.IntegrationName)
 	d.field("Dedup key", safe(incident.Spec.DedupKey))
 	d.field("Type", safe(alert.Type))

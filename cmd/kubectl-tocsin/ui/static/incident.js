@@ -113,6 +113,7 @@ function page(incident) {
     ["Forwarded", forwarded(status.forwarding)],
     ["Last alert", status.lastAlertTime && full(status.lastAlertTime)],
     ["Alerts", status.alertCount],
+    ["Ignored", status.lastIgnored && `${status.lastIgnored.reason}, at ${absolute(status.lastIgnored.time)}. ${status.lastIgnored.message || ""}`],
     ["Link", alert.link && linkTo(alert.link)],
     ["Host", alert.hostname], ["Region", alert.region], ["Type", alert.type],
     ["Incident", incident.metadata.namespace + "/" + incident.metadata.name],
