@@ -135,7 +135,7 @@ func (h *handler) evaluate(
 		}
 		complete(&result, &payloads[i], x.received)
 		giveSeverity(&result, x.integration)
-		admit(x.integration, result.Alerts, x.received)
+		h.admit(x.integration, result.Alerts, x.received)
 		all.Preset = cmp.Or(all.Preset, result.Preset)
 		all.Alerts = append(all.Alerts, result.Alerts...)
 		all.Warnings = append(all.Warnings, result.Warnings...)
@@ -148,6 +148,7 @@ func (h *handler) evaluate(
 		return all, nil
 	}
 	observeMapping(x.sender(), &all)
+	h.reportReturned(x.integration, all.Alerts)
 	if len(all.Failures) > 0 {
 		h.reports.reportFailures(x.integration, all.Failures)
 	}

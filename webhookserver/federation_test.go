@@ -51,25 +51,27 @@ func (b *bench) alertsOfTocsin(g *WithT, list string) (stored []v1alpha1.Alert, 
 func TestHopsAreBounded(t *testing.T) {
 	const dropped = ""
 	for name, c := range map[string]struct{ labels, want string }{
-		"a first-hand alert":        {``, "1"},
-		"the first number":          {`,"tocsin_hops":"2"`, "2"},
-		"the last number":           {`,"tocsin_hops":"3"`, "3"},
-		"one too many":              {`,"tocsin_hops":"4"`, dropped},
-		"a huge number":             {`,"tocsin_hops":"99999999999999999999"`, dropped},
-		"a negative number":         {`,"tocsin_hops":"-100"`, dropped},
-		"zero":                      {`,"tocsin_hops":"0"`, dropped},
-		"a fraction":                {`,"tocsin_hops":"1.5"`, dropped},
-		"no number":                 {`,"tocsin_hops":"few"`, dropped},
-		"an empty text":             {`,"tocsin_hops":""`, dropped},
-		"digits of another script":  {`,"tocsin_hops":"٣"`, dropped},
-		"a number that is no text":  {`,"tocsin_hops":2`, dropped},
-		"an object":                 {`,"tocsin_hops":{"a":1}`, dropped},
-		"null, which is as no text": {`,"tocsin_hops":null`, dropped},
-		"twice: the last one wins":  {`,"tocsin_hops":"4","tocsin_hops":"2"`, "2"},
+		"a first-hand alert":          {``, "1"},
+		"the first number":            {`,"tocsin_hops":"2"`, "2"},
+		"the last number":             {`,"tocsin_hops":"3"`, "3"},
+		"one too many":                {`,"tocsin_hops":"4"`, dropped},
+		"a huge number":               {`,"tocsin_hops":"99999999999999999999"`, dropped},
+		"a negative number":           {`,"tocsin_hops":"-100"`, dropped},
+		"a number with a zero before": {`,"tocsin_hops":"01"`, dropped},
+		"a number with a sign":        {`,"tocsin_hops":"+1"`, dropped},
+		"zero":                        {`,"tocsin_hops":"0"`, dropped},
+		"a fraction":                  {`,"tocsin_hops":"1.5"`, dropped},
+		"no number":                   {`,"tocsin_hops":"few"`, dropped},
+		"an empty text":               {`,"tocsin_hops":""`, dropped},
+		"digits of another script":    {`,"tocsin_hops":"٣"`, dropped},
+		"a number that is no text":    {`,"tocsin_hops":2`, dropped},
+		"an object":                   {`,"tocsin_hops":{"a":1}`, dropped},
+		"null, which is as no text":   {`,"tocsin_hops":null`, dropped},
+		"twice: the last one wins":    {`,"tocsin_hops":"4","tocsin_hops":"2"`, "2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			counter := returnedAlerts.WithLabelValues("team-a", "prometheus")
+			counter := returnedAlerts.WithLabelValues("team-a", "prometheus", returnedTooManyHops)
 			before := testutil.ToFloat64(counter)
 			alerts, answer := federated().alertsOfTocsin(g, "["+forwarded(time.Now(), time.Hour, c.labels)+"]")
 			if c.want == dropped {
@@ -104,6 +106,35 @@ func TestFederatedAlerts(t *testing.T) {
 	b := federated(func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Federate = false })
 	alerts, _ = b.alertsOfTocsin(g, acknowledged)
 	g.Expect(alerts).To(BeEmpty(), "without federate")
+}
+
+// A hub that was not told that it is one looks well everywhere else.
+func TestDroppedAlertsOfAnotherTocsinAreReported(t *testing.T) {
+	b := newBench()
+	own := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "mine"}}
+	b.options.Capacity.SetIncident(own, true)
+	for name, c := range map[string]struct{ alert, want string }{
+		"of an Incident that is open here":                        {`"labels":{"namespace":"shop","tocsin_incident":"mine"}`, ""},
+		"of one that is not":                                      {`"labels":{"namespace":"shop","tocsin_incident":"other"}`, returnedNotFederated},
+		"of one of the same name in a namespace of its own":       {`"labels":{"namespace":"web","tocsin_incident":"mine"}`, returnedNotFederated},
+		"that has ended, which an Incident of one's own has, too": {`"endsAt":"2020-01-01T00:00:00Z","labels":{"namespace":"shop","tocsin_incident":"other"}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			b.reports.reasons = nil
+			counter := returnedAlerts.WithLabelValues("team-a", "prometheus", returnedNotFederated)
+			before := testutil.ToFloat64(counter)
+			alerts, _ := b.alertsOfTocsin(g, "[{"+c.alert+"}]")
+			g.Expect(alerts).To(BeEmpty())
+			if c.want == "" {
+				g.Expect(b.reports.reasons).To(BeEmpty())
+				g.Expect(testutil.ToFloat64(counter)).To(Equal(before))
+				return
+			}
+			g.Expect(b.reports.reasons).To(Equal([]string{c.want}))
+			g.Expect(testutil.ToFloat64(counter)).To(Equal(before + 1))
+		})
+	}
 }
 
 // A heartbeat is missed before any alert ends, whatever lease the sender has, and whichever clock.

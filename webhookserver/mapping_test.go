@@ -162,7 +162,11 @@ func TestForwardedAlertsAreDropped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			counter := returnedAlerts.WithLabelValues("team-a", "prometheus")
+			reason := returnedNotFederated
+			if name == "a resolve" {
+				reason = returnedOwn
+			}
+			counter := returnedAlerts.WithLabelValues("team-a", "prometheus", reason)
 			before := testutil.ToFloat64(counter)
 			alerts, answer, code := answerTo(t, c.preset, nil, testPath+"/api/v2/alerts", c.body)
 			g.Expect(code).To(Equal(http.StatusAccepted))

@@ -46,9 +46,10 @@ var (
 
 	returnedAlerts = series.NewCounterVec(named, prometheus.CounterOpts{
 		Name: "tocsin_webhook_returned_alerts_total",
-		Help: "Alerts that were dropped because a Tocsin had forwarded them (they have the label tocsin_incident) and the " +
-			"integration is not federated, or because more than three Tocsins had, by integration.",
-	})
+		Help: "Alerts that were dropped because a Tocsin had forwarded them (they have the label tocsin_incident), by integration " +
+			"and by reason: OwnIncident (of an Incident that is open here), NotFederated (of another Tocsin, while the integration " +
+			"is not federated) or TooManyHops (more than three Tocsins had forwarded it).",
+	}, "reason")
 
 	unusableMappings = series.NewCounterVec(named, prometheus.CounterOpts{
 		Name: "tocsin_webhook_unusable_mappings_total",
@@ -109,8 +110,8 @@ func observeExpirations(before, after *v1alpha1.WebhookIntegration) {
 // observeMapping counts alerts that were dropped since a Tocsin had forwarded them, and expressions that failed.
 func observeMapping(integration types.NamespacedName, result *mapping.Result) {
 	for i := range result.Alerts {
-		if result.Alerts[i].Returned {
-			returnedAlerts.Of(integration).Inc()
+		if reason := result.Alerts[i].Returned; reason != "" {
+			returnedAlerts.Of(integration, reason).Inc()
 		}
 	}
 	for _, failure := range result.Failures {

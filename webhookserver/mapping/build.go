@@ -91,7 +91,7 @@ func (b *builder) hops() int {
 	for _, value := range b.labels(v1alpha1.HopsLabel) {
 		text, _ := value.(string)
 		hops, err := strconv.Atoi(text)
-		if err != nil || hops < 1 {
+		if err != nil || hops < 1 || strconv.Itoa(hops) != text {
 			return math.MaxInt
 		}
 		most = max(most, hops)

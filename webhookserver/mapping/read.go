@@ -42,7 +42,7 @@ type Alert struct {
 	Dropped   bool              // accepted but not to be stored: the mapping wants it so
 	DroppedBy string            // the drop expression that matched, shortened; empty if none did
 	Hops      int               // how many Tocsins have forwarded it
-	Returned  bool              // dropped by the webhook server for its Hops
+	Returned  string            // why the webhook server dropped it for its Hops; empty if it did not
 	Warnings  []payload.Warning // what was not taken as sent or as mapped
 
 	from   [fieldCount]*expression // those that gave a field
