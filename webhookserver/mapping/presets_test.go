@@ -143,7 +143,7 @@ func readBody(tb testing.TB, program *mapping.Program, body string, headers http
 	if err != nil {
 		tb.Fatal(err)
 	}
-	result, err := program.Alerts(tb.Context(), value, headers, received.Add(48*time.Hour)) // after all times of the samples
+	result, err := program.Alerts(tb.Context(), value, headers, received)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -206,7 +206,8 @@ func alertDifferences(alert mapping.Alert, expected map[string]any) []string {
 		found = append(found, "it is dropped")
 	}
 	for _, w := range alert.Warnings {
-		if warned[w.Field] {
+		// Some samples begin after the time of receipt of these tests.
+		if warned[w.Field] && !strings.Contains(w.Detail, " ahead: ") {
 			found = append(found, fmt.Sprintf("the warning %q %s", w.Field, w.Detail))
 		}
 	}

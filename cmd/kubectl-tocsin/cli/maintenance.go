@@ -118,7 +118,7 @@ func (o *maintenanceOptions) end(ctx context.Context, c *cluster, args []string)
 	var ended []string
 	err := c.editIntegration(ctx, args[0], o.dryRun, func(integration *v1alpha1.WebhookIntegration) (err error) {
 		windows := integration.Spec.Maintenance
-		ended, err = o.selected(args[0], args[1:], windows)
+		ended, err = o.selected(c.namespace, args[0], args[1:], windows)
 		integration.Spec.Maintenance = slices.DeleteFunc(windows, func(w v1alpha1.MaintenanceWindow) bool {
 			return slices.Contains(ended, w.Name)
 		})
@@ -135,7 +135,7 @@ func (o *maintenanceOptions) end(ctx context.Context, c *cluster, args []string)
 // selected returns the windows with these names, or else the only one that is open. To end a recurring one would end all its
 // openings to come, which is left to an editor of the integration.
 func (o *maintenanceOptions) selected(
-	integration string, names []string, windows []v1alpha1.MaintenanceWindow,
+	namespace, integration string, names []string, windows []v1alpha1.MaintenanceWindow,
 ) ([]string, error) {
 	var open []string
 	for _, opening := range maintenance.New(windows).Open(o.now()) {
@@ -158,7 +158,7 @@ func (o *maintenanceOptions) selected(
 			return nil, fmt.Errorf("integration %q has no maintenance window %q; nothing was ended", integration, name)
 		case windows[at].Schedule != "":
 			return nil, fmt.Errorf("maintenance window %q recurs; to end it for ever, remove it with "+
-				"\"kubectl edit webhookintegration %s\"", name, integration)
+				"\"kubectl edit webhookintegration %s -n %s\"", name, integration, namespace)
 		}
 	}
 	return names, nil

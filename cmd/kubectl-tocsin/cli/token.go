@@ -162,7 +162,11 @@ func (o *tokenOptions) list(ctx context.Context, c *cluster, names []string) err
 	t.addCells("EXPIRES", 0, o.expiry)
 	t.add("LAST-USED", 0, func(token v1alpha1.Token) string { return o.lastUse(integration.Status.Tokens, &token) })
 	t.add("SHA256", 0, func(token v1alpha1.Token) string { return token.SHA256[:hashChars] + "…" })
-	return t.print(integration.Spec.Tokens)
+	if err := t.print(integration.Spec.Tokens); err != nil || len(integration.Status.Tokens) == 0 {
+		return err
+	}
+	o.notef("A token may have been used up to an hour after its LAST-USED.")
+	return nil
 }
 
 func (p *plugin) expiry(token v1alpha1.Token) cell {

@@ -26,7 +26,8 @@ func ParseLabels(text string) (LabelSelector, error) {
 	return func(alert map[string]string) bool { return comparisons.Matches(fields.Set(alert)) }, nil
 }
 
-// isMisread reports whether a comparison is a part of a set, such as "a in (x" of "a in (x=y)".
+// isMisread reports whether a comparison is a part of a set, such as "a in (x" of "a in (x=y)", or a slip, such as "a=((".
 func isMisread(comparison fields.Requirement) bool {
-	return comparison.Field == "" || strings.ContainsAny(comparison.Field, "()")
+	return comparison.Field == "" || strings.ContainsAny(comparison.Field, "()") ||
+		strings.Count(comparison.Value, "(") != strings.Count(comparison.Value, ")")
 }

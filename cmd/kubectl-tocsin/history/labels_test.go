@@ -26,6 +26,7 @@ func TestParseLabels(t *testing.T) {
 		"instance=db-1:9100,team=a": true,
 		"instance!=db-1:9100":       false,
 		`note=x\, y`:                true,
+		"note!=f(x)":                true,
 		"my key=1":                  true,
 		"owner!=/,team=a":           true,
 	} {
@@ -36,7 +37,7 @@ func TestParseLabels(t *testing.T) {
 			g.Expect(matches(alert)).To(Equal(selects))
 		})
 	}
-	for _, text := range []string{"team in (a", "team in a", "team in (x=/y)", "=a", "a b c"} {
+	for _, text := range []string{"team in (a", "team in a", "team in (x=/y)", "=a", "a b c", "team=((", "team=(a"} {
 		t.Run(text, func(t *testing.T) {
 			_, err := ParseLabels(text)
 			NewWithT(t).Expect(err).To(HaveOccurred())

@@ -35,6 +35,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"gocloud.dev/blob"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -193,6 +194,9 @@ func toIncident(w http.ResponseWriter, r *http.Request) {
 func (s *Server) incident(w http.ResponseWriter, r *http.Request, who *caller) error {
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
+	if problems := path.IsValidPathSegmentName(r.PathValue("name")); len(problems) > 0 {
+		return badRequest("no incident has such a name: it %s", strings.Join(problems, ", "))
+	}
 	incident := &v1alpha1.Incident{}
 	key := client.ObjectKey{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")}
 	if err := who.client.Get(ctx, key, incident); err != nil {

@@ -118,6 +118,7 @@ func TestWhoMayAsk(t *testing.T) {
 		"nothing can be posted":                         {"api/incidents/shop/a", func(r *http.Request) { r.Method = http.MethodPost }, 405},
 		"nor deleted":                                   {"api/incidents/shop/a", func(r *http.Request) { r.Method = http.MethodDelete }, 405},
 		"an incident that is not there is not found":    {"api/incidents/shop/none", nil, 404},
+		"a name that none can have is refused":          {"api/incidents/shop/a%2Fb", nil, 400},
 		"the files of the folder are not listed as one": {"static/", nil, 404},
 		"there is no way up":                            {"..%2fserver.go", nil, 404},
 		"hours are a number":                            {"api/counts?hours=x", nil, 400},
