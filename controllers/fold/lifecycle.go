@@ -170,8 +170,8 @@ func (f *folding) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	s.State = v1alpha1.IncidentOpen
 	s.Episode = &v1alpha1.Episode{Number: number}
 	s.OpenedTime = timestamp(a.received)
-	s.Forwarding = nil // people are to be told anew
-	s.ResolvedTime, s.Resolution, s.Acknowledgement, s.Silence, s.LastIgnored = nil, nil, nil, nil, nil
+	s.Forwarding, s.LastIgnored = nil, nil // people are to be told anew
+	s.ResolvedTime, s.Resolution, s.Acknowledgement, s.Silence = nil, nil, nil, nil
 	s.Alert = v1alpha1.AlertContent{}
 	s.Lease = leaseOf(a)
 	f.sizeBound = maxTitleBytes // a title may be made from the description
