@@ -216,10 +216,15 @@ func TestPage(t *testing.T) {
 
 	// The page of an incident, while it changes.
 	b.do(chromedp.Click(fmt.Sprintf("a[data-id=%q]", c.namespace+"/"+disk.Name)))
-	b.Eventually(func() string { return b.text("#incident") }).Should(And(
-		ContainSubstring("Disk 97 % full"), ContainSubstring("/var is at 97 %."), ContainSubstring("maria acknowledged the incident."),
+	b.Eventually(func() string {
+		b.eval(`for (const one of document.querySelectorAll("#incident details")) one.open = true`)
+		return b.text("#incident")
+	}).Should(And(
+		ContainSubstring("Disk 97 % full"), ContainSubstring("critical, open, acknowledged by maria"), ContainSubstring("/var is at 97 %."), ContainSubstring("maria acknowledged the incident."),
 		ContainSubstring("Acknowledged by maria: looking into it"), ContainSubstring(`"flags": [`), ContainSubstring(disk.Name),
 		ContainSubstring("Only the component admission-policy verifies them.")))
+	b.eval(`document.querySelector("#incident details").open = false`)
+	b.picture("ui-incident.png")
 	b.Expect(b.text("#incident dl")).To(MatchRegexp(`Opened\s+\w+ \d+, \d{4}, \d\d:\d\d:\d\d UTC \(4\d min ago\)`), "as kubectl tocsin show has it")
 	b.Expect(b.eval(`document.querySelector('#incident a[href="https://grafana.example.com/d/disk"]').rel`)).To(ContainSubstring("noopener"))
 	b.Expect(b.eval(`!!document.querySelector('#incident a[href="https://runbooks.example.com/disk"]')`)).To(Equal("true"))

@@ -13,7 +13,7 @@ const valueOf = (id) => $(id).type === "checkbox" ? ($(id).checked ? "yes" : "")
 for (const select of document.querySelectorAll(".severities")) select.append(...severities.map((one) => new Option(one)));
 for (const button of document.querySelectorAll("th button[data-sort]")) {
   const name = button.textContent.toLowerCase(), by = button.dataset.sort;
-  $("sort").append(new Option(name, by), new Option(name + ", reversed", "-" + by));
+  $("sort").append(new Option("by " + name, by), new Option("by " + name + ", reversed", "-" + by));
 }
 
 function setValue(id, value) {
@@ -56,7 +56,7 @@ export function offer() {
   const labels = new Set([...rows.values()].flatMap((row) => Object.keys(row.labels || {})));
   const groups = new Set([...$("group").options].map((one) => one.value));
   for (const name of [...labels].sort().slice(0, 50))
-    if (!groups.has("label:" + name)) $("group").append(new Option("label " + name, "label:" + name));
+    if (!groups.has("label:" + name)) $("group").append(new Option("by label " + name, "label:" + name));
 }
 
 // matching returns the rows of a state, and those of them that match the other filters.

@@ -95,6 +95,14 @@ function forwarded(forwarding) {
   return `no: ${forwarding.reason}, ${since}. ${forwarding.message || ""}`;
 }
 
+// lead says in a few words what is done about an incident.
+function lead(status, acknowledged) {
+  if (status.state !== "Open") return (status.state || "not folded yet").toLowerCase();
+  const taken = acknowledged?.status === "True" ? "acknowledged" + (status.acknowledgement?.by ? " by " + status.acknowledgement.by : "") : "nobody has taken it";
+  const told = status.forwarding && status.forwarding.reason !== "Posted" ? ", " + status.forwarding.reason.toLowerCase() : "";
+  return "open, " + taken + told;
+}
+
 function page(incident) {
   const status = incident.status || {}, alert = status.alert || {};
   const condition = (type) => (status.conditions || []).find((one) => one.type === type);
@@ -123,20 +131,17 @@ function page(incident) {
   return [
     back(),
     heading(alert.title),
-    alert.description ? el("pre", {}, ...linked(alert.description)) : undefined,
-    el("h3", {}, "Handle"),
+    el("p", { class: "lead " + (alert.severity || "") }, mark(alert.severity), ", ", el("strong", {}, lead(status, acknowledged))),
     el("p", { class: "actions" }, ...buttons("do-")),
-    ...commands(incident, acknowledged?.status === "True"),
-    el("h3", {}, "Facts"),
-    el("dl", {}, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value instanceof Node ? value : String(value))])),
-    el("h3", {}, "Timeline"),
-    el("ol", { class: "timeline" }, ...[...(status.timeline || [])].reverse().map((entry) => el("li", {},
+    alert.description ? el("pre", {}, ...linked(alert.description)) : undefined,
+    el("div", { class: "columns" }, el("div", {}, el("h3", {}, "Facts"), el("dl", {}, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value instanceof Node ? value : String(value))]))),
+    el("div", {}, el("h3", {}, "Timeline"), el("ol", { class: "timeline" }, ...[...(status.timeline || [])].reverse().map((entry) => el("li", {},
       el("time", { datetime: entry.time }, absolute(entry.time)), el("span", {}, entryText(entry))))),
     (status.timeline || []).some((entry) => entry.by) ? el("p", {}, el("small", {},
-      "The names of users are as written in AlertEvents. Only the component admission-policy verifies them.")) : undefined,
+      "The names of users are as written in AlertEvents. Only the component admission-policy verifies them.")) : "")),
+    ...commands(incident, acknowledged?.status === "True"),
     ...["labels", "annotations", "values", "custom"].flatMap((bag) => bagOf(bag, alert[bag])),
-    el("h3", {}, "All fields"),
-    el("pre", {}, JSON.stringify(alert, null, 2)),
+    el("details", {}, el("summary", {}, "All fields"), el("pre", {}, JSON.stringify(alert, null, 2))),
   ].filter(Boolean);
 }
 

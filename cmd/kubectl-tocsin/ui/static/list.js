@@ -2,7 +2,7 @@
 
 import { $, el, setText } from "./dom.js";
 import { addressOf, groupOf, matching, offer, ordered, query } from "./filters.js";
-import { counted, mark } from "./severity.js";
+import { counted, mark, severities } from "./severity.js";
 import { idOf, known, rows } from "./stream.js";
 import { refresh, relative, short } from "./times.js";
 
@@ -19,6 +19,7 @@ let search = () => {};
 // setUp takes the function that searches for a text.
 export function setUp(searchFor) {
   search = searchFor;
+  $("counts").addEventListener("click", chooseCount);
   $("rows").addEventListener("click", (event) => {
     const { group, chip } = event.target.dataset;
     if (chip !== undefined) search(chip);
@@ -44,7 +45,8 @@ export function draw(fresh = new Set()) {
   setText($("scope"), known.scope ? "namespace " + known.scope : "all namespaces");
   setText($("matches"), found.length < among.length ? `${found.length} of ${among.length} match` : "");
   setText($("rest"), found.length > shownRows ? `and ${found.length - shownRows} more: search to find them`
-    : found.length === 0 && known.synced ? "Nothing found." : "");
+    : found.length || !known.synced ? "" : among.length || $("state").value !== "Open" ? "Nothing found." : "No incident is open. All is quiet.");
+  glance(among, filter);
   if (known.synced) headline([...rows.values()].filter((row) => row.state === "Open"));
   else if (rows.size === 0) setText($("summary"), "Listing incidents …");
 }
@@ -102,7 +104,7 @@ function groupRow(name, list, open, unseen) {
   const button = el("button", { type: "button", "aria-expanded": String(open), "data-group": name }, (open ? "▾ " : "▸ ") + name);
   const box = el("input", { type: "checkbox", "data-group": name, "aria-label": `Select the ${list.length} of ${name}` });
   return el("tr", { class: "group" }, el("td", { class: "select" }, box), el("th", { colspan: "8", scope: "rowgroup" },
-    button, ` ${list.length}: `, ...counted(list).flatMap(([severity, n]) => [`${n} `, mark(severity), " "]), unseen ? `, ${unseen} unacknowledged` : ""));
+    button, ` ${list.length}: `, ...counted(list).flatMap(([severity, n], i) => [i ? ", " : "", mark(severity, n)]), unseen ? `, ${unseen} unacknowledged` : ""));
 }
 
 // tableRow returns the table row of a row, which is made once: a change of one incident does not make 2,000 anew.
@@ -124,10 +126,11 @@ function makeTableRow(row, fresh, filter) {
   const id = idOf(row);
   const box = el("input", { type: "checkbox", "data-id": id, "aria-label": "Select " + (row.title || row.name) });
   box.checked = selected.has(id);
-  return el("tr", { class: row.state.toLowerCase() + (row.acknowledged && row.state === "Open" ? " acknowledged" : "") + (fresh ? " fresh" : "") },
+  return el("tr", { class: row.state.toLowerCase() + " " + row.severity + (row.acknowledged && row.state === "Open" ? " acknowledged" : "") + (fresh ? " fresh" : "") },
     el("td", { class: "select" }, box),
     el("td", { class: "severity" }, mark(row.severity)),
-    el("td", { class: "title" }, el("a", { href: addressOf(row, filter), "data-id": id }, row.title || "(no title)"), chips(row)),
+    el("td", { class: "title" }, el("a", { href: addressOf(row, filter), "data-id": id }, row.title || "(no title)"),
+      row.host ? el("span", { class: "host" }, row.host) : undefined, chips(row)),
     el("td", { class: "state" + (row.state === "Resolved" ? " good" : "") }, ...stateOf(row)),
     el("td", { class: "number" }, String(row.count)),
     el("td", { class: "when opened" }, ...short(row.opened)),
@@ -159,6 +162,38 @@ function chips(row) {
     const text = name + "=" + value;
     return el("button", { type: "button", tabindex: "-1", title: "Search for " + text, "data-chip": text }, text);
   }), labels.length > shownChips ? `+${labels.length - shownChips}` : undefined);
+}
+
+// glance draws the counts by severity, which are the filter as well, and what is newest.
+function glance(among, filter) {
+  const chosen = $("severity").value, unseen = among.filter((row) => row.state === "Open" && !row.acknowledged).length;
+  const all = [["", among.length, "all"], ...severities.map((one) => [one, among.filter((row) => row.severity === one).length, one])];
+  const button = (attributes, n, name) => el("button", { type: "button", ...attributes }, el("strong", {}, String(n)), el("span", {}, name));
+  const drawn = JSON.stringify([all, unseen, chosen, $("unacknowledged").checked]);
+  if ($("counts").dataset.drawn !== drawn) {
+    const focused = $("counts").contains(document.activeElement) ? document.activeElement.id : "";
+    $("counts").dataset.drawn = drawn;
+    $("counts").replaceChildren(...all.map(([severity, n, name]) => button(
+      { id: "only-" + name, class: "count " + severity, "data-severity": severity, "aria-pressed": String(chosen === severity) }, n, name)),
+    button({ id: "only-untaken", class: "count", "data-severity": "untaken", "aria-pressed": String($("unacknowledged").checked) },
+      unseen, "unacknowledged"));
+    if (focused) $(focused)?.focus({ preventScroll: true });
+  }
+  const newest = among.reduce((one, row) => row.state === "Open" && (row.opened ?? "") > (one?.opened ?? "") ? row : one, undefined);
+  if ($("newest").dataset.drawn === (newest?.opened ?? "") + (newest?.title ?? "") + filter) return;
+  $("newest").dataset.drawn = (newest?.opened ?? "") + (newest?.title ?? "") + filter;
+  $("newest").replaceChildren(...newest ? ["Newest: ", el("a", { href: addressOf(newest, filter) }, newest.title || "(no title)"), ", opened ",
+    relative(newest.opened), " ago"] : []);
+}
+
+// chooseCount takes a click on the counts for the filter that it stands for.
+function chooseCount(event) {
+  const severity = event.target.closest("button")?.dataset.severity;
+  if (severity === undefined) return;
+  const control = $(severity === "untaken" ? "unacknowledged" : "severity");
+  if (severity === "untaken") control.checked = !control.checked;
+  else control.value = control.value === severity ? "" : severity;
+  control.dispatchEvent(new Event("input", { bubbles: true }));
 }
 
 function headline(open) {

@@ -1,8 +1,8 @@
 // The views of finished episodes: their history and a report.
 
-import { $, el } from "./dom.js";
+import { $, el, svg } from "./dom.js";
 import { request, server } from "./access.js";
-import { mark } from "./severity.js";
+import { mark, severities } from "./severity.js";
 import { messages } from "./stream.js";
 import { absolute, span } from "./times.js";
 
@@ -116,6 +116,30 @@ function episodeRow(one) {
     el("td", { class: "integration" }, one.integration));
 }
 
+// isZero reports whether all numbers of a row are zero.
+const isZero = (one, row) => one.columns.some((column) => column.number) &&
+  row.every((cell, i) => !one.columns[i].number || ["0", "0.0", "-"].includes(cell));
+
+// columns draws a section as a column for each row, of which the severities are parts.
+function columns(one) {
+  const height = 100, width = 10, n = one.rows.length;
+  const total = one.columns.findIndex((column) => column.number), named = (row, i) => `${row[0]}: ${row[i]} ${one.columns[i].name.toLowerCase()}`;
+  const most = Math.max(1, ...one.rows.map((row) => Number(row[total]) || 0));
+  const bars = one.rows.flatMap((row, at) => {
+    let sum = 0;
+    return severities.map((severity) => [severity, one.columns.findIndex((column) => column.name.toLowerCase() === severity)])
+      .filter(([, i]) => i >= 0 && Number(row[i]) > 0).map(([severity, i]) => {
+        sum += Number(row[i]);
+        return svg("rect", { x: at * width + 1, width: width - 2, y: height - sum / most * height, height: Number(row[i]) / most * height, class: severity },
+          svg("title", {}, named(row, i)));
+      });
+  });
+  return el("figure", { class: "columns-chart" },
+    el("figcaption", {}, el("span", {}, `At most ${most}, from ${one.rows[0][0]} to ${one.rows[n - 1][0]}`)),
+    svg("svg", { viewBox: `0 0 ${n * width} ${height}`, preserveAspectRatio: "none", role: "img",
+      "aria-label": one.rows.filter((row) => !isZero(one, row)).map((row) => named(row, total)).join(", ") || "None." }, ...bars));
+}
+
 // reportNodes draws the tables that the server computed.
 function reportNodes(page) {
   return [
@@ -126,13 +150,16 @@ function reportNodes(page) {
   ];
 }
 
+// section draws a table of the report, as a chart if its rows are periods with numbers by severity. Rows of zeros are left out.
 function section(one) {
+  const parts = severities.some((severity) => one.columns.some((column) => column.name.toLowerCase() === severity));
+  if (parts && one.bars && one.rows?.length > 2) return el("section", {}, el("h3", {}, one.title), one.note ? el("p", {}, one.note) : undefined, columns(one));
   const place = (i) => one.columns[i].number ? { class: "number" } : {};
   const named = (i) => ({ ...place(i), "data-name": one.columns[i].name });
   const table = el("table", {},
     el("thead", {}, el("tr", {}, ...one.columns.map((column, i) => el("th", { scope: "col", ...place(i) }, column.name)),
       one.bars ? el("td") : undefined)),
-    el("tbody", {}, ...(one.rows || []).map((row, n) => el("tr", {}, ...row.map((cell, i) => el("td", named(i), cell)),
+    el("tbody", {}, ...(one.rows || []).map((row, n) => isZero(one, row) ? "" : el("tr", {}, ...row.map((cell, i) => el("td", named(i), cell)),
       one.bars ? el("td", { class: "bar" }, el("meter", { value: one.bars[n], "aria-hidden": "true" })) : undefined))));
   return el("section", {}, el("h3", {}, one.title), one.note ? el("p", {}, one.note) : undefined,
     one.rows ? el("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": one.title }, table) : el("p", {}, "None."));
