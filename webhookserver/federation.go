@@ -38,8 +38,8 @@ func (h *handler) admit(integration *v1alpha1.WebhookIntegration, alerts []mappi
 	}
 }
 
-// Why an alert was dropped that a Tocsin had forwarded. An Alertmanager that notifies Tocsin of everything returns Incidents of this
-// Tocsin, and the owner of the integration has nothing to do; the other alerts are lost.
+// Why an alert was dropped that a Tocsin had forwarded. An Alertmanager that notifies Tocsin of everything returns Incidents of
+// this Tocsin, and the owner of the integration has nothing to do; the other alerts are lost.
 const (
 	returnedOwn          = "OwnIncident"
 	returnedNotFederated = "NotFederated"

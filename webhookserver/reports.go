@@ -90,8 +90,8 @@ func (r *statusReporter) state(key types.NamespacedName) *reportState {
 	return state
 }
 
-// reportRejection implements reporter. Within a minute of the last one, the newest rejection waits for its end, but one with which
-// alerts are lost is not replaced by one with which none is. Nor is one that is shown, for an hour.
+// reportRejection implements reporter. Within a minute of the last one, the newest rejection waits for its end, but one with
+// which alerts are lost is not replaced by one with which none is. Nor is one that is shown, for an hour.
 func (r *statusReporter) reportRejection(integration *v1alpha1.WebhookIntegration, reason, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -35,7 +35,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"gocloud.dev/blob"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -194,7 +194,7 @@ func toIncident(w http.ResponseWriter, r *http.Request) {
 func (s *Server) incident(w http.ResponseWriter, r *http.Request, who *caller) error {
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
-	if problems := path.IsValidPathSegmentName(r.PathValue("name")); len(problems) > 0 {
+	if problems := content.IsPathSegmentName(r.PathValue("name")); len(problems) > 0 {
 		return badRequest("no incident has such a name: it %s", strings.Join(problems, ", "))
 	}
 	incident := &v1alpha1.Incident{}
