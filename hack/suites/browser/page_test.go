@@ -267,7 +267,9 @@ func TestTheCountsAreTheFilter(t *testing.T) {
 	}
 	b.Eventually(counts).Should(Equal("5 all|2 critical|1 error|1 warning|1 info|4 unacknowledged"))
 	b.Expect(b.text("#newest")).To(MatchRegexp(`^Newest: 95 % of the requests take longer than 2 s, opened \d+ min ago$`))
-	pressed := func() string { return b.eval(`[...document.querySelectorAll("#counts [aria-pressed=true]")].map((one) => one.id).join()`) }
+	pressed := func() string {
+		return b.eval(`[...document.querySelectorAll("#counts [aria-pressed=true]")].map((one) => one.id).join()`)
+	}
 	b.Expect(pressed()).To(Equal("only-all"))
 
 	b.do(chromedp.Click("#only-critical"))
