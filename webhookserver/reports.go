@@ -49,7 +49,7 @@ type refusal struct {
 }
 
 // losesNone is the reason of a rejection with which no alert is lost.
-const losesNone = "MethodNotAllowed"
+var losesNone = problemMethod.reason
 
 // reportState holds the last reports of an integration by this replica.
 type reportState struct {

@@ -67,8 +67,8 @@ func endsWhenReceived(n *normaliser) {
 // maxLead is how far ahead of its receipt a firing alert may begin without a warning.
 const maxLead = 5 * time.Minute
 
-// settleTimes drops the lease of an alert that is not firing, and an end that lies before the start. A start that was only
-// guessed gives way instead.
+// settleTimes warns of a start far ahead. It drops the lease of an alert that is not firing, and an end that lies before the
+// start. A start that was only guessed gives way instead.
 func (n *normaliser) settleTimes() {
 	starts, ends := n.alert.StartTime, n.alert.EndTime
 	if n.alert.Status != v1alpha1.AlertFiring {
