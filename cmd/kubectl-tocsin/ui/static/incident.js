@@ -3,6 +3,7 @@
 import { $, el, linked, linkTo, setText } from "./dom.js";
 import { buttons } from "./actions.js";
 import { query } from "./filters.js";
+import { untoldWords } from "./list.js";
 import { mark } from "./severity.js";
 import { known, rows } from "./stream.js";
 import { absolute, full } from "./times.js";
@@ -98,9 +99,9 @@ function forwarded(forwarding) {
 // lead says in a few words what is done about an incident.
 function lead(status, acknowledged) {
   if (status.state !== "Open") return (status.state || "not folded yet").toLowerCase();
-  const taken = acknowledged?.status === "True" ? "acknowledged" + (status.acknowledgement?.by ? " by " + status.acknowledgement.by : "") : "nobody has taken it";
-  const told = status.forwarding && status.forwarding.reason !== "Posted" ? ", " + status.forwarding.reason.toLowerCase() : "";
-  return "open, " + taken + told;
+  const taken = acknowledged?.status === "True" ? "acknowledged" + (status.acknowledgement?.by ? " by " + status.acknowledgement.by : "") : "unacknowledged";
+  const untold = untoldWords[status.forwarding?.reason];
+  return "open, " + taken + (untold ? ", " + untold.toLowerCase() : "");
 }
 
 function page(incident) {

@@ -91,7 +91,7 @@ function grouped(found, group) {
   headers = new Map();
   return [...groups].flatMap(([name, list]) => {
     const open = toggled.get(name) ?? list.length <= largeGroup;
-    const unseen = list.filter((row) => row.state === "Open" && !row.acknowledged).length;
+    const unseen = unacknowledged(list);
     const content = JSON.stringify([name, open, list.length, counted(list), unseen]);
     const header = before.get(content) ?? groupRow(name, list, open, unseen);
     headers.set(content, header);
@@ -140,7 +140,7 @@ function makeTableRow(row, fresh, filter) {
 }
 
 // untoldWords say why no Alertmanager tells people of an incident that is open.
-const untoldWords = {
+export const untoldWords = {
   Silenced: "Silenced", Muted: "Muted", Filtered: "Not forwarded: filtered", FromAlertmanager: "From Alertmanager",
   Off: "Not forwarded", Failing: "Not forwarded: failing",
 };
@@ -164,9 +164,11 @@ function chips(row) {
   }), labels.length > shownChips ? `+${labels.length - shownChips}` : undefined);
 }
 
+const unacknowledged = (list) => list.filter((row) => row.state === "Open" && !row.acknowledged).length;
+
 // glance draws the counts by severity, which are the filter as well, and what is newest.
 function glance(among, filter) {
-  const chosen = $("severity").value, unseen = among.filter((row) => row.state === "Open" && !row.acknowledged).length;
+  const chosen = $("severity").value, unseen = unacknowledged(among);
   const all = [["", among.length, "all"], ...severities.map((one) => [one, among.filter((row) => row.severity === one).length, one])];
   const button = (attributes, n, name) => el("button", { type: "button", ...attributes }, el("strong", {}, String(n)), el("span", {}, name));
   const drawn = JSON.stringify([all, unseen, chosen, $("unacknowledged").checked]);
@@ -180,8 +182,9 @@ function glance(among, filter) {
     if (focused) $(focused)?.focus({ preventScroll: true });
   }
   const newest = among.reduce((one, row) => row.state === "Open" && (row.opened ?? "") > (one?.opened ?? "") ? row : one, undefined);
-  if ($("newest").dataset.drawn === (newest?.opened ?? "") + (newest?.title ?? "") + filter) return;
-  $("newest").dataset.drawn = (newest?.opened ?? "") + (newest?.title ?? "") + filter;
+  const named = JSON.stringify([newest?.opened, newest?.title, newest && addressOf(newest, filter)]);
+  if ($("newest").dataset.drawn === named) return;
+  $("newest").dataset.drawn = named;
   $("newest").replaceChildren(...newest ? ["Newest: ", el("a", { href: addressOf(newest, filter) }, newest.title || "(no title)"), ", opened ",
     relative(newest.opened), " ago"] : []);
 }

@@ -120,15 +120,14 @@ function episodeRow(one) {
 const isZero = (one, row) => one.columns.some((column) => column.number) &&
   row.every((cell, i) => !one.columns[i].number || ["0", "0.0", "-"].includes(cell));
 
-// columns draws a section as a column for each row, of which the severities are parts.
-function columns(one) {
+// columns draws a section as a column for each row, whose parts are the severities, with the places of their numbers.
+function columns(one, parts) {
   const height = 100, width = 10, n = one.rows.length;
   const total = one.columns.findIndex((column) => column.number), named = (row, i) => `${row[0]}: ${row[i]} ${one.columns[i].name.toLowerCase()}`;
   const most = Math.max(1, ...one.rows.map((row) => Number(row[total]) || 0));
   const bars = one.rows.flatMap((row, at) => {
     let sum = 0;
-    return severities.map((severity) => [severity, one.columns.findIndex((column) => column.name.toLowerCase() === severity)])
-      .filter(([, i]) => i >= 0 && Number(row[i]) > 0).map(([severity, i]) => {
+    return parts.filter(([, i]) => Number(row[i]) > 0).map(([severity, i]) => {
         sum += Number(row[i]);
         return svg("rect", { x: at * width + 1, width: width - 2, y: height - sum / most * height, height: Number(row[i]) / most * height, class: severity },
           svg("title", {}, named(row, i)));
@@ -152,8 +151,9 @@ function reportNodes(page) {
 
 // section draws a table of the report, as a chart if its rows are periods with numbers by severity. Rows of zeros are left out.
 function section(one) {
-  const parts = severities.some((severity) => one.columns.some((column) => column.name.toLowerCase() === severity));
-  if (parts && one.bars && one.rows?.length > 2) return el("section", {}, el("h3", {}, one.title), one.note ? el("p", {}, one.note) : undefined, columns(one));
+  const parts = severities.map((severity) => [severity, one.columns.findIndex((column) => column.name.toLowerCase() === severity)])
+    .filter(([, i]) => i >= 0);
+  if (parts.length && one.bars && one.rows?.length > 2) return el("section", {}, el("h3", {}, one.title), one.note ? el("p", {}, one.note) : undefined, columns(one, parts));
   const place = (i) => one.columns[i].number ? { class: "number" } : {};
   const named = (i) => ({ ...place(i), "data-name": one.columns[i].name });
   const table = el("table", {},
