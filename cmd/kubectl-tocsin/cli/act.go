@@ -124,7 +124,7 @@ func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error 
 func (o *actOptions) confirmed(ctx context.Context, c *cluster) ([]*v1alpha1.Incident, error) {
 	o.filter.states = []string{string(v1alpha1.IncidentOpen)}
 	o.filter.Unacknowledged = o.filter.Unacknowledged || o.Status == v1alpha1.AlertAcknowledged
-	incidents, err := o.incidents(ctx, c, &o.filter, o.newProgress())
+	incidents, err := o.incidents(ctx, c, &o.filter, false, o.newProgress())
 	if err != nil {
 		return nil, err
 	}

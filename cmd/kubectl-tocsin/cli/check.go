@@ -43,7 +43,7 @@ func (o *checkOptions) run(ctx context.Context, c *cluster, _ []string) error {
 		return err
 	}
 	o.filter.states = []string{string(v1alpha1.IncidentOpen)}
-	open, err := o.incidents(ctx, c, &o.filter, nil)
+	open, err := o.incidents(ctx, c, &o.filter, false, nil)
 	if err != nil {
 		return err
 	}

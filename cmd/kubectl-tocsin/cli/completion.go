@@ -55,8 +55,7 @@ func (p *plugin) fromCluster(read func(context.Context, *cluster, []string) ([]s
 // completeIncidents completes names of Incidents, described by their states and titles.
 func (p *plugin) completeIncidents() cobra.CompletionFunc {
 	return p.fromCluster(func(ctx context.Context, c *cluster, given []string) (words []string, err error) {
-		l := &listing{cluster: c, filter: &filter{}}
-		incidents, _, err := l.list(ctx, nil, false)
+		incidents, err := (&filter{}).list(ctx, c, true, nil)
 		for _, incident := range incidents {
 			if !slices.Contains(given, incident.Name) {
 				description := string(incident.Status.State) + ": " + safe(incident.Status.Alert.Title)

@@ -20,6 +20,7 @@ type getOptions struct {
 	*plugin
 	filter filter
 	output outputFlag
+	all    bool
 	watch  bool
 	sortBy string
 }
@@ -56,7 +57,9 @@ func (p *plugin) watchCommand() *cobra.Command {
 func (o *getOptions) addTableFlags(command *cobra.Command) {
 	o.filter.addFlags(command)
 	command.Flags().Var(wordValue{enumeration: "Open or Resolved", list: &o.filter.states}, "state",
-		"Select incidents in one of these states: Open, Resolved. Default: all.")
+		"Select incidents in one of these states: Open, Resolved. Default: Open, or all for incidents that are named.")
+	command.Flags().BoolVar(&o.all, "all", false, "Select incidents in all states.")
+	command.MarkFlagsMutuallyExclusive("all", "state")
 	command.Flags().BoolVar(&o.output.noHeaders, "no-headers", false, "Do not print column titles.")
 }
 
@@ -69,14 +72,13 @@ func (o *getOptions) run(ctx context.Context, c *cluster, names []string) error 
 		return o.follow(ctx, c)
 	case len(names) > 0:
 		return o.printNamed(ctx, c, names)
-	case o.printsObjects() || o.sortBy != "":
-		incidents, err := o.incidents(ctx, c, &o.filter, o.newProgress())
+	default:
+		prune := !o.printsObjects() && o.sortBy == ""
+		incidents, err := o.incidents(ctx, c, &o.filter, prune, o.newProgress())
 		if err != nil {
 			return err
 		}
 		return o.print(c, incidents, false)
-	default:
-		return o.printAll(ctx, c)
 	}
 }
 
@@ -91,6 +93,9 @@ func (o *getOptions) validate(names []string) error {
 		return errors.New("--watch cannot be used with --sort-by")
 	case len(names) > 0 && o.filter.allNamespaces:
 		return errors.New("--all-namespaces cannot be used with names")
+	}
+	if len(names) == 0 && len(o.filter.states) == 0 && !o.all {
+		o.filter.states = []string{string(v1alpha1.IncidentOpen)}
 	}
 	return o.filter.complete()
 }
@@ -133,48 +138,38 @@ func (o *getOptions) print(c *cluster, incidents []*v1alpha1.Incident, single bo
 	if o.printsObjects() {
 		return o.output.write(objects(incidents, single), o.Out)
 	}
-	return o.printTable(c, o.newTable(), incidents)
-}
-
-// printAll prints all Incidents that match. Of many, it prints the open ones before it lists the others.
-func (o *getOptions) printAll(ctx context.Context, c *cluster) error {
-	shows := o.newProgress()
-	defer shows.clear()
-	table := o.newTable()
-	l := &listing{cluster: c, filter: &o.filter, prune: true, progress: shows}
-	first, complete, err := l.first(ctx)
-	if err != nil {
-		return err
-	}
-	if err := o.verify(ctx, c, &o.filter, first); err != nil {
-		return err
-	}
-	shows.clear()
-	if complete {
-		return o.printTable(c, table, first)
-	}
-	if len(first) > 0 && table.print(first) != nil {
-		return table.err
-	}
-	others, err := l.rest(ctx, first)
-	if err != nil {
-		return err
-	}
-	shows.clear()
-	if len(first) == 0 {
-		return o.printTable(c, table, others)
-	}
-	table.printRows(others...)
-	return table.err
-}
-
-// printTable prints Incidents, or that there are none.
-func (o *getOptions) printTable(c *cluster, t *table[*v1alpha1.Incident], incidents []*v1alpha1.Incident) error {
 	if len(incidents) == 0 {
-		o.notef("No incidents found%s.", o.filter.place(c))
+		switch {
+		case o.filter.wants(v1alpha1.IncidentResolved):
+			o.notef("No incidents found%s.", o.filter.place(c))
+		case o.filter.allNamespaces:
+			o.notef("No open incidents found; --all lists resolved ones.")
+		default:
+			o.notef("No open incidents found in namespace %s; -A and --all list others.", c.namespace)
+		}
 		return nil
 	}
-	return t.print(incidents)
+	if err := o.newTable().print(incidents); err != nil {
+		return err
+	}
+	if failing := failingForwards(incidents); failing != "" {
+		o.notef("%s", newScreen(o.ErrOut, o.color).styled(boldRed, failing))
+	}
+	return nil
+}
+
+// failingForwards says of how many Incidents people are not told although they should be. It is empty for none.
+func failingForwards(incidents []*v1alpha1.Incident) string {
+	failing := 0
+	for _, incident := range incidents {
+		if live.Untold(incident) == v1alpha1.ForwardingFailing {
+			failing++
+		}
+	}
+	if failing == 0 {
+		return ""
+	}
+	return "Nobody is told of " + plural(failing, "open incident") + ": no Alertmanager accepts what Tocsin forwards."
 }
 
 // objects returns the only Incident if single is set, else a list.

@@ -7,8 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -74,49 +72,63 @@ func (f *filter) place(c *cluster) string {
 }
 
 func (f *filter) matches(incident *v1alpha1.Incident) bool {
-	return (len(f.states) == 0 || slices.Contains(f.states, string(incident.Status.State))) && f.MatchesIncident(incident)
+	return f.wants(incident.Status.State) && f.MatchesIncident(incident)
+}
+
+func (f *filter) wants(state v1alpha1.IncidentState) bool {
+	return len(f.states) == 0 || slices.Contains(f.states, string(state))
 }
 
 // listChunk is the limit of one list request: an Incident may have up to 256 KiB.
 const listChunk = 500
 
-const stateField = "status.state"
-
-// incidents returns the Incidents that match a filter, the most urgent first. It returns a missingError if there can be none.
-func (p *plugin) incidents(ctx context.Context, c *cluster, f *filter, shows *progress) ([]*v1alpha1.Incident, error) {
+// incidents returns the Incidents that match a filter, the most urgent first. With prune, it keeps only what a table shows. It
+// returns a missingError if there can be none.
+func (p *plugin) incidents(
+	ctx context.Context, c *cluster, f *filter, prune bool, shows *progress,
+) ([]*v1alpha1.Incident, error) {
 	defer shows.clear()
-	l := &listing{cluster: c, filter: f, progress: shows}
-	all, _, err := l.list(ctx, l.selected(), false)
+	matching, err := f.list(ctx, c, prune, shows)
 	if err != nil {
 		return nil, err
 	}
-	return all, p.verify(ctx, c, f, all)
+	return matching, p.verify(ctx, c, f, matching)
 }
 
-// checkList returns an error if the Incidents cannot be listed at all, so that a command fails instead of retrying forever.
-func (p *plugin) checkList(ctx context.Context, c *cluster, f *filter) error {
-	if err := live.Check(ctx, c, f.namespace(c)); err != nil {
-		return fmt.Errorf("listing incidents: %w", err)
+// list lists the Incidents that match, in chunks. After an error, it returns those of the chunks before.
+func (f *filter) list(ctx context.Context, c *cluster, prune bool, shows *progress) (matching []*v1alpha1.Incident, err error) {
+	defer func() { slices.SortFunc(matching, live.ByUrgency) }()
+	listed := 0
+	for page, err := range live.Pages(ctx, c, &v1alpha1.IncidentList{}, client.InNamespace(f.namespace(c)),
+		client.Limit(listChunk), client.MatchingFields(f.selected())) {
+		if err != nil {
+			return matching, fmt.Errorf("listing incidents: %w", err)
+		}
+		listed += len(page.Items)
+		shows.update("Listed %d incidents …", listed)
+		for i := range page.Items {
+			incident := &page.Items[i]
+			if !f.matches(incident) {
+				continue
+			}
+			if prune {
+				copied := *incident // else one that matches keeps the whole chunk in memory
+				pruneForTable(&copied)
+				incident = &copied
+			}
+			matching = append(matching, incident)
+		}
 	}
-	return p.verify(ctx, c, f, nil)
-}
-
-// listing lists the Incidents that match a filter, in chunks.
-type listing struct {
-	cluster  *cluster
-	filter   *filter
-	prune    bool // keep only what a table shows
-	progress *progress
-	seen     sets.Set[types.UID] // already listed
+	return matching, nil
 }
 
 // selected returns the fields by which the API server selects: those for which the filter has one value.
-func (l *listing) selected() fields.Set {
+func (f *filter) selected() fields.Set {
 	selected := fields.Set{}
 	for field, values := range map[string][]string{
-		stateField:              l.filter.states,
-		"status.alert.severity": l.filter.Severities,
-		"spec.integrationName":  l.filter.Integrations,
+		"status.state":          f.states,
+		"status.alert.severity": f.Severities,
+		"spec.integrationName":  f.Integrations,
 	} {
 		if len(values) == 1 {
 			selected[field] = values[0]
@@ -125,59 +137,12 @@ func (l *listing) selected() fields.Set {
 	return selected
 }
 
-// list lists the Incidents that have the selected fields and match, the most urgent first. If firstChunk is set and there are
-// more than one request lists, it stops there; complete is false then.
-func (l *listing) list(
-	ctx context.Context, selected fields.Set, firstChunk bool,
-) (matching []*v1alpha1.Incident, complete bool, err error) {
-	defer func() { slices.SortFunc(matching, live.ByUrgency) }()
-	listed := 0
-	for page, err := range live.Pages(ctx, l.cluster, &v1alpha1.IncidentList{}, client.InNamespace(l.filter.namespace(l.cluster)),
-		client.Limit(listChunk), client.MatchingFields(selected)) {
-		if err != nil {
-			return nil, false, fmt.Errorf("listing incidents: %w", err)
-		}
-		listed += len(page.Items)
-		l.progress.update("Listed %d incidents …", listed)
-		for i := range page.Items {
-			incident := &page.Items[i]
-			if l.seen.Has(incident.UID) || !l.filter.matches(incident) {
-				continue
-			}
-			if l.prune {
-				copied := *incident // else one that matches keeps the whole chunk in memory
-				pruneForTable(&copied)
-				incident = &copied
-			}
-			matching = append(matching, incident)
-		}
-		if firstChunk && page.Continue != "" {
-			return matching, false, nil
-		}
+// checkList returns an error if the Incidents cannot be listed at all, so that a command fails instead of retrying forever.
+func (p *plugin) checkList(ctx context.Context, c *cluster, f *filter) error {
+	if err := live.Check(ctx, c, f.namespace(c)); err != nil {
+		return fmt.Errorf("listing incidents: %w", err)
 	}
-	return matching, true, nil
-}
-
-// first returns all Incidents that match if one request lists them or the filter selects by state, otherwise the open ones.
-func (l *listing) first(ctx context.Context) (incidents []*v1alpha1.Incident, complete bool, err error) {
-	selected := l.selected()
-	incidents, complete, err = l.list(ctx, selected, selected[stateField] == "")
-	if err != nil || complete {
-		return incidents, complete, err
-	}
-	selected[stateField] = string(v1alpha1.IncidentOpen)
-	incidents, _, err = l.list(ctx, selected, false)
-	return incidents, false, err
-}
-
-// rest returns the Incidents that match and are not among the first. It lists all: they may have changed their state since.
-func (l *listing) rest(ctx context.Context, first []*v1alpha1.Incident) ([]*v1alpha1.Incident, error) {
-	l.seen = sets.New[types.UID]()
-	for _, incident := range first {
-		l.seen.Insert(incident.UID)
-	}
-	incidents, _, err := l.list(ctx, l.selected(), false)
-	return incidents, err
+	return p.verify(ctx, c, f, nil)
 }
 
 // pruneForTable removes the fields of an Incident that no table and no filter needs.

@@ -23,7 +23,6 @@ import (
 type listServer struct {
 	client.WithWatch
 	incidents []v1alpha1.Incident
-	change    func() // called after each list that is complete
 	requests  []string
 }
 
@@ -48,9 +47,6 @@ func (s *listServer) List(_ context.Context, list client.ObjectList, opts ...cli
 			into.Items = append(into.Items, *incident.DeepCopy())
 		}
 	}
-	if s.change != nil {
-		s.change()
-	}
 	return nil
 }
 
@@ -72,87 +68,63 @@ func newListServer(count int) *listServer {
 }
 
 // printed runs "get" and returns the states of the rows.
-func printed(g *WithT, s *listServer) (states []string, stderr string) {
+func printed(g *WithT, s *listServer, all bool) (states []string, stderr string) {
 	out, errOut := &bytes.Buffer{}, &bytes.Buffer{}
-	p := &plugin{IOStreams: genericiooptions.IOStreams{Out: out, ErrOut: errOut}, now: time.Now}
+	p := &plugin{IOStreams: genericiooptions.IOStreams{Out: out, ErrOut: errOut}, now: time.Now, color: colorNever}
 	p.screen = newScreen(out, colorNever)
-	o := &getOptions{plugin: p, output: newOutputFlag(), filter: filter{allNamespaces: true}}
+	o := &getOptions{plugin: p, output: newOutputFlag(), filter: filter{allNamespaces: true}, all: all}
 	o.output.noHeaders = true
-	g.Expect(o.printAll(context.Background(), &cluster{WithWatch: s})).To(Succeed())
+	g.Expect(o.run(context.Background(), &cluster{WithWatch: s}, nil)).To(Succeed())
 	for line := range strings.Lines(out.String()) {
 		states = append(states, strings.Fields(line)[2])
 	}
 	return states, errOut.String()
 }
 
-func TestManyIncidentsAreListedInChunksOpenOnesFirst(t *testing.T) {
+func TestAllIncidentsAreListedInChunksOpenOnesFirst(t *testing.T) {
 	g := NewWithT(t)
 	s := newListServer(3*listChunk + 10)
-	states, stderr := printed(g, s)
+	states, stderr := printed(g, s, true)
 	g.Expect(states).To(HaveLen(len(s.incidents)))
 	g.Expect(states[:len(s.incidents)/10]).To(HaveEach("Open"))
 	g.Expect(states[len(s.incidents)/10:]).To(HaveEach("Resolved"))
 	g.Expect(stderr).To(BeEmpty(), "stderr is no terminal")
-	g.Expect(s.requests[1]).To(Equal("status.state=Open"))
+	g.Expect(s.requests).To(HaveLen(4))
 }
 
-func TestFewIncidentsAreListedByOneRequest(t *testing.T) {
+// The API server selects the open Incidents: a week of Resolved ones is not read.
+func TestOpenIncidentsAreListedUnlessAllAreWanted(t *testing.T) {
 	g := NewWithT(t)
-	s := newListServer(30)
-	states, _ := printed(g, s)
-	g.Expect(states).To(HaveLen(30))
-	g.Expect(states[:3]).To(HaveEach("Open"))
-	g.Expect(s.requests).To(HaveLen(1))
-	_, stderr := printed(g, newListServer(0))
+	s := newListServer(12 * listChunk)
+	states, _ := printed(g, s, false)
+	g.Expect(states).To(HaveLen(len(s.incidents) / 10))
+	g.Expect(states).To(HaveEach("Open"))
+	g.Expect(s.requests).To(HaveEach("status.state=Open"))
+
+	_, stderr := printed(g, newListServer(0), false)
+	g.Expect(stderr).To(Equal("No open incidents found; --all lists resolved ones.\n"))
+	_, stderr = printed(g, newListServer(0), true)
 	g.Expect(stderr).To(Equal("No incidents found.\n"))
 }
 
-// An Incident that changes its state between the list of the open ones and the list of the others is neither missing nor
-// printed twice.
-func TestNoIncidentIsMissingIfItChangesWhileListed(t *testing.T) {
+func TestGetSaysOfHowManyIncidentsNobodyIsTold(t *testing.T) {
 	g := NewWithT(t)
-	s := newListServer(2 * listChunk)
-	s.change = func() {
-		s.change = nil
-		s.incidents[0].Status.State = v1alpha1.IncidentOpen // reopened
-		s.incidents[9].Status.State = v1alpha1.IncidentResolved
+	s := newListServer(30)
+	for i := range s.incidents[:25] { // one of ten is open
+		s.incidents[i].Status.Forwarding = &v1alpha1.Forwarding{Reason: v1alpha1.ForwardingFailing}
 	}
-	states, _ := printed(g, s)
-	g.Expect(states).To(HaveLen(len(s.incidents)))
-	open := 0
-	for _, state := range states {
-		if state == "Open" {
-			open++
-		}
-	}
-	g.Expect(open).To(Equal(len(s.incidents)/10 + 1))
+	states, stderr := printed(g, s, false)
+	g.Expect(states).To(Equal([]string{"Open,Failing", "Open,Failing", "Open"}))
+	g.Expect(stderr).To(Equal("Nobody is told of 2 open incidents: no Alertmanager accepts what Tocsin forwards.\n"))
 }
 
-func TestAnOpenListSelectsByState(t *testing.T) {
+func TestIncidentsForOtherFormatsAreWhole(t *testing.T) {
 	g := NewWithT(t)
-	s := newListServer(12 * listChunk)
 	onlyOpen := &filter{allNamespaces: true, states: []string{"Open"}}
-	open, err := (&plugin{}).incidents(context.Background(), &cluster{WithWatch: s}, onlyOpen, nil)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(open).To(HaveLen(len(s.incidents) / 10))
-	g.Expect(open[0].Status.Alert.Description).NotTo(BeEmpty(), "whole ones, for other formats")
-	g.Expect(s.requests).To(HaveEach("status.state=Open"))
-}
-
-func TestProgressIsShownOnATerminalWhenItTakesLong(t *testing.T) {
-	g := NewWithT(t)
-	out := &bytes.Buffer{}
-	shows := &progress{out: out, now: time.Now, next: time.Now().Add(progressDelay)}
-	shows.update("Listed %d incidents …", 500)
-	shows.clear()
-	g.Expect(out.String()).To(BeEmpty(), "it does not take long")
-	shows.next = time.Now()
-	shows.update("Listed %d incidents …", 500)
-	shows.update("Listed %d incidents …", 501)
-	g.Expect(out.String()).To(Equal("\r\x1b[KListed 500 incidents …"), "at most one update in progressInterval")
-	shows.clear()
-	g.Expect(out.String()).To(HaveSuffix("\r\x1b[K"))
-	var none *progress
-	none.update("Listed")
-	none.clear()
+	for prune, description := range map[bool]string{false: "long", true: ""} {
+		open, err := (&plugin{}).incidents(context.Background(), &cluster{WithWatch: newListServer(10)}, onlyOpen, prune, nil)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(open).To(HaveLen(1))
+		g.Expect(open[0].Status.Alert.Description).To(Equal(description))
+	}
 }

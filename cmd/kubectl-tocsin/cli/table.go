@@ -50,7 +50,8 @@ type table[T any] struct {
 	*screen
 	columns   []column[T]
 	noHeaders bool
-	wide      bool // wider than the terminal
+	wide      bool // has all columns; a terminal wraps its lines
+	framed    bool // also one that is wide has lines that fit the terminal
 }
 
 // add adds a column of texts, and addCells one of sanitized texts with styles. They are as wide as their titles.
@@ -69,13 +70,16 @@ func (t *table[T]) reserve() {
 	}
 }
 
-// fit widens the columns to the contents of these items.
+// fit widens the columns to the contents of these items. A terminal shows no columns without contents.
 func (t *table[T]) fit(items []T) {
 	for n := range t.columns {
 		c := &t.columns[n]
+		widest := 0
 		for _, item := range items {
-			c.width = max(c.width, runewidth.StringWidth(c.cell(item).text))
+			widest = max(widest, runewidth.StringWidth(c.cell(item).text))
 		}
+		c.width = max(c.width, widest)
+		c.hidden = t.isTerminal() && !t.wide && len(items) > 0 && widest == 0
 	}
 	if t.isTerminal() && !t.wide {
 		t.squeeze()
@@ -85,7 +89,7 @@ func (t *table[T]) fit(items []T) {
 // squeeze hides columns and abbreviates names until the last column, the titles, fits on the terminal. Who is at it and since
 // when matters more than the name of the integration, and whether people are told more than all of it.
 func (t *table[T]) squeeze() {
-	t.hide(titleWidth, "LAST-SEEN", "COUNT")
+	t.hide(titleWidth, "HOST", "LAST-SEEN", "COUNT")
 	if at, missing := t.index(nameTitle), t.missing(titleWidth); at >= 0 && missing > 0 {
 		name := &t.columns[at]
 		name.width = max(min(minNameWidth, name.width), name.width-missing)
@@ -138,9 +142,9 @@ func (t *table[T]) row(item T) string {
 // line joins the cells of the columns, and cuts the line to the width of the terminal.
 func (t *table[T]) line(of func(column[T]) cell) string {
 	var line strings.Builder
-	left := t.width
+	cuts, left := t.isTerminal() && (t.framed || !t.wide), t.width
 	for n, c := range t.columns {
-		if c.hidden || t.isTerminal() && left <= 0 {
+		if c.hidden || cuts && left <= 0 {
 			continue
 		}
 		one := of(c)
@@ -151,7 +155,7 @@ func (t *table[T]) line(of func(column[T]) cell) string {
 			}
 			text = runewidth.FillRight(cut(text, c.width), c.width+columnGap)
 		}
-		if t.isTerminal() {
+		if cuts {
 			text = cut(text, left)
 			left -= runewidth.StringWidth(text)
 		}
@@ -206,8 +210,8 @@ func (o *getOptions) newTable() *table[*v1alpha1.Incident] {
 	if t.wide {
 		t.add("INTEGRATION", 0, func(i *v1alpha1.Incident) string { return i.Spec.IntegrationName })
 		t.add("DEDUP-KEY", 0, func(i *v1alpha1.Incident) string { return i.Spec.DedupKey })
-		t.add("HOST", 0, func(i *v1alpha1.Incident) string { return i.Status.Alert.Hostname })
 	}
+	t.add("HOST", 0, func(i *v1alpha1.Incident) string { return i.Status.Alert.Hostname })
 	t.add("TITLE", 0, func(i *v1alpha1.Incident) string { return i.Status.Alert.Title })
 	for n, c := range t.columns {
 		t.columns[n].cell = func(i *v1alpha1.Incident) cell {

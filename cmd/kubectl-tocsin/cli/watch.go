@@ -171,6 +171,9 @@ func (o *getOptions) frame(feed *live.Feed) string {
 	}
 	slices.SortFunc(incidents, live.ByUrgency)
 	title := fmt.Sprintf("%d open, %d total", open, len(incidents))
+	if !o.filter.wants(v1alpha1.IncidentResolved) {
+		title = fmt.Sprintf("%d open", open)
+	}
 	if !feed.Synced() {
 		title = fmt.Sprintf("%d open, listing all …", open)
 		if open == 0 {
@@ -182,11 +185,14 @@ func (o *getOptions) frame(feed *live.Feed) string {
 	}
 	if problem := feed.Problem(); problem != nil {
 		lines[1] = s.styled(boldRed, cut("Out of date: "+live.Sentence(problem), s.width))
+	} else {
+		lines[1] = s.styled(boldRed, cut(failingForwards(incidents), s.width))
 	}
 	rows := max(0, s.height-len(lines)-2) // without the header and the last line
 	rest := max(0, len(incidents)-rows)
 	incidents = incidents[:len(incidents)-rest]
 	table := o.newTable()
+	table.framed = true
 	table.fit(incidents)
 	lines = append(lines, table.header())
 	for _, incident := range incidents {

@@ -34,7 +34,7 @@ sleep 65
 send --dedup-key disk-db-1 --title "Disk 97 % full" --severity critical --hostname db-1 --label team=storage,mount=/var \
   --description "/var is at 97 %. It grows by 1 % an hour." --link https://grafana.example.com/d/disk
 send --dedup-key queue --title "Queue stalls: 18,204 messages wait" --severity error --label team=web
-until [ "$(kubectl tocsin get 2>/dev/null | wc -l)" = 6 ]; do sleep 0.2; done
+until [ "$(kubectl tocsin get --all 2>/dev/null | wc -l)" = 6 ]; do sleep 0.2; done
 sleep 20
 kubectl tocsin ack monitoring-qf4t --message "looking into it" --as maria --as-group system:masters >/dev/null
 sleep 30
@@ -48,5 +48,5 @@ shot() {
   { printf '\e[2m$\e[0m %s\n' "$*"; "$@" --color always; } | "$work/termpicture" >"docs/images/$name.svg"
 }
 mkdir -p docs/images
-shot get kubectl tocsin get
+shot get kubectl tocsin get --all
 shot show kubectl tocsin show monitoring-qf4t

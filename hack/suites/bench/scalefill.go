@@ -255,7 +255,7 @@ type pluginRun struct {
 // measurePlugin runs commands of the plugin over all Incidents.
 func (s *scaleSite) measurePlugin(ctx context.Context) ([]pluginRun, error) {
 	var runs []pluginRun
-	for _, command := range []string{"get -A --state Open", "get -A", "watch -A --no-headers"} {
+	for _, command := range []string{"get -A", "get -A --all", "watch -A --all --no-headers"} {
 		run, err := s.runPlugin(ctx, command)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", command, err)

@@ -158,7 +158,7 @@ func row(state, severity, acknowledged, opened, title string) string {
 }
 
 func TestLiveTable(t *testing.T) {
-	for _, args := range [][]string{{"watch"}, {"get", "--watch"}} {
+	for _, args := range [][]string{{"watch", "--all"}, {"get", "--watch", "--all"}} {
 		t.Run(strings.Join(args, " "), func(t *testing.T) {
 			g := NewWithT(t)
 			b := newBoard(t)
@@ -211,10 +211,27 @@ func TestLiveTableSaysThatItIsOutOfDate(t *testing.T) {
 	proxy := startProxy(t)
 	term := atTerminal(t, b.namespace, nil, 120, 24, "watch", "--server", proxy.URL)
 	screen := func() string { return strings.Join(term.lines(), "\n") }
-	g.Eventually(screen, awaitTimeout).Should(MatchRegexp(table("1 open, 1 total", row("Open", "critical", "-", "7m.*", "Disk full"))))
+	g.Eventually(screen, awaitTimeout).Should(MatchRegexp(table("1 open", row("Open", "critical", "-", "7m.*", "Disk full"))))
 	proxy.CloseClientConnections()
 	proxy.Close()
-	g.Eventually(screen, awaitTimeout).Should(MatchRegexp(`^1 open, 1 total .*\nOut of date: .*\nNAME .*\n.*Disk full$`))
+	g.Eventually(screen, awaitTimeout).Should(MatchRegexp(`^1 open .*\nOut of date: .*\nNAME .*\n.*Disk full$`))
+}
+
+// A person who looks sees at once that an Alertmanager does not accept what is open.
+func TestTablesSayThatNobodyIsTold(t *testing.T) {
+	g := NewWithT(t)
+	b := newBoard(t)
+	disk := b.open(t, "disk", "critical", 7*time.Minute, "Disk full")
+	disk.Status.Forwarding = &v1alpha1.Forwarding{Reason: v1alpha1.ForwardingFailing, Time: v1alpha1.NewTimestamp(time.Now())}
+	g.Expect(b.Status().Update(t.Context(), disk)).To(Succeed())
+	b.open(t, "queue", "error", 2*time.Minute, "Queue stalls")
+	for _, args := range [][]string{{"get"}, {"watch"}} {
+		term := atTerminal(t, b.namespace, nil, 120, 24, args...)
+		screen := func() string { return strings.Join(term.lines(), "\n") }
+		const said = "Nobody is told of 1 open incident: no Alertmanager accepts what Tocsin forwards."
+		g.Eventually(screen, awaitTimeout).Should(And(ContainSubstring(said), ContainSubstring("Queue stalls")))
+		g.Expect(term.colour(said)).To(Equal(vt10x.LightRed), "bold red")
+	}
 }
 
 func TestColours(t *testing.T) {
