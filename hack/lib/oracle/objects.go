@@ -47,11 +47,12 @@ func (e *storedEvent) unpack() error {
 	return nil
 }
 
-// received is when the alerts count as received.
+// received is when the alerts count as received: a time that is far from their creation is not believed.
 func (e *storedEvent) received() time.Time {
 	received, err := time.Parse(time.RFC3339Nano, e.Spec.Received)
-	if err != nil || received.After(e.Metadata.Created.Add(time.Minute)) {
-		return e.Metadata.Created
+	created := e.Metadata.Created
+	if err != nil || received.After(created.Add(time.Minute)) || received.Before(created.Add(-5*time.Minute)) {
+		return created
 	}
 	return received
 }
