@@ -109,7 +109,7 @@ func variants(path string, schema *apiextensionsv1.JSONSchemaProps, value any, s
 func isAlternative(o object, field string) bool {
 	other := map[string]string{
 		"alerts": "packedAlerts", "packedAlerts": "alerts", "packedFirst": "alerts",
-		"schedule": "startTime", "duration": "startTime", "timeZone": "startTime",
+		"schedule": "startTime", "duration": "startTime", "timeZone": "startTime", "skipUntil": "startTime",
 		"ping": "dedupKey",
 	}[field]
 	_, ok := o[other]

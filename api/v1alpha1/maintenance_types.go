@@ -24,6 +24,7 @@ type MaintenanceMatch struct {
 // MaintenanceWindow is planned work, once or again and again. While it is open, Incidents are muted: they are not forwarded to
 // Alertmanager.
 // +kubebuilder:validation:XValidation:rule="has(self.schedule) ? has(self.duration) && !has(self.startTime) && !has(self.endTime) : has(self.startTime) && has(self.endTime) && !has(self.duration) && !has(self.timeZone)",message="a window has startTime and endTime, or schedule and duration"
+// +kubebuilder:validation:XValidation:rule="has(self.schedule) || !has(self.skipUntil)",message="only a window with a schedule has skipUntil"
 // +kubebuilder:validation:XValidation:rule="!has(self.startTime) || !has(self.endTime) || self.endTime > self.startTime",message="endTime must be after startTime"
 // +kubebuilder:validation:XValidation:rule="!has(self.startTime) || !has(self.endTime) || self.endTime - self.startTime <= duration('744h')",message="a window lasts at most 744h (31 days)"
 type MaintenanceWindow struct {
@@ -62,6 +63,10 @@ type MaintenanceWindow struct {
 	// +kubebuilder:validation:Pattern=`^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$`
 	// +optional
 	TimeZone string `json:"timeZone,omitempty"`
+
+	// skipUntil skips the openings of a recurring window that begin before this time. One that is open ends.
+	// +optional
+	SkipUntil *Timestamp `json:"skipUntil,omitempty,omitzero"`
 
 	// comment is the reason for the window.
 	// +kubebuilder:validation:MaxLength=256

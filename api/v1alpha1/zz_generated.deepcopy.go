@@ -683,6 +683,10 @@ func (in *MaintenanceWindow) DeepCopyInto(out *MaintenanceWindow) {
 		*out = new(v1.Duration)
 		**out = **in
 	}
+	if in.SkipUntil != nil {
+		in, out := &in.SkipUntil, &out.SkipUntil
+		*out = (*in).DeepCopy()
+	}
 	if in.Match != nil {
 		in, out := &in.Match, &out.Match
 		*out = new(MaintenanceMatch)

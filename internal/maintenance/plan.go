@@ -82,6 +82,20 @@ func New(windows []v1alpha1.MaintenanceWindow) *Plan {
 // Err returns why windows are invalid, with a line for each; nil if none is.
 func (p *Plan) Err() error { return p.err }
 
+// skipping is a schedule without the times before another one.
+type skipping struct {
+	cron.Schedule
+	until *v1alpha1.Timestamp // nil: it has all
+}
+
+// Next returns the first time after another one; zero if there is none.
+func (s skipping) Next(after time.Time) time.Time {
+	if s.until == nil || !after.Before(s.until.Time) {
+		return s.Schedule.Next(after)
+	}
+	return s.Schedule.Next(s.until.Add(-time.Nanosecond))
+}
+
 // parser reads what the schema of the field admits. An interval (@every) would count from whenever it is evaluated.
 var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 
@@ -106,6 +120,7 @@ func compile(spec *v1alpha1.MaintenanceWindow) (w window, err error) {
 	for range maxOverlaps {
 		next := w.schedule.Next(opens)
 		if next.IsZero() || next.After(opens.Add(spec.Duration.Duration)) {
+			w.schedule = skipping{w.schedule, spec.SkipUntil}
 			return w, nil
 		}
 		opens = next

@@ -107,6 +107,31 @@ func TestWhetherAnIncidentIsMuted(t *testing.T) {
 	}
 }
 
+// Openings that begin before the time are skipped, also the one that is open; all others come.
+func TestSkippedOpenings(t *testing.T) {
+	g := NewWithT(t)
+	night := recurring("night", "0 22 * * *", "", 8*time.Hour)
+	for skipUntil, want := range map[string]struct{ open, next string }{
+		"2026-03-01T22:00:00Z":   {open: "2026-03-02T06:00:00Z", next: "2026-03-02T06:00:00Z"}, // it begins then
+		"2026-03-01T22:00:00.5Z": {next: "2026-03-02T22:00:00Z"},
+		"2026-03-01T23:00:00Z":   {next: "2026-03-02T22:00:00Z"},
+		"2026-03-02T22:00:01Z":   {next: "2026-03-03T22:00:00Z"},
+		"9999-12-31T00:00:00Z":   {next: "9999-12-31T22:00:00Z"},
+	} {
+		night.SkipUntil = &v1alpha1.Timestamp{Time: at(skipUntil)}
+		plan, now := New(windows{night}), at("2026-03-01T23:30:00Z")
+		g.Expect(plan.Err()).NotTo(HaveOccurred())
+		open := ""
+		for _, opening := range plan.Open(now) {
+			open = opening.Until.UTC().Format(time.RFC3339)
+		}
+		g.Expect(open).To(Equal(want.open), skipUntil)
+		g.Expect(plan.Next(now).UTC()).To(Equal(at(want.next)), skipUntil)
+		_, muted := plan.Mutes(&v1alpha1.AlertContent{}, at("2026-03-05T23:00:00Z"))
+		g.Expect(muted).To(Equal(skipUntil[0] == '2'), skipUntil)
+	}
+}
+
 func TestInvalidWindows(t *testing.T) {
 	for name, test := range map[string]struct {
 		window v1alpha1.MaintenanceWindow

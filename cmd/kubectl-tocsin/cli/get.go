@@ -149,8 +149,9 @@ func (o *getOptions) print(c *cluster, incidents []*v1alpha1.Incident, single bo
 		}
 		return nil
 	}
-	if err := o.newTable().print(incidents); err != nil {
-		return err
+	t := o.newTable()
+	if t.print(incidents) != nil {
+		return t.err
 	}
 	if failing := failingForwards(incidents); failing != "" {
 		o.notef("%s", newScreen(o.ErrOut, o.color).styled(boldRed, failing))

@@ -50,8 +50,13 @@ func (p *plugin) maintenanceCommand() *cobra.Command {
 		"Mute incidents with these labels only, as `KEY=VALUE`, such as team=storage.")
 	addDryRunFlag(flags, &o.dryRun)
 
-	end := p.ofIntegration("end INTEGRATION [NAME...]", "End maintenance windows of an integration", endableWindows, o.end)
+	end := p.ofIntegration("end INTEGRATION [NAME...]", "End maintenance windows of an integration", allWindows, o.end)
 	addDryRunFlag(end.Flags(), &o.dryRun)
+
+	skip := p.ofIntegration("skip INTEGRATION NAME", "Skip the next opening of a maintenance window that recurs",
+		recurringWindows, o.skip)
+	skip.Args = takes(2, 2, "the names of an integration and a window")
+	addDryRunFlag(skip.Flags(), &o.dryRun)
 
 	list := p.ofIntegration("list [INTEGRATION]", "List maintenance windows", nil, o.list)
 	list.Aliases = []string{"ls"}
@@ -60,8 +65,8 @@ func (p *plugin) maintenanceCommand() *cobra.Command {
 
 	return parent(&cobra.Command{
 		Use:   "maintenance",
-		Short: "Start, end and list maintenance windows of integrations",
-	}, start, end, list)
+		Short: "Start, end, skip and list maintenance windows of integrations",
+	}, start, end, skip, list)
 }
 
 func (o *maintenanceOptions) start(ctx context.Context, c *cluster, names []string) error {
@@ -114,28 +119,37 @@ func (o *maintenanceOptions) window() v1alpha1.MaintenanceWindow {
 	return window
 }
 
+// end removes windows that are open once. One that recurs skips the rest of its opening: to remove it is left to an editor of the
+// integration.
 func (o *maintenanceOptions) end(ctx context.Context, c *cluster, args []string) error {
-	var ended []string
+	var names []string
 	err := c.editIntegration(ctx, args[0], o.dryRun, func(integration *v1alpha1.WebhookIntegration) (err error) {
 		windows := integration.Spec.Maintenance
-		ended, err = o.selected(c.namespace, args[0], args[1:], windows)
+		if names, err = o.selected(args[0], args[1:], windows); err != nil {
+			return err
+		}
+		ended := func(w v1alpha1.MaintenanceWindow) bool { return slices.Contains(names, w.Name) }
+		for i := range windows {
+			if w := &windows[i]; ended(*w) && w.Schedule != "" {
+				w.SkipUntil = new(v1alpha1.NewTimestamp(o.now().Add(time.Second))) // also if it opens at this moment
+			}
+		}
 		integration.Spec.Maintenance = slices.DeleteFunc(windows, func(w v1alpha1.MaintenanceWindow) bool {
-			return slices.Contains(ended, w.Name)
+			return ended(w) && w.Schedule == ""
 		})
-		return err
+		return nil
 	})
 	if err != nil {
 		return err
 	}
 	o.screen.printf("Ended maintenance window \"%s\" of integration %q%s.\n",
-		strings.Join(ended, `", "`), args[0], dryRunNotes[o.dryRun])
+		strings.Join(names, `", "`), args[0], dryRunNotes[o.dryRun])
 	return nil
 }
 
-// selected returns the windows with these names, or else the only one that is open. To end a recurring one would end all its
-// openings to come, which is left to an editor of the integration.
+// selected returns the windows with these names, or else the only one that is open.
 func (o *maintenanceOptions) selected(
-	namespace, integration string, names []string, windows []v1alpha1.MaintenanceWindow,
+	integration string, names []string, windows []v1alpha1.MaintenanceWindow,
 ) ([]string, error) {
 	var open []string
 	for _, opening := range maintenance.New(windows).Open(o.now()) {
@@ -152,22 +166,70 @@ func (o *maintenanceOptions) selected(
 		names = open
 	}
 	for _, name := range names {
-		at := slices.IndexFunc(windows, func(w v1alpha1.MaintenanceWindow) bool { return w.Name == name })
-		switch {
-		case at < 0:
-			return nil, fmt.Errorf("integration %q has no maintenance window %q; nothing was ended", integration, name)
-		case windows[at].Schedule != "":
-			return nil, fmt.Errorf("maintenance window %q recurs; to end it for ever, remove it with "+
-				"\"kubectl edit webhookintegration %s -n %s\"", name, integration, namespace)
+		window, err := windowNamed(windows, integration, name)
+		if err != nil {
+			return nil, fmt.Errorf("%w; nothing was ended", err)
+		}
+		if window.Schedule != "" && !slices.Contains(open, name) {
+			return nil, fmt.Errorf("maintenance window %q recurs and is not open; "+
+				"\"kubectl tocsin maintenance skip\" skips its next opening", name)
 		}
 	}
 	return names, nil
 }
 
-// endableWindows returns the names of the windows that do not recur.
-func endableWindows(spec *v1alpha1.WebhookIntegrationSpec) (names []string) {
+// skip skips the next opening of a recurring window.
+func (o *maintenanceOptions) skip(ctx context.Context, c *cluster, args []string) error {
+	var skipped, next time.Time
+	err := c.editIntegration(ctx, args[0], o.dryRun, func(integration *v1alpha1.WebhookIntegration) error {
+		window, err := windowNamed(integration.Spec.Maintenance, args[0], args[1])
+		switch {
+		case err != nil:
+			return err
+		case window.Schedule == "":
+			return fmt.Errorf("maintenance window %q does not recur; \"kubectl tocsin maintenance end\" removes it", args[1])
+		}
+		plan := maintenance.New([]v1alpha1.MaintenanceWindow{*window})
+		skipped = plan.Next(o.now())
+		switch {
+		case plan.Err() != nil:
+			return plan.Err()
+		case len(plan.Open(o.now())) > 0:
+			return fmt.Errorf("maintenance window %q is open; \"kubectl tocsin maintenance end\" ends this opening", args[1])
+		}
+		window.SkipUntil = new(v1alpha1.NewTimestamp(skipped.Add(time.Second)))
+		next = maintenance.New([]v1alpha1.MaintenanceWindow{*window}).Next(o.now())
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	o.screen.printf("Maintenance window %q of integration %q skips the opening of %s%s. The next one is %s.\n",
+		args[1], args[0], skipped.Local().Format(localTime), dryRunNotes[o.dryRun], next.Local().Format(localTime))
+	return nil
+}
+
+// windowNamed returns a window of an integration.
+func windowNamed(windows []v1alpha1.MaintenanceWindow, integration, name string) (*v1alpha1.MaintenanceWindow, error) {
+	at := slices.IndexFunc(windows, func(w v1alpha1.MaintenanceWindow) bool { return w.Name == name })
+	if at < 0 {
+		return nil, fmt.Errorf("integration %q has no maintenance window %q", integration, name)
+	}
+	return &windows[at], nil
+}
+
+// allWindows returns the names of all windows.
+func allWindows(spec *v1alpha1.WebhookIntegrationSpec) (names []string) {
 	for i := range spec.Maintenance {
-		if w := &spec.Maintenance[i]; w.Schedule == "" {
+		names = append(names, spec.Maintenance[i].Name)
+	}
+	return names
+}
+
+// recurringWindows returns the names of the windows that recur.
+func recurringWindows(spec *v1alpha1.WebhookIntegrationSpec) (names []string) {
+	for i := range spec.Maintenance {
+		if w := &spec.Maintenance[i]; w.Schedule != "" {
 			names = append(names, w.Name)
 		}
 	}

@@ -38,7 +38,7 @@ func tableAt(g Gomega, width int) []string {
 
 func TestANarrowTableAbbreviatesNamesBeforeItHidesWhoAndSinceWhen(t *testing.T) {
 	for width, columns := range map[int][]string{
-		200: {"NAME", "STATE", "SEVERITY", "ACK", "COUNT", "OPENED", "LAST-SEEN", "HOST", "TITLE"},
+		200: {"NAME", "STATE", "SEVERITY", "ACK", "COUNT", "OPENED", "LAST-SEEN", "TITLE"},
 		80:  {"NAME", "STATE", "SEVERITY", "ACK", "OPENED", "TITLE"},
 		50:  {"NAME", "STATE", "SEVERITY", "TITLE"},
 	} {

@@ -37,7 +37,8 @@ var policy = config.Config{
 }
 
 // compatibleRules are the rules (CEL) that were added since the baseline and reject no object that it accepts.
-var compatibleRules = []string{ // about federate and heartbeats, which are new
+var compatibleRules = []string{ // about federate, heartbeats and skipUntil, which are new
+	"has(self.schedule) || !has(self.skipUntil)",
 	"!has(self.federate) || !self.federate || has(self.heartbeats) && self.heartbeats.exists(h, !has(h.match) && " +
 		"duration(h.interval) <= duration('4m') && (!has(h.grace) || duration(h.grace) <= duration('1m')))",
 	"!has(self.federate) || !self.federate || !has(self.mapping)",
