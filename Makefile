@@ -115,7 +115,9 @@ plugin: ## Build the kubectl plugin into bin/kubectl-tocsin
 	ln -sf kubectl-tocsin bin/kubectl_complete-tocsin
 
 .PHONY: install-plugin
-install-plugin: plugin ## Install the kubectl plugin into BINDIR (/usr/local/bin)
+install-plugin: ## Install the kubectl plugin into BINDIR (/usr/local/bin)
+	@echo "Building the plugin, which takes minutes at first."
+	@$(MAKE) --no-print-directory plugin
 	install -d $(DESTDIR)$(BINDIR)
 	install -m 755 bin/kubectl-tocsin $(DESTDIR)$(BINDIR)/kubectl-tocsin
 	ln -sf kubectl-tocsin $(DESTDIR)$(BINDIR)/kubectl_complete-tocsin

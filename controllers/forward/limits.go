@@ -58,6 +58,9 @@ const (
 	isolationTime = 10 * time.Second
 	partTimeout   = 2 * time.Second
 
+	// logInterval is how often a failure is logged while it lasts.
+	logInterval = 5 * time.Minute
+
 	// requestTimeout bounds one request, and minBackoff and maxBackoff the time until a failed one is repeated.
 	requestTimeout = 10 * time.Second
 	minBackoff     = 500 * time.Millisecond

@@ -144,8 +144,9 @@ func (s *sender) run(ctx context.Context) {
 	var last *target        // the target of the last round
 	var due time.Time       // when the next round begins
 	var ahead time.Duration // that the last round took into account
+	var logged time.Time    // when the failure was last logged; zero while nothing fails
 	quiet := true           // nothing was accepted since the last round began
-	greeted, failing, delays := false, false, newBackoff()
+	greeted, delays := false, newBackoff()
 	for ctx.Err() == nil {
 		t, client := s.configured()
 		now, ok := s.term.clock()
@@ -169,10 +170,10 @@ func (s *sender) run(ctx context.Context) {
 				return
 			}
 			s.putBack(slices.Concat(items, alone))
-			if s.setFailed(err); !failing {
+			if s.setFailed(err); time.Since(logged) >= logInterval {
 				s.log.Error(err, "Alerts cannot be forwarded")
+				logged = time.Now()
 			}
-			failing = true
 			sleep(ctx, delays.Step(), nil)
 			continue
 		}
@@ -180,9 +181,9 @@ func (s *sender) run(ctx context.Context) {
 		if isWrong(s.clockAhead() - ahead) {
 			due = fold.Earliest(due, time.Now().Add(minBackoff)) // what was posted may have ended at once
 		}
-		if failing {
+		if !logged.IsZero() {
 			s.log.Info("Alerts are forwarded again")
-			failing, delays, due = false, newBackoff(), time.Time{} // Alertmanager may have lost what it had
+			logged, delays, due = time.Time{}, newBackoff(), time.Time{} // Alertmanager may have lost what it had
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -262,6 +263,24 @@ func TestRestartedAlertmanagerLearnsEverything(t *testing.T) {
 		r.am.fail, r.am.alerts = nil, map[string]stored{}
 		r.wait(2 * maxBackoff)
 		r.Expect(r.am.firing()).To(HaveLen(600))
+	})
+}
+
+// A person who looks at the log an hour later still finds why.
+func TestAFailureIsLoggedWhileItLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		var lines []string
+		r.term.forwarder.log = funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+		r.am.fail = func(string) int { return http.StatusServiceUnavailable }
+		r.lead()
+		r.alert("disk", v1alpha1.AlertFiring)
+		r.wait(time.Hour)
+		r.Expect(len(lines)).To(BeNumerically("~", time.Hour/logInterval, 1), "each maxBackoff, there is an attempt")
+		r.Expect(lines).To(HaveEach(ContainSubstring("Alerts cannot be forwarded")))
+		r.am.fail = nil
+		r.wait(2 * maxBackoff)
+		r.Expect(lines[len(lines)-1]).To(ContainSubstring("Alerts are forwarded again"))
 	})
 }
 

@@ -38,7 +38,7 @@ const (
 // cluster is what the manager works on.
 type cluster struct {
 	config     *rest.Config
-	client     client.Client
+	client     client.WithWatch
 	kubeconfig string
 	// environment is nil when the cluster is the user's.
 	environment *envtest.Environment
@@ -100,10 +100,18 @@ func (c *cluster) connect(config *rest.Config) error {
 	config.QPS = -1
 	c.config = config
 	var err error
-	if c.client, err = client.New(config, client.Options{Scheme: testenv.Scheme()}); err != nil {
+	if c.client, err = client.NewWithWatch(config, client.Options{Scheme: testenv.Scheme()}); err != nil {
 		return fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	return nil
+}
+
+// leaves completes a sentence about the end of all.
+func (c *cluster) leaves() string {
+	if c.environment == nil {
+		return "; what is in the cluster stays"
+	}
+	return " and removes its cluster with all Incidents"
 }
 
 // close stops what was started. A cluster of the user's keeps what was installed.

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"os/exec"
-	"path/filepath"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,7 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 // The alerts of the demonstration.
@@ -32,6 +33,7 @@ const (
 // demonstration is what there is to try.
 type demonstration struct {
 	address, token string
+	archive        string // its URL; empty without one
 	cluster        *cluster
 }
 
@@ -45,20 +47,38 @@ func (d demonstration) text() string {
 	if d.cluster.environment == nil {
 		namespace = " -n " + demoNamespace // its kubeconfig is not ours to set one in
 	}
-	kubectl := "kubectl"
-	if _, err := exec.LookPath(kubectl); err != nil {
-		kubectl = filepath.Join(testenv.Assets(), kubectl)
+	settings := ""
+	if _, err := exec.LookPath("kubectl"); err != nil {
+		settings += "export PATH=\"$PATH:" + testenv.Assets() + "\"\n"
+	}
+	if d.archive != "" {
+		settings += "export TOCSIN_ARCHIVE=" + d.archive + "\n"
 	}
 	return fmt.Sprintf(`# In another terminal, for kubectl and "kubectl tocsin" (which "make install-plugin" builds):
 export KUBECONFIG=%s
 export TOCSIN_ENDPOINT=http://%s
-# Watch the incidents:
-%s get incidents -w%s
+%s# List the incidents:
+kubectl get incidents%s
 # Fire an alert:
 curl -d '%s' %s
 # Resolve it:
 curl -d '%s' %s
-`, d.cluster.kubeconfig, d.address, kubectl, namespace, fireBody, d.url(), resolveBody, d.url())
+
+What happens to the incidents of the demo:
+`, d.cluster.kubeconfig, d.address, settings, namespace, fireBody, d.url(), resolveBody, d.url())
+}
+
+// tell prints a line when an Incident of the demo opens, changes its severity or resolves, until ctx ends.
+func (d demonstration) tell(ctx context.Context, out io.Writer) {
+	told := map[string]string{}
+	live.Follow(d.cluster.client, demoNamespace, live.Prune, func(change live.Change) {
+		status := &change.Incident.Status
+		line := fmt.Sprintf("%-8s  %-8s  %s", status.State, status.Alert.Severity, plaintext.SanitizeLine(status.Alert.Title))
+		if name := change.Incident.Name; !change.Deleted && status.State != "" && told[name] != line {
+			told[name] = line
+			_, _ = fmt.Fprintln(out, time.Now().Format(time.TimeOnly), line)
+		}
+	}).Run(ctx)
 }
 
 // play fires and resolves the alert, and waits for the Incident to follow.

@@ -1,6 +1,7 @@
 // Command devcluster is "make run": it starts a control plane, or takes the cluster that KUBECONFIG names,
-// installs Tocsin's CRDs and a demo WebhookIntegration with a new token, runs the manager binary and prints
-// what to try. When it is told to stop, or when the manager ends, it stops everything that it started.
+// installs Tocsin's CRDs and a demo WebhookIntegration with a new token, runs the manager binary, prints what to
+// try, and tells how the demo's Incidents change. A manager that is killed is started again, as in a cluster. When
+// it is told to stop, it stops everything that it started.
 package main
 
 import (
@@ -11,10 +12,12 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -106,10 +109,10 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	if err != nil {
 		return stopped(ctx, err)
 	}
-	demo := demonstration{address: address, token: token, cluster: target}
-	_, _ = fmt.Fprintf(out, "Tocsin is ready, after %.1f s. Ctrl-C stops it.\n"+
+	demo := demonstration{address: address, token: token, cluster: target, archive: archiver.archive()}
+	_, _ = fmt.Fprintf(out, "Tocsin is ready, after %.1f s. Ctrl-C stops it%s.\n"+
 		"The manager's log: %s\nThe manager's metrics: %s\n\n%s\n",
-		time.Since(start).Seconds(), manager.log.Name(), manager.process.MetricsURL, demo.text())
+		time.Since(start).Seconds(), target.leaves(), manager.log.Name(), manager.process.MetricsURL, demo.text())
 	if o.once {
 		once, cancel := context.WithTimeout(ctx, onceTimeout)
 		defer cancel()
@@ -118,13 +121,23 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		}
 		return nil
 	}
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-manager.exited():
-		return manager.death()
-	case <-archiver.exited():
-		return archiver.death()
+	var tasks sync.WaitGroup
+	defer tasks.Wait()
+	telling, cancel := context.WithCancel(ctx)
+	defer cancel()
+	tasks.Go(func() { demo.tell(telling, out) })
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-manager.exited():
+			err = manager.restart(ctx, out)
+		case <-archiver.exited():
+			err = archiver.restart(ctx, out)
+		}
+		if err != nil {
+			return stopped(ctx, err)
+		}
 	}
 }
 
@@ -151,6 +164,9 @@ func startPrograms(o options, address, kubeconfig, folder string) (manager, arch
 	archiver, err = startProgram("archiver", folder, testenv.ManagerOptions{
 		Binary: o.archiver, Kubeconfig: kubeconfig, Archive: "file://" + archive + "?create_dir=true",
 	})
+	if archiver != nil {
+		archiver.folder = archive
+	}
 	return manager, archiver, err
 }
 
@@ -179,6 +195,7 @@ type program struct {
 	name    string
 	process *testenv.Manager
 	log     *os.File
+	folder  string // that it archives to
 }
 
 // startProgram starts one with a log in the folder.
@@ -223,10 +240,29 @@ func (p *program) runs() bool {
 	}
 }
 
-// death says how the program ended.
-func (p *program) death() error {
-	err := errors.Join(p.process.Stop(), errors.New("nobody told it to"))
-	return fmt.Errorf("the %s ended by itself: %w%s", p.name, err, p.tail())
+// restart starts a program again that was killed, and returns an error if it ended in another way.
+func (p *program) restart(ctx context.Context, out io.Writer) error {
+	ended := p.process.Stop() // it has
+	if exit, is := errors.AsType[*exec.ExitError](ended); !is || exit.Exited() {
+		return fmt.Errorf("the %s ended by itself: %w%s", p.name, errors.Join(ended, errors.New("nobody told it to")), p.tail())
+	}
+	_, _ = fmt.Fprintf(out, "The %s ended (%v). Starting it again.\n", p.name, ended)
+	if err := p.process.Start(); err != nil {
+		return err
+	}
+	if err := p.waitReady(ctx); err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(out, "The %s is ready again.\n", p.name)
+	return nil
+}
+
+// archive returns the URL that the program archives to; empty without one.
+func (p *program) archive() string {
+	if p == nil {
+		return ""
+	}
+	return "file://" + p.folder
 }
 
 // tail is the end of the program's log.

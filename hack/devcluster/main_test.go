@@ -5,10 +5,14 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -33,7 +37,7 @@ func TestRun(t *testing.T) {
 		g.Expect(string(log)).To(ContainSubstring("Loaded Alertmanager configuration"))
 		g.Expect(out.String()).To(ContainSubstring("The Incident is Resolved"))
 		g.Expect(out.String()).To(MatchRegexp(`(?m)^export KUBECONFIG=/\S+\nexport TOCSIN_ENDPOINT=http://127.0.0.1:\d+$`))
-		g.Expect(out.String()).To(MatchRegexp(`(?m)^\S*kubectl get incidents -w$`))
+		g.Expect(out.String()).To(MatchRegexp(`(?m)^kubectl get incidents$`))
 		g.Expect(strings.Count(out.String(), "\ncurl -d '{")).To(Equal(2))
 	})
 
@@ -46,7 +50,7 @@ func TestRun(t *testing.T) {
 		t.Setenv("KUBECONFIG", existing.kubeconfig)
 		var out bytes.Buffer
 		g.Expect(run(t.Context(), options{manager: manager, folder: t.TempDir(), port: freePort(t), once: true}, &out)).To(Succeed(), "%s", &out)
-		g.Expect(out.String()).To(ContainSubstring("get incidents -w -n " + demoNamespace + "\n"))
+		g.Expect(out.String()).To(ContainSubstring("get incidents -n " + demoNamespace + "\n"))
 		g.Expect(existing.installCRDs(t.Context())).To(Succeed())
 
 		// What follows needs no control plane of its own either.
@@ -58,10 +62,31 @@ func TestRun(t *testing.T) {
 			g.Expect(err).To(MatchError(And(ContainSubstring("exit status 3"), ContainSubstring("these are my last words"))))
 		}
 
+		// It tells of the Incidents, starts a manager again that is killed, and stops when it is told to.
 		ctx, stop := context.WithCancel(t.Context())
-		stopping := &stopper{words: "is ready", stop: stop}
-		g.Expect(run(ctx, options{manager: manager, folder: t.TempDir(), port: freePort(t)}, stopping)).To(Succeed())
-		g.Expect(stopping.text.String()).To(HaveSuffix("Stopping.\n"))
+		pid := filepath.Join(t.TempDir(), "pid")
+		wrapper := filepath.Join(t.TempDir(), "manager")
+		g.Expect(os.WriteFile(wrapper, []byte("#!/bin/sh\necho $$ >"+pid+"\nexec "+manager+" \"$@\"\n"), 0o700)).To(Succeed())
+		kill := func(string) {
+			text, err := os.ReadFile(pid)
+			g.Expect(err).NotTo(HaveOccurred())
+			number, err := strconv.Atoi(strings.TrimSpace(string(text)))
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(syscall.Kill(number, syscall.SIGKILL)).To(Succeed())
+		}
+		post := func(text string) {
+			url := regexp.MustCompile(`http://\S+/webhook/\S+`).FindString(text)
+			_, err := testenv.Call(ctx, http.MethodPost, url, fireBody)
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+		told := &script{steps: []step{
+			{"What happens", kill},
+			{"The manager ended (signal: killed). Starting it again.\nThe manager is ready again.\n", post},
+			{"Open      critical  Disk 97 % full\n", func(string) { stop() }},
+		}}
+		g.Expect(run(ctx, options{manager: wrapper, folder: t.TempDir(), port: freePort(t)}, told)).To(Succeed())
+		g.Expect(told.steps).To(BeEmpty())
+		g.Expect(told.text.String()).To(HaveSuffix("Stopping.\n"))
 	})
 
 	t.Run("a taken port is an error before anything is started", func(t *testing.T) {
@@ -76,17 +101,26 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// stopper calls stop when the words are written.
-type stopper struct {
-	words string
-	stop  func()
+// script is a writer that does what its steps say, one after the other, when their words have been written.
+type script struct {
+	mu    sync.Mutex
 	text  strings.Builder
+	steps []step
 }
 
-func (s *stopper) Write(p []byte) (int, error) {
+type step struct {
+	words string
+	do    func(text string) // with all that was written
+}
+
+func (s *script) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	n, err := s.text.Write(p)
-	if strings.Contains(s.text.String(), s.words) {
-		s.stop()
+	if len(s.steps) > 0 && strings.Contains(s.text.String(), s.steps[0].words) {
+		do := s.steps[0].do
+		s.steps = s.steps[1:]
+		do(s.text.String())
 	}
 	return n, err
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
+	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
 const (
@@ -116,6 +118,11 @@ func (o *sendOptions) run(ctx context.Context) error {
 		return err
 	}
 	r, err := parseResponse(code, text)
+	if target := o.target(); code == http.StatusUnauthorized && target != "" {
+		if mistake := tokens.Check(path.Base(target)); mistake != nil { // one of a person's own is valid nevertheless
+			err = fmt.Errorf("%w; %w", err, mistake)
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -126,12 +133,20 @@ func (o *sendOptions) run(ctx context.Context) error {
 	return nil
 }
 
+// target returns the webhook URL; empty without one.
+func (o *sendOptions) target() string {
+	if o.integration != "" {
+		return ""
+	}
+	return cmp.Or(o.url, os.Getenv(urlVariable))
+}
+
 // send posts to the URL, or to the integration with a temporary token. It returns the status code and the body.
 func (o *sendOptions) send(ctx context.Context, header http.Header, body []byte) (int, []byte, error) {
 	if o.integration != "" {
 		return o.postWithTemporaryToken(ctx, header, body)
 	}
-	target := cmp.Or(o.url, os.Getenv(urlVariable))
+	target := o.target()
 	if target == "" {
 		return 0, nil, fmt.Errorf("no destination: set --url (or $%s) or --integration", urlVariable)
 	}
