@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -47,6 +48,7 @@ func (r *reconciler) carryOut(ctx context.Context, c *confirmed, plan fold.Plan)
 		r.announce(ctx, incident, plan)
 	}
 	if !r.Memory.IsCanary(c.key) {
+		r.reportUnknown(ctx, c, &plan)
 		foldDuration.Observe(r.Clock.Now().Sub(c.began).Seconds())
 		observeFold(plan.Results, r.Health.APITime())
 	}
@@ -222,6 +224,25 @@ func (r *reconciler) announce(ctx context.Context, incident *v1alpha1.Incident, 
 		}
 		line.Info("Incident changed", "transition", transition.Type, "state", incident.Status.State,
 			"severity", incident.Status.Alert.Severity, "alerts", incident.Status.AlertCount)
+	}
+}
+
+// reportUnknown tells of alerts that have nothing but the name of an Incident, which does not exist: a person has mistyped it.
+// Senders, whose alerts have keys, resolve again and again what is not open, and need not hear of it.
+func (r *reconciler) reportUnknown(ctx context.Context, c *confirmed, plan *fold.Plan) {
+	if !plan.Unmatched || c.incident != nil {
+		return
+	}
+	for _, event := range c.toFold {
+		named := slices.ContainsFunc(event.Spec.Alerts, func(a v1alpha1.Alert) bool {
+			return a.IncidentName == c.key.Name && a.DedupKey == ""
+		})
+		if !named || !r.notices.TryAccept() {
+			continue
+		}
+		log.FromContext(ctx).Info("An AlertEvent is for an Incident that does not exist, and has no effect", "event", event.Name)
+		r.recorder.Eventf(event, nil, corev1.EventTypeWarning, reasonNoIncident, "Fold",
+			"No Incident is named %s: the alerts for it have no effect.", c.key.Name)
 	}
 }
 

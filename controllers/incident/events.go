@@ -18,6 +18,9 @@ const (
 
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
+// reasonNoIncident is the reason of a Kubernetes Event on an AlertEvent.
+const reasonNoIncident = "NoIncident"
+
 // maxLoggedTitle is how many characters, and bytes, of a title the log has.
 const maxLoggedTitle = 128
 

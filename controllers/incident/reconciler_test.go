@@ -59,6 +59,23 @@ func TestOneKubernetesEventAChangeAndNoneADuplicate(t *testing.T) {
 	))
 }
 
+// A person who mistyped the name of an Incident learns of it; a sender that resolves what is not open is left alone.
+func TestAnAlertEventForAnIncidentThatDoesNotExistIsReported(t *testing.T) {
+	s := newSite(t)
+	name := s.KeyOf("disk").Name
+	event := &v1alpha1.AlertEvent{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, GenerateName: "by-hand-"},
+		Spec:       v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{Status: v1alpha1.AlertAcknowledged, IncidentName: name}}},
+	}
+	s.Expect(s.Live.Create(s.Ctx, event)).To(Succeed())
+	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
+	s.Clock.SetTime(s.Clock.Now().Add(2 * time.Second))
+	s.fold("disk")
+	s.release()
+	s.Expect(s.EventNames()).To(BeEmpty())
+	s.Expect(s.told()).To(ConsistOf("Warning NoIncident No Incident is named " + name + ": the alerts for it have no effect."))
+}
+
 func TestAnAlertEventMadeByHandIsFolded(t *testing.T) {
 	for sentence, test := range map[string]struct {
 		spec func(s *site) v1alpha1.AlertEventSpec
