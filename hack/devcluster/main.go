@@ -121,12 +121,17 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		}
 		return nil
 	}
+	return keepRunning(ctx, out, demo, manager, archiver)
+}
+
+// keepRunning tells what happens to the demo's Incidents, and starts programs again that were killed, until ctx ends.
+func keepRunning(ctx context.Context, out io.Writer, demo demonstration, manager, archiver *program) (err error) {
 	var tasks sync.WaitGroup
 	defer tasks.Wait()
 	telling, cancel := context.WithCancel(ctx)
 	defer cancel()
 	tasks.Go(func() { demo.tell(telling, out) })
-	for {
+	for err == nil {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -135,10 +140,8 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		case <-archiver.exited():
 			err = archiver.restart(ctx, out)
 		}
-		if err != nil {
-			return stopped(ctx, err)
-		}
 	}
+	return stopped(ctx, err)
 }
 
 // startPrograms starts the manager, and the archiver if there is an archive; else that is nil.

@@ -185,7 +185,6 @@ func (o *sendOptions) post(ctx context.Context, target string, header http.Heade
 	if o.dryRun {
 		target += "?dryRun=true"
 	}
-	//nolint:gosec // the alert goes where the user sends it
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, errors.New("invalid webhook URL")
@@ -200,7 +199,7 @@ func (o *sendOptions) post(ctx context.Context, target string, header http.Heade
 		return 0, nil, fmt.Errorf("posting to %s: %w", request.URL.Host, err)
 	}
 	defer poster.CloseIdleConnections()
-	response, err := poster.Do(request) //nolint:gosec // as above
+	response, err := poster.Do(request)
 	if err != nil {
 		if urlError, is := errors.AsType[*url.Error](err); is {
 			err = urlError.Err

@@ -119,9 +119,11 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request, who *caller) error 
 
 // sayResult sends a line about an Incident, and reports whether the browser still listens.
 func sayResult(answer *lines, address incidentAddress, result string, err error) bool {
-	line := actionResult{incidentAddress: address, Result: result}
+	line := actionResult{incidentAddress: address}
 	if err != nil {
 		_, line.Error = problemOf(err)
+	} else {
+		line.Result = result
 	}
 	return answer.send(line)
 }

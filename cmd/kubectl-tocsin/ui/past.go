@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/history"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
@@ -119,6 +121,9 @@ func (s *Server) past(answer func(*pastStream, context.Context, history.Query) *
 		q, err := pastQuery(r.URL.Query(), who.namespace)
 		if err != nil {
 			return err
+		}
+		if err := live.Check(r.Context(), who.client, who.namespace); apierrors.IsUnauthorized(err) {
+			return err // what else fails is a line of the answer
 		}
 		stream := &pastStream{lines: newLines(w), source: history.Source{Cluster: who.client, Bucket: s.Archive}}
 		last := answer(stream, r.Context(), q)

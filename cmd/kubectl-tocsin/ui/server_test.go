@@ -134,14 +134,16 @@ func TestWhoMayAsk(t *testing.T) {
 func TestHeaders(t *testing.T) {
 	g := NewWithT(t)
 	s, _ := start(t, "")
-	header := s.get(t, "", nil).Header
-	g.Expect(header.Get("Content-Security-Policy")).To(And(
-		HavePrefix("default-src 'none'; script-src 'self';"), ContainSubstring("require-trusted-types-for 'script'"),
-		ContainSubstring("frame-ancestors 'none'"), Not(ContainSubstring("unsafe"))))
-	g.Expect(header.Get("X-Content-Type-Options")).To(Equal("nosniff"))
-	g.Expect(header.Get("Referrer-Policy")).To(Equal("no-referrer"))
-	g.Expect(header.Get("Cache-Control")).To(Equal("no-store"))
-	g.Expect(header).NotTo(HaveKey("Access-Control-Allow-Origin"))
+	for _, path := range []string{"", "none.js", "api/none"} { // what is not there has them as well
+		header := s.get(t, path, nil).Header
+		g.Expect(header.Get("Content-Security-Policy")).To(And(
+			HavePrefix("default-src 'none'; script-src 'self';"), ContainSubstring("require-trusted-types-for 'script'"),
+			ContainSubstring("frame-ancestors 'none'"), Not(ContainSubstring("unsafe"))))
+		g.Expect(header.Get("X-Content-Type-Options")).To(Equal("nosniff"))
+		g.Expect(header.Get("Referrer-Policy")).To(Equal("no-referrer"))
+		g.Expect(header).NotTo(HaveKey("Access-Control-Allow-Origin"))
+	}
+	g.Expect(s.get(t, "", nil).Header.Get("Cache-Control")).To(Equal("no-store"))
 	g.Expect(s.get(t, "api/none", func(r *http.Request) { r.Host = "x" }).Header).To(HaveKey("Content-Security-Policy"))
 }
 

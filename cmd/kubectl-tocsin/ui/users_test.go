@@ -240,7 +240,9 @@ func TestWhatIsRejectedInACluster(t *testing.T) {
 			h.Set("Origin", "https://evil.example")
 		}, 403, "cross-origin"},
 		"a scope that is no namespace":        {"GET", "api/stream?scope=a/b", "", nil, 400, "namespace"},
-		"an action that the user may not do":  {"POST", "api/actions", acknowledge, nil, 200, `"error":"alertevents.tocsin.dev is forbidden"`},
+		"an action that the user may not do":  {"POST", "api/actions", acknowledge, nil, 200, `"name":"a","error":"alertevents.tocsin.dev is forbidden"`},
+		"the history with an invalid token":   {"GET", "api/history?days=1", "", set("Authorization", "Bearer garbage"), 401, "token"},
+		"the report with an invalid token":    {"GET", "api/report?days=1", "", set("Authorization", "Bearer garbage"), 401, "token"},
 		"an unknown action":                   {"POST", "api/actions", `{"action":"delete","incidents":[{}]}`, nil, 400, "must be ack"},
 		"an unknown field":                    {"POST", "api/actions", `{"action":"ack","by":"admin"}`, nil, 400, "not an action"},
 		"a note without a text":               {"POST", "api/actions", `{"action":"note","incidents":[{}]}`, nil, 400, "needs a text"},
