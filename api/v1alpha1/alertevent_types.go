@@ -61,15 +61,15 @@ type Alert struct {
 	// +required
 	Status AlertStatus `json:"status,omitempty"`
 
-	// by is the name of the user who acknowledges, unacknowledges, resolves, silences or notes something on the incident, for
-	// the timeline. The creator of the AlertEvent sets it; it is not verified. Absent in alerts from webhooks; ignored in
-	// firing alerts.
+	// by is the name of the user who acknowledges, unacknowledges, resolves, silences, reopens or notes something on the incident,
+	// for the timeline. The creator of the AlertEvent sets it; it is not verified. Absent in alerts from webhooks; ignored in
+	// firing alerts that open nothing.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	By string `json:"by,omitempty"`
 
 	// comment is the user's comment for the timeline, which keeps 256 characters of by and comment together. Ignored in
-	// firing alerts.
+	// firing alerts that open nothing.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Comment string `json:"comment,omitempty"`

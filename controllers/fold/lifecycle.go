@@ -183,10 +183,13 @@ func (f *folding) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	if s.Alert.Title != defaultTitle+a.integration {
 		s.Episode.Title = plaintext.OneLine(s.Alert.Title, maxEpisodeTitle, bytesPerChar*maxEpisodeTitle)
 	}
-	f.plan.record(v1alpha1.Transition{
-		Type: transition, Time: *timestamp(a.received), Severity: s.Alert.Severity,
-		Message: fmt.Sprintf("%s with severity %s: %s", transition, s.Alert.Severity, s.Alert.Title),
-	})
+	entry := a.transition(transition, string(transition))
+	if entry.By == "" {
+		entry.Message, entry.Comment = string(transition), ""
+	}
+	entry.Severity = s.Alert.Severity
+	entry.Message = fmt.Sprintf("%s with severity %s: %s", entry.Message, s.Alert.Severity, s.Alert.Title)
+	f.plan.record(entry)
 	f.plan.Urgent = true
 }
 

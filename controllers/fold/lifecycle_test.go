@@ -225,7 +225,7 @@ func TestTimeline(t *testing.T) {
 		}))
 		g.Expect(bench.status().Timeline).To(Equal(p.Transitions))
 	})
-	t.Run("it says who acknowledged and resolved, and what they said about it", func(t *testing.T) {
+	t.Run("it says who did what, and what they said about it", func(t *testing.T) {
 		g := NewWithT(t)
 		said := func(alert v1alpha1.Alert, by, comment string) v1alpha1.Alert {
 			alert.By, alert.Comment = by, comment
@@ -233,12 +233,12 @@ func TestTimeline(t *testing.T) {
 		}
 		bench := newBench()
 		p := bench.fold(
-			eventOf(1, said(severe("", "x"), "mallory", "of no effect")),
+			eventOf(1, said(severe("", "x"), "mallory", "by hand")),
 			eventOf(2, said(acknowledgingAlert(), "maria\u202e\n", "looking\n\x1b[31minto it")),
 			eventOf(3, said(acknowledgingAlert(), "alex", "")),
 			eventOf(4, said(acknowledgingAlert(), "alex", "me too")),
 			eventOf(5, said(resolvingAlert(), "", "sent with a comment")),
-			eventOf(6, severe("", "y")), eventOf(7, said(resolvingAlert(), "maria", "")))
+			eventOf(6, said(severe("", "y"), "", "of no effect")), eventOf(7, said(resolvingAlert(), "maria", "")))
 		g.Expect(resultsOf(p)).To(Equal([]string{ResultOpened, ResultAcknowledged, ResultUpdated, ResultUpdated,
 			ResultResolved, ResultReopened, ResultResolved}))
 		texts := [][3]string{}
@@ -246,7 +246,7 @@ func TestTimeline(t *testing.T) {
 			texts = append(texts, [3]string{transition.Message, transition.By, transition.Comment})
 		}
 		g.Expect(texts).To(Equal([][3]string{
-			{"Opened with severity warning: x"},
+			{"Opened by mallory with severity warning: x", "mallory", "by hand"},
 			{"Acknowledged by maria", "maria", "looking [31minto it"},
 			{"Acknowledged by alex", "alex", "me too"},
 			{"Resolved by an alert", "", "sent with a comment"},

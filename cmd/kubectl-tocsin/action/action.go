@@ -25,7 +25,7 @@ const maxByChars = 256 // of spec.alerts[].by
 
 // Action is what a user does to Incidents.
 type Action struct {
-	Status  v1alpha1.AlertStatus
+	Status  v1alpha1.AlertStatus // AlertFiring reopens them
 	Message string
 	Length  time.Duration // of a silence; 0 ends it
 }
@@ -34,6 +34,10 @@ type Action struct {
 func (a Action) Unneeded(incident *v1alpha1.Incident) string {
 	needsOpen := a.Status != v1alpha1.AlertNoted && (a.Status != v1alpha1.AlertSilenced || a.Length > 0)
 	switch {
+	case a.Status == v1alpha1.AlertFiring && incident.Status.State == v1alpha1.IncidentResolved:
+		return ""
+	case a.Status == v1alpha1.AlertFiring:
+		return "already open"
 	case needsOpen && incident.Status.State == v1alpha1.IncidentResolved:
 		return "already resolved"
 	case a.Status == v1alpha1.AlertAcknowledged && fold.StaysAcknowledged(&incident.Status) && a.Message == "":
@@ -52,8 +56,12 @@ func (a Action) Unneeded(incident *v1alpha1.Incident) string {
 // Event returns the AlertEvent that does the action to an Incident, in the name of a user.
 func (a Action) Event(incident *v1alpha1.Incident, user string) *v1alpha1.AlertEvent {
 	alert := v1alpha1.Alert{Status: a.Status, IncidentName: incident.Name, By: user, Comment: a.Message}
-	if a.Status == v1alpha1.AlertSilenced {
+	switch a.Status {
+	case v1alpha1.AlertSilenced:
 		alert.SilenceFor = &metav1.Duration{Duration: a.Length}
+	case v1alpha1.AlertFiring: // it reopens the Incident, as it was, from now on
+		alert.DedupKey, alert.AlertContent = incident.Spec.DedupKey, *incident.Status.Alert.DeepCopy()
+		alert.StartTime, alert.EndTime = nil, nil
 	}
 	return &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{Namespace: incident.Namespace, GenerateName: "kubectl-"},

@@ -52,6 +52,7 @@ func (p *plugin) actionCommands() (commands []*cobra.Command) {
 		{v1alpha1.AlertSilenced, "unsilence [NAME...]", nil, "End the silence of",
 			`End silences that were requested with "silence"`},
 		{v1alpha1.AlertResolved, "resolve [NAME...]", nil, "Resolve", "Resolve incidents"},
+		{v1alpha1.AlertFiring, "reopen NAME...", nil, "Reopen", "Reopen incidents that were resolved by mistake"},
 	} {
 		command := &cobra.Command{Use: act.use, Aliases: act.aliases, Short: act.short}
 		p.addAction(command, act.status, act.verb)
@@ -72,6 +73,9 @@ func (p *plugin) addAction(command *cobra.Command, status v1alpha1.AlertStatus, 
 		o.timeout = action.SilenceTimeout
 	}
 	durationVar(flags, &o.timeout, "timeout", "How long to wait for each incident.")
+	if status == v1alpha1.AlertFiring { // those that are resolved are many, and nobody means all of them
+		return
+	}
 	o.filter.addFlags(command)
 	flags.BoolVar(&o.all, "all", false, "Select all open incidents of the namespace, or of all namespaces with -A.")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "Skip the confirmation.")
@@ -98,6 +102,8 @@ func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error 
 		return fmt.Errorf("a silence has at most %s", model.Duration(v1alpha1.MaxSilence))
 	case len(names) > 0 && (filtered || o.filter.allNamespaces):
 		return errors.New("specify either incident names or a filter, not both")
+	case len(names) == 0 && o.Status == v1alpha1.AlertFiring:
+		return errors.New("specify the names of incidents")
 	case len(names) == 0 && !filtered:
 		return errors.New("specify an incident name, a filter such as --severity or --integration, or --all")
 	}
@@ -283,6 +289,8 @@ func isTimeout(ctx context.Context, err error) bool {
 // result describes what the command has done to an Incident.
 func (o *actOptions) result() string {
 	switch {
+	case o.Status == v1alpha1.AlertFiring:
+		return "reopened"
 	case o.Status != v1alpha1.AlertSilenced:
 		return string(o.Status)
 	case o.Length == 0:

@@ -32,6 +32,7 @@ const (
 var actionStatus = map[string]v1alpha1.AlertStatus{
 	"ack": v1alpha1.AlertAcknowledged, "unack": v1alpha1.AlertUnacknowledged, "note": v1alpha1.AlertNoted,
 	"silence": v1alpha1.AlertSilenced, "unsilence": v1alpha1.AlertSilenced, "resolve": v1alpha1.AlertResolved,
+	"reopen": v1alpha1.AlertFiring,
 }
 
 type actionRequest struct {
@@ -64,7 +65,7 @@ func (q *actionRequest) action() (a action.Action, err error) {
 	a = action.Action{Status: actionStatus[q.Action], Message: q.Comment}
 	switch {
 	case a.Status == "":
-		return a, badRequest("the action must be ack, unack, note, silence, unsilence or resolve")
+		return a, badRequest("the action must be ack, unack, note, silence, unsilence, resolve or reopen")
 	case utf8.RuneCountInString(q.Comment) > v1alpha1.MaxCommentChars:
 		return a, badRequest("the comment has more than %d characters", v1alpha1.MaxCommentChars)
 	case q.Action == "note" && q.Comment == "":

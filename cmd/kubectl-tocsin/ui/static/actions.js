@@ -13,6 +13,7 @@ export const actions = {
   silence: { key: "s", verb: "Silence", done: "silence", hasLength: true },
   unsilence: { key: "e", verb: "End the silence of", done: "unsilence" },
   resolve: { key: "r", verb: "Resolve", done: "resolve" },
+  reopen: { key: "o", verb: "Reopen", done: "reopen", of: "Resolved" },
 };
 
 const listedTitles = 20; // in the dialog
@@ -22,8 +23,8 @@ const usualLength = "2h"; // of a silence
 
 let pending, rejected; // what the dialog asks about, and what was not done because the token had expired
 
-// buttons are those of the actions. Their ids begin with a prefix.
-export const buttons = (prefix) => Object.entries(actions).map(([name, { done }]) =>
+// buttons are those of the actions for an incident of a state, or of any. Their ids begin with a prefix.
+export const buttons = (prefix, state) => Object.entries(actions).filter(([, { of }]) => !of || of === state).map(([name, { done }]) =>
   el("button", { type: "button", id: prefix + name, "data-action": name }, done[0].toUpperCase() + done.slice(1)));
 
 export function setUp() {

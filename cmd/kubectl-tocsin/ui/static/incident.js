@@ -133,7 +133,7 @@ function page(incident) {
     back(),
     heading(alert.title),
     el("p", { class: "lead " + (alert.severity || "") }, mark(alert.severity), ", ", el("strong", {}, lead(status, acknowledged))),
-    el("p", { class: "actions" }, ...buttons("do-")),
+    el("p", { class: "actions" }, ...buttons("do-", status.state)),
     alert.description ? el("pre", {}, ...linked(alert.description)) : undefined,
     el("div", { class: "columns" }, el("div", {}, el("h3", {}, "Facts"), el("dl", {}, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value instanceof Node ? value : String(value))]))),
     el("div", {}, el("h3", {}, "Timeline"), el("ol", { class: "timeline" }, ...[...(status.timeline || [])].reverse().map((entry) => el("li", {},
