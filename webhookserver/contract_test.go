@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -66,8 +67,11 @@ func TestAcceptedRequests(t *testing.T) {
 		"a form with the fields of the alert": {
 			body:   url.Values{"title": {"Disk full"}, "dedup_key": {"disk-1"}, "status": {"firing"}}.Encode(),
 			change: []func(*http.Request){with("Content-Type", "application/x-www-form-urlencoded")}},
-		"gzip":                  {body: gzipped(firing), change: []func(*http.Request){with("Content-Encoding", "gzip")}},
-		"the encoding identity": {body: firing, change: []func(*http.Request){with("Content-Encoding", "Identity")}},
+		"JSON that was encoded twice":       {body: strconv.Quote(firing)},
+		"JSON with a line feed in a string": {body: strings.Replace(firing, `{`, "{\"description\":\"a\nb\",", 1)},
+		"a line of JSON":                    {body: firing + "\n", change: []func(*http.Request){with("Content-Type", "application/x-ndjson; charset=utf-8")}},
+		"gzip":                              {body: gzipped(firing), change: []func(*http.Request){with("Content-Encoding", "gzip")}},
+		"the encoding identity":             {body: firing, change: []func(*http.Request){with("Content-Encoding", "Identity")}},
 		"a body of unknown length": {
 			body: firing, change: []func(*http.Request){func(r *http.Request) { r.ContentLength = -1 }}},
 		"dryRun=false": {target: testPath + "?dryRun=false", body: firing},
@@ -114,8 +118,9 @@ func TestRefusedRequests(t *testing.T) {
 		reason  string // in the status of the integration
 		extra   func(*WithT, *http.Response, problemBody)
 	}{
-		"an unknown token": {target: eventsPath + "/nobody", body: firing, status: 401, kind: "unauthorized"},
-		"no token at all":  {target: eventsPath, body: firing, status: 401, kind: "unauthorized"},
+		"a text that is no JSON but begins like it": {body: strconv.Quote("{" + firing), status: 400, kind: "not-an-object", reason: "NotAnObject"},
+		"an unknown token":                          {target: eventsPath + "/nobody", body: firing, status: 401, kind: "unauthorized"},
+		"no token at all":                           {target: eventsPath, body: firing, status: 401, kind: "unauthorized"},
 		"a token longer than any": {
 			target: eventsPath + "/" + strings.Repeat("t", maxTokenLength+1), body: firing, status: 401, kind: "unauthorized"},
 		"a scheme other than Bearer": {

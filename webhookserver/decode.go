@@ -85,7 +85,7 @@ func (h *handler) parser(
 ) (parse func(text []byte) (any, []payload.Warning, error), release func()) {
 	var held *fair.Reservation
 	size, wait := int64(0), maxDecodeWait
-	parse = func(text []byte) (any, []payload.Warning, error) {
+	read := func(text []byte) (any, []payload.Warning, error) {
 		size += payload.Footprint(text)
 		if size > limit {
 			return nil, nil, &problemTooComplex
@@ -104,6 +104,16 @@ func (h *handler) parser(
 		}
 		wait = 0 // or what is decoded already would wait uncounted
 		return payload.ParseAny(text)
+	}
+	parse = func(text []byte) (any, []payload.Warning, error) {
+		value, warnings, err := read(text)
+		if within, is := value.(string); is && payload.MayBeJSON(within) {
+			inner, more, innerErr := read([]byte(within))
+			if _, is := errors.AsType[*payload.SyntaxError](innerErr); !is { // else it is a text
+				return inner, append(append(warnings, payload.EncodedTwice), more...), innerErr
+			}
+		}
+		return value, warnings, err
 	}
 	return parse, func() { held.Release() }
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
 // answerTo posts a body to an integration with the mapping and returns what was stored and the answer.
@@ -57,6 +59,26 @@ func TestAPresetReadsAPayloadOfManyAlerts(t *testing.T) {
 	g.Expect(alerts).To(HaveLen(2))
 	g.Expect([]v1alpha1.AlertStatus{alerts[0].Status, alerts[1].Status}).To(
 		Equal([]v1alpha1.AlertStatus{v1alpha1.AlertFiring, v1alpha1.AlertResolved}))
+}
+
+func TestALineOfJSONIsAnAlert(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench()
+	response := b.post(testPath, `{"dedup_key":"a"}`+"\n"+`{"dedup_key":"b"}`+"\n", with("Content-Type", "application/x-ndjson"))
+	g.Expect(response.StatusCode).To(Equal(http.StatusAccepted))
+	answer := decode[acceptance](g, response)
+	g.Expect(answer.Alerts).To(HaveLen(2))
+	g.Expect([]string{answer.Alerts[0].DedupKey, answer.Alerts[1].DedupKey}).To(Equal([]string{"a", "b"}))
+}
+
+// A text within a text is read once, with a warning.
+func TestJSONThatIsEncodedTwiceHasAWarning(t *testing.T) {
+	g := NewWithT(t)
+	_, answer, code := answerTo(t, "", nil, testPath, strconv.Quote(firing))
+	g.Expect(code).To(Equal(http.StatusAccepted))
+	g.Expect(answer.Warnings).To(ContainElement(payload.EncodedTwice))
+	_, _, code = answerTo(t, "", nil, testPath, strconv.Quote(strconv.Quote(firing)))
+	g.Expect(code).To(Equal(http.StatusBadRequest))
 }
 
 func TestTheAnswerNamesThePresetThatAutoChose(t *testing.T) {

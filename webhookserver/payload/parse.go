@@ -35,7 +35,7 @@ const (
 
 // ParseAny decodes a body that holds one JSON value of any kind: map[string]any, []any, string, json.Number, bool or nil.
 // Numbers are json.Number, so that they keep every digit; of duplicate keys the last one wins; a byte order mark is skipped.
-// The warnings are about what is not UTF-8, which becomes U+FFFD.
+// The warnings are about what is not UTF-8, which becomes U+FFFD, and about flaws of JSON that leave no doubt.
 func ParseAny(body []byte) (any, []Warning, error) {
 	text := bytes.TrimPrefix(body, []byte(byteOrderMark))
 	if len(bytes.Trim(text, jsonSpace)) == 0 {
@@ -46,14 +46,14 @@ func ParseAny(body []byte) (any, []Warning, error) {
 	if found.tooDeep {
 		return nil, nil, ErrTooDeep
 	}
-	value, err := decode(text)
+	var w warnings
+	value, err := decodeLenient(text, len(body)-len(text), &w)
 	if err != nil {
 		if syntax, ok := errors.AsType[*SyntaxError](err); ok {
 			syntax.Offset += int64(len(body) - len(text))
 		}
 		return nil, nil, err
 	}
-	var w warnings
 	if !utf8.Valid(text) {
 		w.addf("", "the body is not valid UTF-8; the bytes that are wrong were replaced by U+FFFD")
 	}
@@ -61,6 +61,24 @@ func ParseAny(body []byte) (any, []Warning, error) {
 		w.addf("", "half of a surrogate pair (\\ud800 to \\udfff) stands alone; it was replaced by U+FFFD")
 	}
 	return value, w, nil
+}
+
+// decodeLenient decodes JSON or, with warnings, what is JSON but for the flaws of mend. The error is about the text as it is.
+func decodeLenient(text []byte, skipped int, w *warnings) (any, error) {
+	value, err := decode(text)
+	if err == nil {
+		return value, nil
+	}
+	whole, ok := mend(text)
+	if !ok {
+		return nil, err
+	}
+	value, mendedErr := decode(whole.text)
+	if mendedErr != nil {
+		return nil, err
+	}
+	whole.warn(w, skipped)
+	return value, nil
 }
 
 func decode(text []byte) (any, error) {

@@ -53,9 +53,11 @@ func squeeze(word string) string {
 
 var separators = strings.NewReplacer(" ", "", "-", "", "_", "")
 
-// resolvedSynonyms resolve, with a warning. The list is short on purpose: a wrong resolve hides an outage,
-// a missed one only leaves an incident open.
-var resolvedSynonyms = []string{"ok", "recovered", "closed", "cleared", "up"}
+// resolvedSynonyms resolve, with a warning. They are words that mean nothing else: a wrong resolve hides an outage, a missed one
+// only leaves an incident open.
+var resolvedSynonyms = []string{
+	"ok", "recovered", "closed", "cleared", "up", "recovery", "resolve", "close", "clear", "normal", "inactive", "ended",
+}
 
 // firingSynonyms are words that tools use for a problem that has begun or goes on. Any other word fires as
 // well, but with a warning, since it might have been meant as something else.

@@ -8,6 +8,7 @@
 package protocol
 
 import (
+	"mime"
 	"net/http"
 	"net/url"
 	"slices"
@@ -184,10 +185,15 @@ func readEvents(r *Request) (Content, error) {
 	return readPayload(r)
 }
 
-// readPayload reads a body that is one payload, as it is or in a form.
+// lineTypes are the media types of a body with one JSON value a line.
+var lineTypes = []string{"application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines"}
+
+// readPayload reads a body that is one payload, as it is or in a form, or one with a payload a line.
 func readPayload(r *Request) (Content, error) {
 	text := r.Body
-	if json, ok := payload.FromForm(text); ok {
+	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); slices.Contains(lineTypes, media) {
+		text = payload.FromLines(text)
+	} else if json, ok := payload.FromForm(text); ok {
 		text = json
 	}
 	value, warnings, err := r.Parse(text)

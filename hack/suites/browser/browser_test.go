@@ -229,8 +229,12 @@ func TestPage(t *testing.T) {
 	b.Expect(b.eval(`document.querySelector('#incident a[href="https://grafana.example.com/d/disk"]').rel`)).To(ContainSubstring("noopener"))
 	b.Expect(b.eval(`!!document.querySelector('#incident a[href="https://runbooks.example.com/disk"]')`)).To(Equal("true"))
 	b.Expect(b.eval(`getComputedStyle(document.getElementById("list")).display`)).To(Equal("none"))
+	b.Expect(b.text("#incident .actions")).NotTo(ContainSubstring("Reopen"))
 	c.resolve(disk, 0)
 	b.Eventually(func() string { return b.text("#incident") }).Should(ContainSubstring("Resolved by maria: replaced the disk"))
+	b.do(chromedp.Click("#do-reopen"))
+	b.Expect(b.text("#action-title")).To(Equal("Reopen an incident"))
+	b.do(chromedp.Click("#action-cancel"))
 	b.do(chromedp.NavigateBack())
 	b.Eventually(b.titles).Should(Equal("95 % of the requests take longer than 2 s"))
 
