@@ -139,7 +139,7 @@ func (h *handler) evaluate(
 			header = maps.Clone(requestHeader)
 			maps.Copy(header, own)
 		}
-		result, err := program.Alerts(ctx, payloads[i].Value, header, x.received)
+		result, err := program.Alerts(ctx, payload.WithDefaults(payloads[i].Value, x.defaults), header, x.received)
 		if err != nil {
 			return all, decodeProblem(err)
 		}

@@ -1,6 +1,7 @@
 package webhookserver
 
 import (
+	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
@@ -13,6 +14,8 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
 
@@ -20,7 +23,7 @@ import (
 // in the Authorization header.
 const eventsPath = "/api/v1/events/webhook"
 
-// dryRunParameter is the only parameter of a query. Its case is of no account.
+// dryRunParameter is the parameter of a query that is no field of an alert. Its case is of no account.
 const dryRunParameter = "dryRun"
 
 // exchange is one request and the facts gathered about it.
@@ -35,6 +38,7 @@ type exchange struct {
 	token       string
 	integration *v1alpha1.WebhookIntegration // of a valid token
 	dryRun      bool
+	defaults    map[string]any // the parameters that are fields of an alert
 	gzipped     bool
 	key         string      // idempotency key
 	accepted    *acceptance // once the request is accepted
@@ -116,7 +120,7 @@ func headerToken(header http.Header) string {
 }
 
 // parseParameters reads the query and the idempotency key. It refuses a misspelled dryRun, or the alert of a test would be
-// stored; all other names are the sender's own.
+// stored, and a misspelled field of an alert; all other names are the sender's own.
 func (x *exchange) parseParameters() (p *problem) {
 	given := false
 	for name, value := range x.parameters() {
@@ -129,11 +133,45 @@ func (x *exchange) parseParameters() (p *problem) {
 			given, x.dryRun = true, dryRun
 		case resemblesDryRun(name):
 			return &problemParameter
+		case x.operation.Path == "":
+			if p := x.parseDefault(name, value); p != nil {
+				return p
+			}
 		}
 	}
 	x.key, p = idempotencyKey(x.Header)
 	return p
 }
+
+// parseDefault reads a parameter that is a field of an alert.
+func (x *exchange) parseDefault(name, value string) *problem {
+	field, same, isText := payload.FieldOf(name)
+	refused := func(why string) *problem {
+		shown := payload.Shorten(plaintext.SanitizeLine(name), maxShownParameter)
+		return problemDryRun.withDetail(fmt.Sprintf("The parameter %q %s. Nothing was stored.", shown, why))
+	}
+	given, twice := x.defaults[field]
+	switch {
+	case field == "", strings.TrimSpace(value) == "":
+	case !same:
+		return refused("resembles " + field + ": write that, or another name")
+	case !isText:
+		return refused("is not possible: " + field + " is read from the body only")
+	case x.integration.Spec.Verify != nil:
+		return refused("is not possible: the integration requires signatures, which do not include it")
+	case twice && given != value:
+		return refused("is given twice")
+	default:
+		if x.defaults == nil {
+			x.defaults = map[string]any{}
+		}
+		x.defaults[field] = value
+	}
+	return nil
+}
+
+// maxShownParameter is how many characters of a parameter's name are quoted.
+const maxShownParameter = 32
 
 // parameters yields the names and values of the query. It splits the query itself: url.Values lacks the parts that do not parse.
 // Text that cannot be unescaped stays as it is.

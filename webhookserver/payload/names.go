@@ -159,6 +159,59 @@ func meaningOf(key string, value any) (field string, c candidate) {
 	return "", c
 }
 
+// FieldOf returns the field that a name outside of a payload stands for, such as that of a parameter; empty if it resembles none.
+// same is false if it differs by a letter or two, and isText is true if the values of the field are plain texts.
+func FieldOf(name string) (field string, same, isText bool) {
+	name = squeeze(name)
+	for _, known := range ownNames {
+		if known.squeezed == name {
+			return known.field, true, !isBag(known.field) && !strings.HasSuffix(known.field, "_at")
+		}
+	}
+	for _, known := range ownNames {
+		if isMisspelt(name, known.squeezed) {
+			return known.field, false, false
+		}
+	}
+	return "", false, false
+}
+
+// WithDefaults returns a payload, which is an object or a list of objects, with the fields that it lacks. A list gets no dedup_key:
+// its alerts would be of one Incident. The payload is not changed.
+func WithDefaults(value any, defaults map[string]any) any {
+	if len(defaults) == 0 {
+		return value
+	}
+	switch value := value.(type) {
+	case map[string]any:
+		var with map[string]any
+		for field, text := range defaults {
+			if isGiven(value, field) {
+				continue
+			}
+			if with == nil {
+				with = maps.Clone(value)
+			}
+			with[field] = text
+		}
+		if with != nil {
+			return with
+		}
+	case []any:
+		defaults = maps.Clone(defaults)
+		delete(defaults, "dedup_key")
+		with := make([]any, len(value))
+		for i, element := range value {
+			with[i] = element
+			if object, ok := element.(map[string]any); ok {
+				with[i] = WithDefaults(object, defaults)
+			}
+		}
+		return with
+	}
+	return value
+}
+
 func isBag(field string) bool {
 	return field == "labels" || field == "annotations" || field == "values" || field == "custom"
 }
