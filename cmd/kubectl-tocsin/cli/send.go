@@ -119,7 +119,7 @@ func (o *sendOptions) run(ctx context.Context) error {
 	}
 	r, err := parseResponse(code, text)
 	if target := o.target(); code == http.StatusUnauthorized && target != "" {
-		if mistake := tokens.Check(path.Base(target)); mistake != nil { // one of a person's own is valid nevertheless
+		if mistake := tokens.Check(tokenOf(target)); mistake != nil { // one of a person's own is valid nevertheless
 			err = fmt.Errorf("%w; %w", err, mistake)
 		}
 	}
@@ -131,6 +131,12 @@ func (o *sendOptions) run(ctx context.Context) error {
 	}
 	o.print(ctx, r)
 	return nil
+}
+
+// tokenOf returns the token of a webhook URL.
+func tokenOf(target string) string {
+	target, _, _ = strings.Cut(target, "?")
+	return path.Base(target)
 }
 
 // target returns the webhook URL; empty without one.
@@ -182,12 +188,12 @@ func (o *sendOptions) body() ([]byte, error) {
 func (o *sendOptions) post(ctx context.Context, target string, header http.Header, body []byte) (int, []byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	if o.dryRun {
-		target += "?dryRun=true"
-	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
 		return 0, nil, errors.New("invalid webhook URL")
+	}
+	if o.dryRun { // beside the parameters of the URL
+		request.URL.RawQuery = strings.Trim(request.URL.RawQuery+"&dryRun=true", "&")
 	}
 	request.Header = header.Clone()
 	request.Header.Set("User-Agent", "kubectl-tocsin/"+buildinfo.Read().Version)
