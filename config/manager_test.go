@@ -43,7 +43,7 @@ func (c *cluster) testManager(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: managerNamespace, Name: "test"},
 		Spec: v1alpha1.WebhookIntegrationSpec{
 			Tokens:    testenv.Tokens(managerNamespace, "test"),
-			Retention: &metav1.Duration{},
+			Retention: &metav1.Duration{}, LateFiringWindow: &metav1.Duration{}, // or the Incident would stay for that time
 		},
 	}
 	g.Expect(c.Create(t.Context(), integration)).To(Succeed())
