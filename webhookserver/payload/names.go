@@ -176,8 +176,8 @@ func FieldOf(name string) (field string, same, isText bool) {
 	return "", false, false
 }
 
-// WithDefaults returns a payload, which is an object or a list of objects, with the fields that it lacks. A list gets no dedup_key:
-// its alerts would be of one Incident. The payload is not changed.
+// WithDefaults returns a payload, which is an object or a list of objects, with the fields that it lacks. A list gets no
+// dedup_key: its alerts would be of one Incident. The payload is not changed.
 func WithDefaults(value any, defaults map[string]any) any {
 	if len(defaults) == 0 {
 		return value

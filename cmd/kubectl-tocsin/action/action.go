@@ -34,10 +34,8 @@ type Action struct {
 func (a Action) Unneeded(incident *v1alpha1.Incident) string {
 	needsOpen := a.Status != v1alpha1.AlertNoted && (a.Status != v1alpha1.AlertSilenced || a.Length > 0)
 	switch {
-	case a.Status == v1alpha1.AlertFiring && incident.Status.State == v1alpha1.IncidentResolved:
-		return ""
 	case a.Status == v1alpha1.AlertFiring:
-		return "already open"
+		return unneededReopen(incident)
 	case needsOpen && incident.Status.State == v1alpha1.IncidentResolved:
 		return "already resolved"
 	case a.Status == v1alpha1.AlertAcknowledged && fold.StaysAcknowledged(&incident.Status) && a.Message == "":
@@ -53,13 +51,20 @@ func (a Action) Unneeded(incident *v1alpha1.Incident) string {
 	return "not silenced"
 }
 
+func unneededReopen(incident *v1alpha1.Incident) string {
+	if incident.Status.State == v1alpha1.IncidentResolved {
+		return ""
+	}
+	return "already open"
+}
+
 // Event returns the AlertEvent that does the action to an Incident, in the name of a user.
 func (a Action) Event(incident *v1alpha1.Incident, user string) *v1alpha1.AlertEvent {
 	alert := v1alpha1.Alert{Status: a.Status, IncidentName: incident.Name, By: user, Comment: a.Message}
-	switch a.Status {
-	case v1alpha1.AlertSilenced:
+	if a.Status == v1alpha1.AlertSilenced {
 		alert.SilenceFor = &metav1.Duration{Duration: a.Length}
-	case v1alpha1.AlertFiring: // it reopens the Incident, as it was, from now on
+	}
+	if a.Status == v1alpha1.AlertFiring { // it reopens the Incident, as it was, from now on
 		alert.DedupKey, alert.AlertContent = incident.Spec.DedupKey, *incident.Status.Alert.DeepCopy()
 		alert.StartTime, alert.EndTime = nil, nil
 	}
