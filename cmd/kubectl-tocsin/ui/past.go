@@ -122,8 +122,10 @@ func (s *Server) past(answer func(*pastStream, context.Context, history.Query) *
 		if err != nil {
 			return err
 		}
-		if err := live.Check(r.Context(), who.client, who.namespace); apierrors.IsUnauthorized(err) {
-			return err // what else fails is a line of the answer
+		if s.users != nil { // the only user has the credentials of the server; what else fails is a line of the answer
+			if err := live.Check(r.Context(), who.client, who.namespace); apierrors.IsUnauthorized(err) {
+				return err
+			}
 		}
 		stream := &pastStream{lines: newLines(w), source: history.Source{Cluster: who.client, Bucket: s.Archive}}
 		last := answer(stream, r.Context(), q)
