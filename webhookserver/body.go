@@ -2,6 +2,7 @@ package webhookserver
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"errors"
 	"io"
@@ -13,14 +14,42 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
-// bodyLimit returns the most bytes of a body of the request's integration. Tools that send groups of alerts, such as
-// Alertmanager, give a group up for good when it is refused as too large. An integration that does not name a preset has the
-// limit of Tocsin's own format, whatever its payloads are recognized as.
+// bodyLimit returns the most bytes of a body that is read. Tools that send groups of alerts, such as Alertmanager, give a group
+// up for good when it is refused as too large. Where the payload tells the preset, checkSize has the last word; a length that
+// is not announced would need memory for the largest body.
 func (h *handler) bodyLimit(x *exchange) int64 {
-	limit := h.options.MaxBodyBytes
+	if x.integration.Spec.Preset == "" && x.operation.Preset == "" && (x.ContentLength < 0 || x.gzipped) {
+		return h.options.MaxBodyBytes
+	}
+	return h.limitFor(presetOf(x, true))
+}
+
+// checkSize refuses a body that is too large for the preset which has read it, if one has.
+func (h *handler) checkSize(x *exchange, size int, decoded *decodedAlerts) *problem {
 	preset := presetOf(x, true)
-	if (preset != mapping.Auto || x.integration.Spec.Preset != "") && mapping.Groups(preset) {
-		limit = max(limit, min(groupFactor*limit, maxGroupBody))
+	if preset == mapping.Auto {
+		preset = ""
+	}
+	if decoded != nil {
+		preset = cmp.Or(decoded.Preset, preset)
+	}
+	if limit := h.limitFor(preset); int64(size) > limit {
+		return tooLargeFor(limit)
+	}
+	return nil
+}
+
+func tooLargeFor(limit int64) *problem {
+	p := problemTooLarge
+	p.Limit = limit
+	return &p
+}
+
+// limitFor returns the most bytes of a body that the preset reads.
+func (h *handler) limitFor(preset string) int64 {
+	limit := h.options.MaxBodyBytes
+	if mapping.IsLarge(preset) {
+		limit = max(limit, min(largeFactor*limit, maxLargeBody))
 	}
 	return limit
 }
@@ -96,9 +125,7 @@ func (h *handler) bodyProblem(x *exchange, err error, otherwise *problem) *probl
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		p := problemTooLarge
-		p.Limit = h.bodyLimit(x)
-		return &p
+		return tooLargeFor(h.bodyLimit(x))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &problemSlow
 	case errors.Is(err, io.EOF): // not even the header of gzip

@@ -377,7 +377,7 @@ func TestBodyStaysUnread(t *testing.T) {
 			b.options.Capacity.SetEvent(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}}, false)
 		},
 		"with queues full":                  func(b *bench, _ *http.Request) { b.committer = refusing{} },
-		"when its length is over the limit": func(_ *bench, r *http.Request) { r.ContentLength = DefaultMaxBodyBytes + 1 },
+		"when its length is over the limit": func(_ *bench, r *http.Request) { r.ContentLength = maxLargeBody + 1 },
 		"in another encoding":               func(_ *bench, r *http.Request) { r.Header.Set("Content-Encoding", "br") },
 		"with another method":               func(_ *bench, r *http.Request) { r.Method = http.MethodPut },
 	} {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -74,10 +75,11 @@ func TestTheLimitOfBodiesDependsOnThePreset(t *testing.T) {
 		maxBytes int64
 		want     int64
 	}{
-		"a preset with groups":                      {"alertmanager", DefaultMaxBodyBytes, maxGroupBody},
-		"a preset that is recognized":               {mapping.Auto, DefaultMaxBodyBytes, maxGroupBody},
+		"a preset with groups":                      {"alertmanager", DefaultMaxBodyBytes, maxLargeBody},
+		"a preset that is recognized":               {mapping.Auto, DefaultMaxBodyBytes, maxLargeBody},
 		"a preset without groups":                   {"datadog", DefaultMaxBodyBytes, DefaultMaxBodyBytes},
-		"no preset":                                 {"", DefaultMaxBodyBytes, DefaultMaxBodyBytes},
+		"no preset: one may be recognized":          {"", DefaultMaxBodyBytes, maxLargeBody},
+		"a preset of large bodies":                  {"sentry", DefaultMaxBodyBytes, maxLargeBody},
 		"a preset that does not exist":              {"nothing", DefaultMaxBodyBytes, DefaultMaxBodyBytes},
 		"a lower limit holds for groups, too":       {"alertmanager", 16 << 10, 128 << 10},
 		"a limit above that of groups is not lower": {"alertmanager", 8 << 20, 8 << 20},
@@ -86,7 +88,9 @@ func TestTheLimitOfBodiesDependsOnThePreset(t *testing.T) {
 			i := &v1alpha1.WebhookIntegration{}
 			i.Spec.Preset = c.preset
 			h := &handler{options: Options{MaxBodyBytes: c.maxBytes}}
-			NewWithT(t).Expect(h.bodyLimit(&exchange{integration: i, operation: &protocol.Operation{}})).To(Equal(c.want))
+			NewWithT(t).Expect(h.bodyLimit(&exchange{
+				Request: httptest.NewRequest(http.MethodPost, testPath, http.NoBody), integration: i, operation: &protocol.Operation{},
+			})).To(Equal(c.want))
 		})
 	}
 	t.Run("beyond it", func(t *testing.T) {
@@ -95,7 +99,40 @@ func TestTheLimitOfBodiesDependsOnThePreset(t *testing.T) {
 		groups := integration("team-a", "groups")
 		groups.Spec.Preset = "alertmanager"
 		b.tokens.set(groups)
-		response := b.post(eventsPath+"/"+testenv.Token("team-a", "groups"), strings.Repeat(" ", maxGroupBody+1))
+		response := b.post(eventsPath+"/"+testenv.Token("team-a", "groups"), strings.Repeat(" ", maxLargeBody+1))
 		g.Expect(response.StatusCode).To(Equal(http.StatusRequestEntityTooLarge))
 	})
+}
+
+// TestTheLimitOfBodiesFollowsTheRecognizedPreset posts to an integration that names no preset.
+func TestTheLimitOfBodiesFollowsTheRecognizedPreset(t *testing.T) {
+	long := strings.Repeat("x", DefaultMaxBodyBytes)
+	for sentence, c := range map[string]struct {
+		body    string
+		chunked bool
+		code    int
+	}{
+		"a group of Alertmanager's":                    {body: largeGroup(mapping.MaxAlerts, 1<<10), code: http.StatusAccepted},
+		"a group whose length is not announced":        {body: largeGroup(mapping.MaxAlerts, 1<<10), chunked: true, code: http.StatusRequestEntityTooLarge},
+		"an alert of our own format":                   {body: `{"title":"` + long + `"}`, code: http.StatusRequestEntityTooLarge},
+		"an alert of a preset whose bodies are small":  {body: `{"alert_transition":"Triggered","alert_type":"error","text":"` + long + `"}`, code: http.StatusRequestEntityTooLarge},
+		"no JSON":                                      {body: long + "x", code: http.StatusRequestEntityTooLarge},
+		"a group beyond what any preset reads as such": {body: largeGroup(mapping.MaxAlerts, 5<<10), code: http.StatusRequestEntityTooLarge},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			b := newBench()
+			g.Expect(len(c.body)).To(BeNumerically(">", DefaultMaxBodyBytes))
+			request := httptest.NewRequest(http.MethodPost, testPath, strings.NewReader(c.body))
+			if c.chunked {
+				request.ContentLength = -1
+			}
+			recorder := httptest.NewRecorder()
+			b.ServeHTTP(recorder, request)
+			g.Expect(recorder.Code).To(Equal(c.code), recorder.Body.String())
+			if c.code != http.StatusAccepted {
+				g.Expect(b.store.Stored()).To(BeEmpty())
+			}
+		})
+	}
 }

@@ -225,6 +225,9 @@ func (h *handler) read(x *exchange, request *protocol.Request) (decoded *decoded
 	}
 	decoded, p = h.decode(x, request)
 	x.leave()
+	if large := h.checkSize(x, len(request.Body), decoded); large != nil {
+		decoded, p = nil, large // whatever else is wrong with it
+	}
 	request.Body = nil           // it may be collected while the alerts wait
 	memory.Shrink(minBodyMemory) // from here on the alerts count as waiting submissions, and the connection is still held
 	return decoded, p

@@ -37,10 +37,10 @@ const (
 	maxFallback  = 8 << 10
 	maxFallbacks = 512 << 10
 
-	// groupFactor times the limit of bodies, but at most maxGroupBody, is that of presets whose tools send groups of
-	// alerts: 500 alerts of 4 KiB.
-	groupFactor  = 8
-	maxGroupBody = 2 << 20
+	// largeFactor times the limit of bodies, but at most maxLargeBody, is that of presets whose tools send large
+	// ones: 500 alerts of 4 KiB in a group, or a report.
+	largeFactor  = 8
+	maxLargeBody = 2 << 20
 
 	maxTokenLength          = 256 // bytes; keeps hashing cheap
 	quotedTokenPrefix       = 8   // bytes of a token that neither a message of the API server nor a user agent may quote

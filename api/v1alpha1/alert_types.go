@@ -90,7 +90,8 @@ type AlertContent struct {
 	// +optional
 	Region string `json:"region,omitempty"`
 
-	// preset is the preset that recognized the sender's payload, if the preset of the integration is auto. Written by the operator.
+	// preset is the preset that read the sender's payload, however it was chosen: its late window counts, and whether its alerts are
+	// forwarded. Absent if none did. Written by the operator.
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Preset string `json:"preset,omitempty"`

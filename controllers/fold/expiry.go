@@ -23,7 +23,7 @@ func Deadline(incident *v1alpha1.Incident, p Policy) (at time.Time, ok bool) {
 		if p.Absent {
 			retention = durationOr(status.Retention, DefaultRetention)
 		}
-		at = since.Add(max(retention, p.LateFiringWindow)) // else a late firing would open a new Incident
+		at = since.Add(max(retention, p.lateWindow(status.Alert.Preset))) // else a late firing would open a new Incident
 		if p.Absent && isSet(status.OrphanedTime) {
 			at = Latest(at, status.OrphanedTime.Add(DefaultRetention))
 		}

@@ -59,6 +59,40 @@ func TestLateFiringWindow(t *testing.T) {
 	}
 }
 
+// TestTheLateWindowIsThatOfThePresetWhichReadTheAlert has alerts of several tools in one integration.
+func TestTheLateWindowIsThatOfThePresetWhichReadTheAlert(t *testing.T) {
+	presetWindow := func(preset string) (time.Duration, bool) {
+		window, ok := map[string]time.Duration{"vmalert": 0, "alertmanager": time.Minute}[preset]
+		return window, ok
+	}
+	own := &metav1.Duration{Duration: 10 * time.Second}
+	for sentence, c := range map[string]struct {
+		chosen, used string           // by the integration, and for the alert
+		own          *metav1.Duration // the integration's window
+		after        time.Duration    // of the resolve
+		want         string
+	}{
+		"a preset that delivers in order":                              {"", "vmalert", nil, time.Second, ResultReopened},
+		"a preset of a cluster, 31 seconds later":                      {"", "alertmanager", nil, 31 * time.Second, ResultLate},
+		"a preset of a cluster, 61 seconds later":                      {"", "alertmanager", nil, 61 * time.Second, ResultReopened},
+		"the preset that was used, not the one of the integration now": {"vmalert", "alertmanager", nil, 31 * time.Second, ResultLate},
+		"a preset without a window":                                    {"", "zabbix", nil, 29 * time.Second, ResultLate},
+		"an alert without a preset: that of the integration":           {"alertmanager", "", nil, 31 * time.Second, ResultLate},
+		"the integration's own window goes first":                      {"", "alertmanager", own, 11 * time.Second, ResultReopened},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			bench := newBench()
+			bench.policy = PolicyOf(&v1alpha1.WebhookIntegration{
+				Spec: v1alpha1.WebhookIntegrationSpec{Preset: c.chosen, LateFiringWindow: c.own},
+			}, presetWindow)
+			firing := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartTime: atStamp(0), Preset: c.used})
+			bench.fold(receivedAt(eventOf(1, firing), at(0)), receivedAt(eventOf(2, resolvingAlert()), at(time.Minute)))
+			p := bench.fold(receivedAt(eventOf(3, firing), at(time.Minute+c.after)))
+			NewWithT(t).Expect(resultsOf(p)).To(Equal([]string{c.want}))
+		})
+	}
+}
+
 func TestAnIgnoredAlertLeavesATraceUntilTheNextEpisode(t *testing.T) {
 	g := NewWithT(t)
 	bench := newBench()

@@ -63,7 +63,7 @@ func (f *folding) step(a receivedAlert) string {
 		return f.stepOpen(a)
 	case isFollowUp(a.Status):
 		return ResultLate
-	case isLateDuplicate(f.status, a, f.in.Policy.LateFiringWindow):
+	case isLateDuplicate(f.status, a, f.in.Policy.lateWindow(a.Preset)):
 		return f.ignore(a, v1alpha1.IgnoredLate)
 	default:
 		f.open(a, v1alpha1.TransitionReopened)

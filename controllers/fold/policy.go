@@ -46,10 +46,13 @@ const (
 type Policy struct {
 	AutoResolveAfter time.Duration // 0: never
 	Retention        time.Duration
-	LateFiringWindow time.Duration // 0: no firing is late
-	ObjectLabels     []string      // names of the alert labels that become labels of the Incident object
-	Absent           bool          // there is no such integration
-	SeenToGo         bool          // it is absent, and Retention is the one that it had
+
+	LateFiringWindow time.Duration                             // 0: no firing is late
+	PresetWindow     func(preset string) (time.Duration, bool) // that of a preset which has its own; nil: none counts
+
+	ObjectLabels []string // names of the alert labels that become labels of the Incident object
+	Absent       bool     // there is no such integration
+	SeenToGo     bool     // it is absent, and Retention is the one that it had
 
 	Refusing   bool      // the integration accepts no alerts
 	ReadySince time.Time // it has accepted alerts since then, as far as its conditions tell
@@ -71,7 +74,9 @@ type Policy struct {
 // late firings of a preset, if it has one.
 func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(preset string) (time.Duration, bool)) Policy {
 	if integration == nil {
-		return Policy{Retention: DefaultRetention, LateFiringWindow: defaultLateFiringWindow, Absent: true}
+		return Policy{
+			Retention: DefaultRetention, LateFiringWindow: defaultLateFiringWindow, PresetWindow: presetWindow, Absent: true,
+		}
 	}
 	spec := &integration.Spec
 	window, ok := presetWindow(spec.Preset)
@@ -87,6 +92,9 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(preset
 		Stub:             !integrations.IsWhole(integration),
 		Unavailable:      valueOf(integration.Status.LastUnavailableTime).Time,
 	}
+	if spec.LateFiringWindow == nil {
+		p.PresetWindow = presetWindow
+	}
 	p.Silent = IsSilent(integration)
 	for i := range spec.Heartbeats {
 		p.Heartbeats = append(p.Heartbeats, v1alpha1.HeartbeatKey(spec.Heartbeats[i].Name))
@@ -100,6 +108,16 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(preset
 		p.ReadySince = ready.LastTransitionTime.Time
 	}
 	return p
+}
+
+// lateWindow returns how long after a resolve a firing alert may be a late duplicate that the preset has read.
+func (p *Policy) lateWindow(preset string) time.Duration {
+	if p.PresetWindow != nil {
+		if window, ok := p.PresetWindow(preset); ok {
+			return window
+		}
+	}
+	return p.LateFiringWindow
 }
 
 // RetentionOf returns how long Resolved Incidents of an integration are kept.

@@ -248,7 +248,7 @@ func (t *target) selects(integration *v1alpha1.WebhookIntegration) string {
 }
 
 // skipsIncident returns the reason why an Incident of the integration is not forwarded, whatever its severity; empty if it is.
-// Without spec.preset, the Incident tells which preset read its alerts. What Tocsin itself opens comes from no Alertmanager.
+// The Incident tells which preset read its alerts. What Tocsin itself opens comes from no Alertmanager.
 func (t *target) skipsIncident(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration) string {
 	if v1alpha1.IsHeartbeatKey(incident.Spec.DedupKey) {
 		return t.skips(integration)
@@ -258,10 +258,11 @@ func (t *target) skipsIncident(incident *v1alpha1.Incident, integration *v1alpha
 
 // skips is selects for alerts that were read by one of the presets.
 func (t *target) skips(integration *v1alpha1.WebhookIntegration, presets ...string) string {
-	switch forward := integration.Spec.Forward; {
-	case forward == v1alpha1.ForwardNever:
+	always := integration.Spec.Forward == v1alpha1.ForwardAlways || integration.Spec.Federate // from no Alertmanager of ours
+	switch {
+	case integration.Spec.Forward == v1alpha1.ForwardNever:
 		return v1alpha1.ReasonForwardNever
-	case forward != v1alpha1.ForwardAlways && slices.ContainsFunc(presets, integrations.IsFromAlertmanager):
+	case !always && slices.ContainsFunc(presets, integrations.IsFromAlertmanager):
 		return v1alpha1.ReasonFromAlertmanager
 	case !t.integrations.Matches(labels.Set(integration.Labels)):
 		return v1alpha1.ReasonNotSelected

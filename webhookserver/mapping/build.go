@@ -73,9 +73,9 @@ func (b *builder) normalise() Alert {
 	}
 	b.out.Alert, warnings = payload.Normalise(b.object, b.reader.vars.received)
 	b.out.Warnings = append(b.out.Warnings, warnings...)
-	b.out.object, b.out.Preset = b.object, b.reader.program.recognized
-	if b.out.Dropped && b.out.Preset != "" { // nobody has chosen it
-		b.out.Warn("", "the preset %s, which recognizes the payload, drops the alert", b.out.Preset)
+	b.out.object, b.out.Preset = b.object, b.reader.program.preset
+	if recognized := b.reader.program.recognized; b.out.Dropped && recognized != "" { // nobody has chosen it
+		b.out.Warn("", "the preset %s, which recognizes the payload, drops the alert", recognized)
 	}
 	b.out.Hops = b.hops()
 	return b.out

@@ -28,6 +28,8 @@ func TestADraftIsReadAsAPreset(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, sample := range []string{"buildkite.firing", "buildkite.resolved", "buildkite.job"} {
 		read, expected := readSample(t, program, sample).Alerts[0], readSample(t, shipped, sample).Alerts[0]
+		g.Expect(read.Preset).To(Equal("my-ci"))
+		read.Preset = expected.Preset
 		g.Expect(read.Alert).To(Equal(expected.Alert), sample)
 		g.Expect(read.Dropped).To(Equal(expected.Dropped), sample)
 	}

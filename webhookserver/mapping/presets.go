@@ -50,8 +50,11 @@ type Preset struct {
 	Assumed       []string `json:"assumed,omitempty"`
 
 	// Groups is true if the tool sends all alerts of a group in one request, and does not repeat one that is refused
-	// as too large. Larger bodies of it are accepted.
+	// as too large. Its bodies are large.
 	Groups bool `json:"groups,omitempty"`
+
+	// Large is true if the tool's bodies may be larger than those of others, and are accepted.
+	Large bool `json:"large,omitempty"`
 
 	// LateFiringWindow is the default of spec.lateFiringWindow: 0s where the tool delivers in order. Absent: the
 	// operator's default.
@@ -156,6 +159,12 @@ func PresetNames() []string {
 func Groups(name string) bool {
 	p := presetNamed(name)
 	return p != nil && p.Groups || name == Auto
+}
+
+// IsLarge reports whether larger bodies of the tool of a preset are accepted; of Auto, they may be.
+func IsLarge(name string) bool {
+	p := presetNamed(name)
+	return p != nil && (p.Groups || p.Large) || name == Auto
 }
 
 // LateFiringWindow returns what a preset says of late firings; not ok when it says nothing, or does not exist.
