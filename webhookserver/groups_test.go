@@ -112,11 +112,11 @@ func TestTheLimitOfBodiesFollowsTheRecognizedPreset(t *testing.T) {
 		chunked bool
 		code    int
 	}{
-		"a group of Alertmanager's":                    {body: largeGroup(mapping.MaxAlerts, 1<<10), code: http.StatusAccepted},
-		"a group whose length is not announced":        {body: largeGroup(mapping.MaxAlerts, 1<<10), chunked: true, code: http.StatusRequestEntityTooLarge},
-		"an alert of our own format":                   {body: `{"title":"` + long + `"}`, code: http.StatusRequestEntityTooLarge},
-		"an alert of a preset whose bodies are small":  {body: `{"alert_transition":"Triggered","alert_type":"error","text":"` + long + `"}`, code: http.StatusRequestEntityTooLarge},
-		"no JSON":                                      {body: long + "x", code: http.StatusRequestEntityTooLarge},
+		"a group of Alertmanager's":                   {body: largeGroup(mapping.MaxAlerts, 1<<10), code: http.StatusAccepted},
+		"a group whose length is not announced":       {body: largeGroup(mapping.MaxAlerts, 1<<10), chunked: true, code: http.StatusRequestEntityTooLarge},
+		"an alert of our own format":                  {body: `{"title":"` + long + `"}`, code: http.StatusRequestEntityTooLarge},
+		"an alert of a preset whose bodies are small": {body: `{"alert_transition":"Triggered","alert_type":"error","text":"` + long + `"}`, code: http.StatusRequestEntityTooLarge},
+		"no JSON": {body: long + "x", code: http.StatusRequestEntityTooLarge},
 		"a group beyond what any preset reads as such": {body: largeGroup(mapping.MaxAlerts, 5<<10), code: http.StatusRequestEntityTooLarge},
 	} {
 		t.Run(sentence, func(t *testing.T) {

@@ -115,6 +115,9 @@ func (h *handler) ping(x *exchange) (reply protocol.Reply, p *problem) {
 		h.reports.reportSignals(x.integration, []signal{heard})
 	}
 	h.noteSignals(x, nil)
+	if x.operation.Accepted != nil {
+		return x.operation.Accepted(h.requestOf(x), protocol.Stored{Took: h.options.Now().Sub(x.start)}), nil
+	}
 	return protocol.Reply{Status: status, Body: answer}, nil
 }
 

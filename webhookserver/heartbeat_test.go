@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	goruntime "runtime"
 	"strings"
@@ -102,6 +103,33 @@ func TestPings(t *testing.T) {
 			g.Expect(response.StatusCode).To(Equal(test.status))
 			g.Expect(b.heard()).To(Equal(test.heard))
 			g.Expect(b.store.Stored()).To(BeEmpty())
+		})
+	}
+}
+
+// TestPingsOfOpsgenie are those of its Heartbeat API, whose answers its clients read.
+func TestPingsOfOpsgenie(t *testing.T) {
+	for _, test := range []struct {
+		method, path  string
+		status        int
+		heard, answer string
+	}{
+		{http.MethodGet, "/v2/heartbeats/backup/ping", 202, "backup any", `"result":"PONG - Heartbeat received"`},
+		{http.MethodPost, "/v2/heartbeats/backup/ping", 202, "backup any", `"requestId":`},
+		{http.MethodPut, "/v2/heartbeats/backup/ping", 202, "backup any", `"took":`},
+		{http.MethodPatch, "/v2/heartbeats/backup/ping", 202, "backup any", "PONG"},
+		{http.MethodGet, "/v2/heartbeats/backup/ping?dryRun=true", 200, "", "dryRun"},
+		{http.MethodGet, "/v2/heartbeats/backups/ping", 404, "", `"message":`},
+		{http.MethodGet, "/v2/heartbeats/backup/enable", 404, "", ""},
+	} {
+		t.Run(test.method+" "+test.path, func(t *testing.T) {
+			g, b := NewWithT(t), newBeatingBench()
+			response := b.post(testPath+test.path, "", by(test.method))
+			body, err := io.ReadAll(response.Body)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(response.StatusCode).To(Equal(test.status), string(body))
+			g.Expect(string(body)).To(ContainSubstring(test.answer))
+			g.Expect(b.heard()).To(Equal(test.heard))
 		})
 	}
 }

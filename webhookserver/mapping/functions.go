@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -34,6 +35,8 @@ func ownFunctions() []cel.EnvOption {
 		function("urlHost", urlHost, text, text),
 		function("pairs", pairs, anyMap, dyn, text, text),
 		function("mapFromList", mapFromList, anyMap, dyn, text, text),
+		function("withoutEmpty", withoutEmpty, anyMap, dyn),
+		function("labelsText", labelsText, text, dyn),
 		// These do not look into the objects and lists that they are given, which may be large.
 		unary("text", func(value ref.Val) ref.Val { return types.String(textOrEmpty(value)) }, text, dyn),
 		unary("present", present, cel.BoolType, dyn),
@@ -256,6 +259,41 @@ func mapFromList(args []any) (any, error) {
 		}
 	}
 	return found.result(), nil
+}
+
+// withoutEmpty returns the entries of a map whose values hold something: for Prometheus and Alertmanager, a label without a
+// value does not exist. Anything but a map has none.
+func withoutEmpty(args []any) (any, error) {
+	held := map[string]any{}
+	entries, _ := args[0].(map[string]any)
+	for key, value := range entries {
+		if text, scalar := payload.TextOf(value); value != nil && (!scalar || text != "") {
+			held[key] = value
+		}
+	}
+	return held, nil
+}
+
+// maxLabelsText is about how many characters of labels a title has room for.
+const maxLabelsText = 200
+
+// labelsText returns the labels of a map, as many as a title holds, in the order of their names and written as Prometheus does:
+// {instance="db-1", job="node"}. Without labels, it returns an empty text.
+func labelsText(args []any) (any, error) {
+	held, err := withoutEmpty(args)
+	entries, _ := held.(map[string]any)
+	var labels []string
+	left := maxLabelsText
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		if value, scalar := payload.TextOf(entries[name]); scalar && left > 0 {
+			label := name + "=" + strconv.Quote(payload.Shorten(value, left))
+			labels, left = append(labels, label), left-len(label)
+		}
+	}
+	if labels == nil {
+		return "", err
+	}
+	return "{" + strings.Join(labels, ", ") + "}", nil
 }
 
 // collector makes a map of names and values. A name with several values gets the list of them, each once: the last one

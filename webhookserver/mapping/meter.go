@@ -252,12 +252,14 @@ var works = map[string]func(args []ref.Val, limit int) int{
 	"flatten":           containerWork,
 	"hash":              containerWork,
 	"join":              joinWork,
+	"labelsText":        containerWork,
 	"mapFromList":       containerWork,
 	"merge":             containerWork,
 	"pairs":             containerWork,
 	"parseJSON":         parseWork,
 	"replace":           replaceWork,
 	"split":             containerWork,
+	"withoutEmpty":      containerWork,
 }
 
 // textWork returns the work of reading all texts among the arguments.

@@ -16,7 +16,7 @@ import (
 // opsgeniePreset is the preset for the bodies of the Alert API.
 const opsgeniePreset = "opsgenie-api"
 
-// opsgenieOperations are those of Opsgenie's Alert API that senders use, which Jira Service Management has under another
+// opsgenieOperations are those of Opsgenie's Alert API that senders use, and the pings of its Heartbeat API, which Jira Service Management has under another
 // address: https://docs.opsgenie.com/docs/alert-api
 func opsgenieOperations() []Operation {
 	operation := func(path string, read func(*Request) (Content, error), methods ...string) Operation {
@@ -47,6 +47,11 @@ func opsgenieOperations() []Operation {
 		{
 			Path: "/v2/alerts/requests/{identifier}", Methods: []string{http.MethodGet},
 			Query: opsgenieRequestStatus, Refused: opsgenieRefused,
+		},
+		{
+			Path:      "/v2/heartbeats/{identifier}/ping",
+			Methods:   []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch},
+			Heartbeat: true, Accepted: opsgenieHeard, Refused: opsgenieRefused,
 		},
 	}
 }
@@ -161,6 +166,12 @@ func opsgenieAccepted(r *Request, stored Stored) Reply {
 		Result: "Request will be processed", Took: max(stored.Took.Seconds(), minTook),
 		RequestID: cmp.Or(strings.TrimPrefix(stored.IncidentName, r.Integration+"-"), "dropped"),
 	}
+	return answer.reply(http.StatusAccepted)
+}
+
+// opsgenieHeard answers a ping of a heartbeat (https://docs.opsgenie.com/docs/heartbeat-api#ping-heartbeat-request).
+func opsgenieHeard(_ *Request, stored Stored) Reply {
+	answer := opsgenieAnswer{Result: "PONG - Heartbeat received", Took: max(stored.Took.Seconds(), minTook), RequestID: "heartbeat"}
 	return answer.reply(http.StatusAccepted)
 }
 
