@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,6 +34,7 @@ func ownFunctions() []cel.EnvOption {
 		function("merge", merge, anyMap, list),
 		function("withoutPort", withoutPort, text, text),
 		function("urlHost", urlHost, text, text),
+		function("eventObject", eventObject, text, text),
 		function("pairs", pairs, anyMap, dyn, text, text),
 		function("mapFromList", mapFromList, anyMap, dyn, text, text),
 		function("withoutEmpty", withoutEmpty, anyMap, dyn),
@@ -208,6 +210,15 @@ func urlHost(args []any) (any, error) {
 		return parsed.Hostname(), nil
 	}
 	return "", nil
+}
+
+// eventSuffix is what Kubernetes appends to the name of the object that an Event is about: a dot and a time in hexadecimal digits.
+var eventSuffix = regexp.MustCompile(`[.][0-9a-f]{12,}$`)
+
+// eventObject returns the name of the object that an Event is about: "node-4" of "node-4.187c3f0a51b2c0ff". Any other name stays
+// as it is.
+func eventObject(args []any) (any, error) {
+	return eventSuffix.ReplaceAllString(args[0].(string), ""), nil
 }
 
 // textOrEmpty returns the text of a scalar, and an empty text for null, a missing optional value, a list or a map.

@@ -59,6 +59,7 @@ func TestFunctions(t *testing.T) {
 		`discardDefault(alert.i, 5)`:                                                        `{}`,
 		`[withoutPort("db-1:9100"), withoutPort("[::1]:9100"), withoutPort("db-1")]`:        `["db-1","::1","db-1"]`,
 		`["::1", "http://a:80", "a/b:80", ":80", "a:", "a:http"].map(a, withoutPort(a))`:    `["::1","http://a:80","a/b:80",":80","a:","a:http"]`,
+		`["node-4.187c3f0a51b2c0ff", "web.5d7c", "a.b.internal"].map(n, eventObject(n))`:    `["node-4","web.5d7c","a.b.internal"]`,
 		`withoutPort(alert.i)`:                                                              "error: ",
 		`discard([alert.t, alert.?missing])`:                                                `{}`,
 		`alert.dep.map(k, k)`:                                                               `["x","y","z"]`,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -319,4 +320,33 @@ func TestBodiesOfOurOwnFormat(t *testing.T) {
 	g := NewWithT(t)
 	two := readBody(t, auto, `[{"title": "A", "dedup_key": "a", "labels": {"host": "x"}}, {"title": "B", "dedup_key": "b", "labels": {"host": "x"}}]`, nil)
 	g.Expect(keysOf(two)).To(Equal([]string{"a", "b"}))
+}
+
+// TestAHeaderRecognizesATool posts bodies that say little with headers that only one tool sets.
+func TestAHeaderRecognizesATool(t *testing.T) {
+	auto, err := mapping.Compile(mapping.Auto, nil)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	for name, c := range map[string]struct {
+		body    string
+		headers []string
+		preset  string
+	}{
+		"GitHub":                     {`{"action": "completed"}`, []string{"X-GitHub-Event"}, "github"},
+		"Gitea, which sets them all": {`{"action": "completed"}`, []string{"X-GitHub-Event", "X-Gogs-Event", "X-Gitea-Event"}, "gitea"},
+		"GitLab":                     {`{}`, []string{"X-Gitlab-Event"}, "gitlab"},
+		"Bitbucket":                  {`{"repository": {}}`, []string{"X-Event-Key"}, "bitbucket"},
+		"Sentry":                     {`{"action": "created"}`, []string{"Sentry-Hook-Resource"}, "sentry"},
+		"our own format":             {`{"title": "Disk full"}`, []string{"X-GitHub-Event"}, ""},
+		"a list of our own format":   {`[{"dedup_key": "a"}]`, []string{"X-GitHub-Event"}, ""},
+		"the headers of two tools":   {`{"action": "a"}`, []string{"X-GitHub-Event", "Sentry-Hook-Resource"}, ""},
+		"none":                       {`{"action": "completed"}`, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			header := http.Header{}
+			for _, name := range c.headers {
+				header.Set(name, "x")
+			}
+			NewWithT(t).Expect(readBody(t, auto, c.body, header).Preset).To(Equal(c.preset))
+		})
+	}
 }

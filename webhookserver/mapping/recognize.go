@@ -1,6 +1,7 @@
 package mapping
 
 import (
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -11,9 +12,13 @@ import (
 
 // Recognition tells the payloads of a preset from those of all others.
 type Recognition struct {
+	// Header is a header that the tool alone sets, and LacksHeader one of another tool that sets it as well.
+	Header      string `json:"header,omitempty"`
+	LacksHeader string `json:"lacksHeader,omitempty"`
+
 	// Has are paths that exist in the payload, and Lacks are paths that do not. A dot separates keys; a number is a place in
-	// a list: "alerts.0.labels".
-	Has   []string `json:"has"`
+	// a list: "alerts.0.labels". Has may be absent beside Header.
+	Has   []string `json:"has,omitempty"`
 	Lacks []string `json:"lacks,omitempty"`
 
 	// Shares are fields of Tocsin's own format that the tool's payloads may have too, of those that mark it.
@@ -27,15 +32,19 @@ type Recognition struct {
 var ownMarks = []string{"title", "dedup_key", "starts_at", "ends_at"}
 
 type recognizer struct {
+	Recognition
+
 	preset     string
 	has, lacks [][]string // the steps of each path
 	where      *expression
 }
 
-// recognizers are the recognitions of all presets, and their places by the first step of their first path.
+// recognizers are the recognitions of all presets, their places by the first step of their first path, and the places of those by
+// a header.
 type recognizers struct {
-	all    []recognizer
-	places map[string][]int
+	all      []recognizer
+	places   map[string][]int
+	byHeader []int
 }
 
 // compiledRecognizers compiles them once.
@@ -49,9 +58,13 @@ var compiledRecognizers = sync.OnceValue(func() *recognizers {
 				}
 			}
 			e := &expression{name: "where", field: "recognition.where", source: string(rule.Where), preset: p.Name}
-			rec := recognizer{p.Name, split(rule.Has), split(rule.Lacks), must(compileExpression(e, boolResult))}
-			first := rec.has[0][0]
-			rs.places[first] = append(rs.places[first], len(rs.all))
+			rec := recognizer{rule, p.Name, split(rule.Has), split(rule.Lacks), must(compileExpression(e, boolResult))}
+			if rule.Header != "" {
+				rs.byHeader = append(rs.byHeader, len(rs.all))
+			} else {
+				first := rec.has[0][0]
+				rs.places[first] = append(rs.places[first], len(rs.all))
+			}
 			rs.all = append(rs.all, rec)
 		}
 	}
@@ -59,11 +72,16 @@ var compiledRecognizers = sync.OnceValue(func() *recognizers {
 })
 
 // candidates returns the places of those that may match a payload, in their order: few of the hundred and more.
-func (rs *recognizers) candidates(body any) []int {
+func (rs *recognizers) candidates(body any, header http.Header) []int {
 	var places []int
+	for _, i := range rs.byHeader {
+		if rec := &rs.all[i]; header.Get(rec.Header) != "" && (rec.LacksHeader == "" || header.Get(rec.LacksHeader) == "") {
+			places = append(places, i)
+		}
+	}
 	switch body := body.(type) {
 	case []any:
-		return rs.places["0"]
+		places = append(places, rs.places["0"]...)
 	case map[string]any:
 		for key := range body {
 			places = append(places, rs.places[key]...)
@@ -97,7 +115,7 @@ func (r *reader) recognize() {
 	var names []string
 	r.meter.left = maxRecognitionWork
 	rs := compiledRecognizers()
-	for _, i := range rs.candidates(r.body) {
+	for _, i := range rs.candidates(r.body, r.vars.header) {
 		rec := &rs.all[i]
 		if slices.Contains(names, rec.preset) || !rec.matches(r.body) {
 			continue
