@@ -23,9 +23,10 @@ import (
 
 type decodedAlerts struct {
 	mapping.Result
-	invalid []string // parts of the request that are not valid
-	idle    []bool   // the alerts that change nothing, as far as is known
-	beats   []string // the heartbeats of which the alerts are signals; empty for the others, nil if none is
+	answer  *protocol.Reply // to a request that holds no alert but a question; nil for others
+	invalid []string        // parts of the request that are not valid
+	idle    []bool          // the alerts that change nothing, as far as is known
+	beats   []string        // the heartbeats of which the alerts are signals; empty for the others, nil if none is
 }
 
 func (d *decodedAlerts) kept() []v1alpha1.Alert {
@@ -52,6 +53,9 @@ func (h *handler) decode(x *exchange, request *protocol.Request) (*decodedAlerts
 	content, err := x.operation.Read(request)
 	if err != nil {
 		return nil, decodeProblem(err)
+	}
+	if content.Answer != nil {
+		return &decodedAlerts{answer: content.Answer}, nil
 	}
 	result, p := h.evaluate(x, request.Header, content.Payloads)
 	if p != nil {
@@ -139,14 +143,19 @@ func (h *handler) evaluate(
 			header = maps.Clone(requestHeader)
 			maps.Copy(header, own)
 		}
-		result, err := program.Alerts(ctx, payload.WithDefaults(payloads[i].Value, x.defaults), header, x.received)
+		reader := program
+		payloads[i].Open(func(within []any) (chosen int) {
+			chosen, reader = program.Open(payloads[i].Value, within, header, x.received)
+			return chosen
+		})
+		result, err := reader.Alerts(ctx, payload.WithDefaults(payloads[i].Value, x.defaults), header, x.received)
 		if err != nil {
 			return all, decodeProblem(err)
 		}
 		complete(&result, &payloads[i], x.received)
 		giveSeverity(&result, x.integration)
 		h.admit(x.integration, result.Alerts, x.received)
-		all.Preset = cmp.Or(all.Preset, result.Preset)
+		all.Preset, all.Handshake = cmp.Or(all.Preset, result.Preset), cmp.Or(all.Handshake, result.Handshake)
 		all.Alerts = append(all.Alerts, result.Alerts...)
 		all.Warnings = append(all.Warnings, result.Warnings...)
 		all.Failures = append(all.Failures, result.Failures...)
@@ -159,6 +168,9 @@ func (h *handler) evaluate(
 	}
 	observeMapping(x.sender(), &all)
 	h.reportReturned(x.integration, all.Alerts)
+	if all.Handshake != "" {
+		h.reports.reportHandshake(x.integration, all.Handshake)
+	}
 	if len(all.Failures) > 0 {
 		h.reports.reportFailures(x.integration, all.Failures)
 	}

@@ -64,6 +64,7 @@ type committer interface {
 type reporter interface {
 	reportRejection(integration *v1alpha1.WebhookIntegration, reason, message string)
 	reportFailures(integration *v1alpha1.WebhookIntegration, failures []mapping.Failure)
+	reportHandshake(integration *v1alpha1.WebhookIntegration, message string)
 	reportUnavailable(integration types.NamespacedName)
 	reportUse(integration *v1alpha1.WebhookIntegration, token *v1alpha1.Token)
 	reportSignals(integration *v1alpha1.WebhookIntegration, signals []signal)
@@ -179,8 +180,11 @@ func (h *handler) serve(x *exchange) (reply protocol.Reply, p *problem) {
 	}
 	request := h.requestOf(x)
 	decoded, p := h.read(x, request)
-	if p != nil {
+	switch {
+	case p != nil:
 		return reply, p
+	case decoded.answer != nil:
+		return *decoded.answer, nil
 	}
 	var receipt commit.Receipt
 	alerts := decoded.kept()

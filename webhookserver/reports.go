@@ -54,6 +54,7 @@ var losesNone = problemMethod.reason
 // reportState holds the last reports of an integration by this replica.
 type reportState struct {
 	rejected time.Time // when one was shown
+	asked    time.Time // when a handshake was shown
 	lost     time.Time // of the newest rejection shown with which alerts are lost
 	failed   time.Time
 	failures int64 // since failed
@@ -143,6 +144,22 @@ func (r *statusReporter) noteNext(all bool) {
 			r.noteRejection(key, rejected)
 		}
 	}
+}
+
+// reportHandshake implements reporter.
+func (r *statusReporter) reportHandshake(integration *v1alpha1.WebhookIntegration, message string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key, now := client.ObjectKeyFromObject(integration), r.now()
+	state, shown := r.state(key), integration.Status.LastHandshake
+	if now.Sub(state.asked).Abs() < reportInterval || shown != nil && now.Sub(shown.Time.Time).Abs() < reportInterval {
+		return
+	}
+	state.asked = now
+	r.note(key, func(p *pendingReports) time.Time {
+		p.handshake = &v1alpha1.Handshake{Message: message, Time: v1alpha1.NewTimestamp(now)}
+		return now
+	})
 }
 
 // reportFailures implements reporter. It shows the most important failure, and how many occurred.

@@ -33,6 +33,7 @@ type pendingReports struct {
 	rejection   *v1alpha1.Rejection
 	rejected    *v1alpha1.WebhookIntegration // what the Kubernetes Event of the rejection is about
 	failure     *v1alpha1.MappingFailure
+	handshake   *v1alpha1.Handshake
 	unavailable int                          // 5xx answers
 	uses        map[string]v1alpha1.TokenUse // by the hash of the token
 	beats       map[string]heardTimes        // by the name of the heartbeat
@@ -190,6 +191,9 @@ func (p *pendingReports) fields(now time.Time) map[string]any {
 	if p.failure != nil {
 		fields["lastMappingFailure"] = p.failure
 	}
+	if p.handshake != nil {
+		fields["lastHandshake"] = p.handshake
+	}
 	if p.unavailable > 0 {
 		fields["lastUnavailableTime"] = v1alpha1.NewTimestamp(now)
 	}
@@ -242,7 +246,7 @@ func (r *statusReporter) finish(
 		return
 	case err != nil:
 		if apierrors.IsInvalid(err) { // texts of requests and of policies must not keep a signal from being written
-			p.rejection, p.failure = nil, nil
+			p.rejection, p.failure, p.handshake = nil, nil, nil
 		}
 		p.due = now.Add(min(reportPause<<min(p.failed, 10), maxReportPause))
 		p.failed++
@@ -279,6 +283,9 @@ func (p *pendingReports) subtract(written *pendingReports, failures map[string]t
 	if p.failure == written.failure {
 		p.failure = nil
 	}
+	if p.handshake == written.handshake {
+		p.handshake = nil
+	}
 	p.unavailable -= written.unavailable
 	for token, use := range written.uses {
 		if p.uses[token] == use {
@@ -309,7 +316,7 @@ func (p *pendingReports) subtract(written *pendingReports, failures map[string]t
 }
 
 func (p *pendingReports) isEmpty() bool {
-	return p.rejection == nil && p.failure == nil && p.unavailable == 0 && len(p.uses)+len(p.beats)+len(p.waiting) == 0
+	return p.rejection == nil && p.failure == nil && p.handshake == nil && p.unavailable == 0 && len(p.uses)+len(p.beats)+len(p.waiting) == 0
 }
 
 // isEnding reports whether everything is to be written.

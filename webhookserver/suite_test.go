@@ -79,6 +79,10 @@ func (r *recordedReports) reportFailures(integration *v1alpha1.WebhookIntegratio
 	}
 }
 
+func (r *recordedReports) reportHandshake(integration *v1alpha1.WebhookIntegration, message string) {
+	r.reportRejection(integration, "Handshake", message)
+}
+
 func (r *recordedReports) reportUnavailable(integration types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

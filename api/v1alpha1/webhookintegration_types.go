@@ -193,6 +193,18 @@ type Rejection struct {
 	Time Timestamp `json:"time,omitempty,omitzero"`
 }
 
+// Handshake is what a tool waits for before it sends alerts, and that only a person can do.
+type Handshake struct {
+	// message is what is to be done. It may quote the request.
+	// +kubebuilder:validation:MaxLength=1024
+	// +required
+	Message string `json:"message"`
+
+	// time is the time at which the tool asked.
+	// +required
+	Time Timestamp `json:"time,omitempty,omitzero"`
+}
+
 // MappingFailure is a failure of an expression of the mapping on a received alert.
 type MappingFailure struct {
 	// field is the field of the expression: one of spec.mapping.fields, alerts or drop. If several expressions fail, it
@@ -270,10 +282,14 @@ type WebhookIntegrationStatus struct {
 	// +optional
 	LastReceivedTime *Timestamp `json:"lastReceivedTime,omitempty,omitzero"`
 
-	// lastKeylessTime is the time at which a firing alert without a dedup key was accepted. It is updated at most once an
-	// hour, and removed when the spec changes.
+	// lastKeylessTime is the time at which an alert without a dedup key was accepted, which fires or resolves nothing. It is
+	// updated at most once an hour, and removed when the spec changes.
 	// +optional
 	LastKeylessTime *Timestamp `json:"lastKeylessTime,omitempty,omitzero"`
+
+	// lastHandshake is what the sender's tool last waited for before it sends alerts. Written at most once a minute.
+	// +optional
+	LastHandshake *Handshake `json:"lastHandshake,omitempty"`
 
 	// tokens lists the tokens that have been used. Each one is updated at most once an hour.
 	// +kubebuilder:validation:MaxItems=8

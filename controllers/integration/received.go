@@ -24,6 +24,11 @@ const (
 
 	// keylessMemory is how long the condition tells of alerts without a dedup key after the last one.
 	keylessMemory = 24 * time.Hour
+
+	// handshakeMemory is how long the condition tells of a handshake: Amazon SNS' token is valid for three days. The question itself
+	// may be stored as an alert, and lastReceivedTime is old by a minute: an alert counts that comes handshakeSlack after it.
+	handshakeMemory = 72 * time.Hour
+	handshakeSlack  = 2 * time.Minute
 )
 
 // receivedTimes gathers when alerts were received, by integration, and spreads the writes of it: one a
@@ -120,9 +125,11 @@ func (m *receivedTimes) forget(key types.NamespacedName) {
 	delete(m.entries, key)
 }
 
+// hasKeyless reports whether an alert came without a dedup key. One that resolves may have the key that was generated for another.
 func hasKeyless(event *v1alpha1.AlertEvent) bool {
 	return slices.ContainsFunc(event.Spec.Alerts, func(alert v1alpha1.Alert) bool {
-		return alert.Status == v1alpha1.AlertFiring && v1alpha1.IsGeneratedKey(alert.DedupKey)
+		return alert.Status == v1alpha1.AlertFiring && v1alpha1.IsGeneratedKey(alert.DedupKey) ||
+			alert.DedupKey == v1alpha1.GeneratedKey(alert.ID)
 	})
 }
 

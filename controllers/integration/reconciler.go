@@ -278,6 +278,14 @@ func falseCondition(kind string, integration *v1alpha1.WebhookIntegration) metav
 	}
 }
 
+// isPending reports whether the tool of the integration still waits for a person: it has sent nothing since it asked, or little
+// after it, and what it asked for has not expired.
+func isPending(integration *v1alpha1.WebhookIntegration, now time.Time) bool {
+	asked, received := integration.Status.LastHandshake, integration.Status.LastReceivedTime
+	return asked != nil && now.Before(asked.Time.Add(handshakeMemory)) &&
+		(received == nil || received.Time.Before(asked.Time.Add(handshakeSlack)))
+}
+
 // mappingValidity is the MappingValid condition, and when it may change by itself, zero for never. invalid is why
 // the mapping does not compile, nil if it does.
 func mappingValidity(
@@ -294,10 +302,14 @@ func mappingValidity(
 		valid.Message = fmt.Sprintf("The expression of %s failed on an alert, which was read without it: %s",
 			failure.Field, failure.Expression)
 		next = failure.Time.Add(integrations.MappingFailureMemory)
+	case isPending(integration, now):
+		valid.Status, valid.Reason = metav1.ConditionTrue, v1alpha1.ReasonHandshake
+		valid.Message = integration.Status.LastHandshake.Message // it may end with an address: no period
+		next = integration.Status.LastHandshake.Time.Add(handshakeMemory)
 	case keyless != nil && now.Before(keyless.Add(keylessMemory)):
 		valid.Status, valid.Reason = metav1.ConditionTrue, v1alpha1.ReasonKeylessAlerts
-		valid.Message = "Firing alerts come without a dedup key: each opens an Incident that no recovery resolves. " +
-			"Send dedup_key, or set spec.mapping.dedupKey."
+		valid.Message = "Alerts come without a dedup key: what fires opens an Incident that no recovery resolves, and what ends " +
+			"resolves nothing. Send dedup_key, or set spec.mapping.fields.dedupKey."
 		next = keyless.Add(keylessMemory)
 	default:
 		valid.Status, valid.Reason = metav1.ConditionTrue, v1alpha1.ReasonMappingValid

@@ -279,18 +279,53 @@ func TestAlertsWithoutAKeyShow(t *testing.T) {
 	s.Expect(s.IntegrationStatus().LastKeylessTime).To(BeNil())
 }
 
-func TestOnlyFiringAlertsNeedAKey(t *testing.T) {
-	generated := v1alpha1.GeneratedKey("0192f3c4-7d5e-7a10-8c3b-6d1f2a3b4c5d")
+// TestAHandshakeShowsUntilAnAlertComes has a tool ask for something that only a person can do.
+func TestAHandshakeShowsUntilAnAlertComes(t *testing.T) {
+	s := newSite(t)
+	s.Integrate(nil)
+	s.reconcileIntegration()
+	asked := s.Clock.Now()
+	integration := s.IntegrationStatus()
+	valid := func() *metav1.Condition {
+		return meta.FindStatusCondition(s.IntegrationStatus().Conditions, v1alpha1.ConditionMappingValid)
+	}
+	whole := &v1alpha1.WebhookIntegration{}
+	s.Expect(s.Live.Get(s.Ctx, s.IntegrationKey(), whole)).To(Succeed())
+	whole.Status = integration
+	whole.Status.LastHandshake = &v1alpha1.Handshake{Message: "open https://example.com/", Time: v1alpha1.NewTimestamp(asked)}
+	s.Expect(s.Live.Status().Update(s.Ctx, whole)).To(Succeed())
+	s.reconcileIntegration()
+	s.Expect(valid().Reason).To(Equal(v1alpha1.ReasonHandshake))
+	s.Expect(valid().Status).To(Equal(metav1.ConditionTrue))
+	s.Expect(valid().Message).To(Equal("open https://example.com/"))
+
+	receive := func(after time.Duration) {
+		s.Clock.SetTime(asked.Add(after))
+		s.received.note(s.IntegrationKey(), s.Clock.Now(), false)
+		s.reconcileIntegration()
+	}
+	receive(time.Second)
+	s.Expect(valid().Reason).To(Equal(v1alpha1.ReasonHandshake), "the question itself is an alert")
+	receive(handshakeSlack)
+	s.Expect(valid().Reason).To(Equal(v1alpha1.ReasonMappingValid))
+}
+
+func TestWhichAlertsLackAKey(t *testing.T) {
+	const id, other = "0192f3c4-7d5e-7a10-8c3b-6d1f2a3b4c5d", "0192f3c4-7d5e-7a10-8c3b-000000000000"
+	generated := v1alpha1.GeneratedKey(id)
 	for _, test := range []struct {
 		status  v1alpha1.AlertStatus
-		key     string
+		key, id string
 		keyless bool
 	}{
-		{v1alpha1.AlertFiring, generated, true}, {v1alpha1.AlertFiring, "disk", false}, {v1alpha1.AlertResolved, generated, false},
+		{v1alpha1.AlertFiring, generated, id, true},
+		{v1alpha1.AlertFiring, "disk", id, false},
+		{v1alpha1.AlertResolved, generated, other, false}, // the key of the answer to what fired
+		{v1alpha1.AlertResolved, generated, id, true},
 	} {
 		event := &v1alpha1.AlertEvent{}
 		event.Spec.Alerts = make([]v1alpha1.Alert, 2)
-		event.Spec.Alerts[1].Status, event.Spec.Alerts[1].DedupKey = test.status, test.key
+		event.Spec.Alerts[1].Status, event.Spec.Alerts[1].DedupKey, event.Spec.Alerts[1].ID = test.status, test.key, test.id
 		NewWithT(t).Expect(hasKeyless(event)).To(Equal(test.keyless), "%v", test)
 	}
 }

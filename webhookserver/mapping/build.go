@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
@@ -73,12 +74,26 @@ func (b *builder) normalise() Alert {
 	}
 	b.out.Alert, warnings = payload.Normalise(b.object, b.reader.vars.received)
 	b.out.Warnings = append(b.out.Warnings, warnings...)
+	if b.out.Status != v1alpha1.AlertFiring && b.isMessageKey() {
+		b.out.DedupKey = ""
+		b.out.Warnings = append(b.out.Warnings, payload.NoMatch(b.out.Status))
+	}
 	b.out.object, b.out.Preset = b.object, b.reader.program.preset
 	if recognized := b.reader.program.recognized; b.out.Dropped && recognized != "" { // nobody has chosen it
 		b.out.Warn("", "the preset %s, which recognizes the payload, drops the alert", recognized)
 	}
 	b.out.Hops = b.hops()
 	return b.out
+}
+
+// isMessageKey reports whether the alert's key is that of one message, so that no other message has it.
+func (b *builder) isMessageKey() bool {
+	key := strings.TrimPrefix(b.out.DedupKey, b.reader.program.recognized+"/")
+	return key != "" && slices.ContainsFunc(b.reader.program.messageKeys, func(path []string) bool {
+		value, ok := valueAt(b.reader.body, path)
+		text, _ := payload.TextOf(value)
+		return ok && text == key
+	})
 }
 
 // hops returns how many Tocsins have forwarded the alert. Labels count where the sender has them, even if the mapping leaves

@@ -36,9 +36,11 @@ func (e *CompileError) Error() string {
 type Program struct {
 	expressions [expressionCount]*expression // those of the fields, then alerts and drop; nil without one
 	preset      string
-	recognized  string // the preset, if auto has chosen it for a payload
-	auto        bool   // each payload is read by the preset that recognizes it
-	broken      bool   // the integration's mapping does not compile; this program replaces it
+	handshake   *expression // of the preset; nil without one
+	messageKeys [][]string  // the steps of the paths of what names one message
+	recognized  string      // the preset, if auto has chosen it for a payload
+	auto        bool        // each payload is read by the preset that recognizes it
+	broken      bool        // the integration's mapping does not compile; this program replaces it
 }
 
 // The places of the expressions that give no field.
@@ -85,7 +87,7 @@ func Compile(preset string, m *v1alpha1.Mapping) (*Program, error) {
 // over returns the program that uses the expressions of p, and those of base for what p has none for.
 func (p *Program) over(base *Program) *Program {
 	merged := *p
-	merged.preset, merged.auto = base.preset, base.auto
+	merged.preset, merged.auto, merged.handshake, merged.messageKeys = base.preset, base.auto, base.handshake, base.messageKeys
 	for i, e := range base.expressions {
 		if merged.expressions[i] == nil {
 			merged.expressions[i] = e

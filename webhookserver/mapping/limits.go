@@ -8,6 +8,7 @@ const (
 	maxExpressionLength = 2048      // characters of an expression, as in the resource
 	maxExpressionDepth  = 64        // levels of an expression
 	maxResult           = 512 << 10 // bytes of the value of an expression, as JSON
+	maxHandshake        = 1000      // characters of what a person has to do before a tool sends alerts
 	maxDepth            = 64        // levels of the value of an expression
 
 	// maxPatternInstructions is the most instructions of all compiled regular expressions in an expression, of

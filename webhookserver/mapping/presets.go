@@ -56,6 +56,9 @@ type Preset struct {
 	// Large is true if the tool's bodies may be larger than those of others, and are accepted.
 	Large bool `json:"large,omitempty"`
 
+	// Envelope is true if the tool's payloads may hold those of another tool, which are then read instead.
+	Envelope bool `json:"envelope,omitempty"`
+
 	// LateFiringWindow is the default of spec.lateFiringWindow: 0s where the tool delivers in order. Absent: the
 	// operator's default.
 	LateFiringWindow *metav1.Duration `json:"lateFiringWindow,omitempty"`
@@ -63,6 +66,10 @@ type Preset struct {
 	// Severity is that of a firing alert for which neither the payload nor the integration's defaults have one: critical for a tool
 	// that tells of outages and has no severities. Absent: the operator's default.
 	Severity v1alpha1.Severity `json:"severity,omitempty"`
+
+	// Handshake is an expression that gives what a person has to do before the tool sends alerts, such as an address to open. It is
+	// empty for all other payloads.
+	Handshake v1alpha1.Expression `json:"handshake,omitempty"`
 
 	// Recognition tells the tool's payloads from those of all other presets: they match one of its elements.
 	Recognition []Recognition    `json:"recognition,omitempty"`
@@ -76,6 +83,7 @@ type Preset struct {
 type KeySource struct {
 	From     []string `json:"from"`               // all values that can be part of the key
 	Required []string `json:"required,omitempty"` // those of them without which the alert has no key
+	Message  []string `json:"message,omitempty"`  // those of them that name one message: what ends nothing else has such a key
 }
 
 // Presets returns all presets, by name in alphabetical order.
@@ -104,8 +112,17 @@ func readPreset(text []byte) (*Preset, error) {
 	if err := yaml.UnmarshalStrict(text, preset); err != nil {
 		return nil, err
 	}
-	preset.program = sync.OnceValues(func() (*Program, error) { return compileMapping(preset.Name, &preset.Mapping) })
+	preset.program = sync.OnceValues(preset.compile)
 	return preset, nil
+}
+
+// compile compiles the expressions of the preset.
+func (p *Preset) compile() (*Program, error) {
+	program, err := compileMapping(p.Name, &p.Mapping)
+	e := &expression{name: "handshake", field: "handshake", source: string(p.Handshake), preset: p.Name}
+	handshake, handshakeErr := compileExpression(e, textResult)
+	program.handshake, program.messageKeys = handshake, split(p.Key.Message)
+	return program, errors.Join(err, handshakeErr)
 }
 
 // loadedPresets reads the presets once.
@@ -159,6 +176,12 @@ func PresetNames() []string {
 func Groups(name string) bool {
 	p := presetNamed(name)
 	return p != nil && p.Groups || name == Auto
+}
+
+// isEnvelope reports whether the payloads of a preset may hold those of another one.
+func isEnvelope(name string) bool {
+	p := presetNamed(name)
+	return p != nil && p.Envelope
 }
 
 // IsLarge reports whether larger bodies of the tool of a preset are accepted; of Auto, they may be.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
@@ -22,6 +23,9 @@ type Result struct {
 	Preset   string            // that the payload was read with; empty if there was none
 	Warnings []payload.Warning // about the payload as a whole
 	Failures []Failure         // each expression once, those first that matter most
+
+	// Handshake is what a person has to do before the tool sends alerts; empty: nothing.
+	Handshake string
 }
 
 // Failure is an expression that failed on a payload, and would fail on it again.
@@ -125,6 +129,7 @@ func (r *reader) read() error {
 		r.meter.left = maxFindWork
 	}
 	r.result.Preset = r.program.preset
+	r.readHandshake()
 	if Groups(r.program.preset) {
 		r.extraLeft += groupByteWork * weighNative(r.body, math.MaxInt/groupByteWork/2)
 	}
@@ -156,6 +161,19 @@ func (r *reader) read() error {
 	r.bound()
 	slices.SortFunc(r.result.Failures, worstFirst)
 	return nil
+}
+
+// readHandshake finds what a person has to do before the tool sends alerts.
+func (r *reader) readHandshake() {
+	e := r.program.handshake
+	if e == nil {
+		return
+	}
+	value, err := r.evaluate(e)
+	if text, _ := payload.TextOf(value); err == nil && value != nil && text != "" {
+		r.result.Handshake = payload.Shorten(plaintext.SanitizeLine(text), maxHandshake)
+		r.warn("%s", r.result.Handshake)
+	}
 }
 
 // evaluateAlert evaluates the expressions for an alert, one of several. How much work they may do does not depend on the others,

@@ -1,10 +1,12 @@
 package mapping
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
@@ -112,10 +114,22 @@ func (rec *recognizer) matches(body any) bool {
 // recognize makes the reader use the one preset that recognizes the payload. If none does, as with Tocsin's own format, or
 // several do, the payload rules read it. A condition that fails, or for which no work is left, does not hold.
 func (r *reader) recognize() {
-	var names []string
 	r.meter.left = maxRecognitionWork
+	names := r.recognizing(r.vars.header)
+	switch len(names) {
+	case 0:
+	case 1:
+		r.program = r.program.over(must(presetProgram(names[0])))
+		r.program.recognized = names[0]
+	default:
+		r.warn("more than one preset recognizes the payload (%s); it is read by the payload rules", strings.Join(names, ", "))
+	}
+}
+
+// recognizing returns the names of the presets that recognize the payload under the headers.
+func (r *reader) recognizing(header http.Header) (names []string) {
 	rs := compiledRecognizers()
-	for _, i := range rs.candidates(r.body, r.vars.header) {
+	for _, i := range rs.candidates(r.body, header) {
 		rec := &rs.all[i]
 		if slices.Contains(names, rec.preset) || !rec.matches(r.body) {
 			continue
@@ -127,14 +141,47 @@ func (r *reader) recognize() {
 		}
 		names = append(names, rec.preset)
 	}
-	switch len(names) {
-	case 0:
-	case 1:
-		r.program = r.program.over(must(presetProgram(names[0])))
-		r.program.recognized = names[0]
-	default:
-		r.warn("more than one preset recognizes the payload (%s); it is read by the payload rules", strings.Join(names, ", "))
+	return names
+}
+
+// Open returns which of the values within a body, from the outside in, is the payload, and the program that reads it; -1 and p
+// for the body itself. It is one that a preset recognizes: any for Auto and for a preset of an envelope, else the program's own.
+// What is in a payload that is recognized is a part of it.
+func (p *Program) Open(body any, within []any, headers http.Header, received time.Time) (chosen int, program *Program) {
+	chosen, program = -1, p
+	if len(within) == 0 || !p.auto && p.preset == "" || p.auto && hasOwnMarks(body) {
+		return chosen, program
 	}
+	r := newReader(context.Background(), p, body, nil, received)
+	r.meter.left = maxRecognitionWork
+	around := r.recognizing(headers)
+	for i, value := range within {
+		if len(around) > 0 && !isEnvelope(around[0]) {
+			break
+		}
+		r.body = value
+		switch names := r.recognizing(nil); {
+		case len(names) != 1 || slices.Equal(names, around):
+		case p.auto, p.preset == names[0]:
+			chosen, around = i, names
+		case isEnvelope(p.preset) && !p.isOverridden():
+			chosen, around, program = i, names, &Program{auto: true}
+		}
+	}
+	return chosen, program
+}
+
+// isOverridden reports whether an expression is the integration's own.
+func (p *Program) isOverridden() bool {
+	return slices.ContainsFunc(p.expressions[:], func(e *expression) bool { return e != nil && e.preset == "" })
+}
+
+// hasOwnMarks reports whether a payload is in Tocsin's own format.
+func hasOwnMarks(body any) bool {
+	return slices.ContainsFunc(ownMarks, func(field string) bool {
+		_, marked := valueAt(body, []string{field})
+		return marked
+	})
 }
 
 // prefixed puts the name of the recognized preset before the key that the preset gives: tools that share an integration must not

@@ -53,7 +53,7 @@ func Normalise(object map[string]any, received time.Time) (v1alpha1.Alert, []War
 	}
 	n.alert.Custom = n.custom()
 	if n.alert.DedupKey == "" && n.alert.Status != v1alpha1.AlertFiring {
-		n.warnings.addf("dedup_key", "an alert that is %s %s", n.alert.Status, noMatch)
+		n.warnings = append(n.warnings, NoMatch(n.alert.Status))
 	}
 	n.trim()
 	return n.alert, n.warnings.list()

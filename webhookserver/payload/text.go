@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
@@ -63,6 +64,11 @@ type Warning struct {
 
 // noMatch ends the warning that an alert without a dedup_key has no effect.
 const noMatch = "matches no incident without it"
+
+// NoMatch is the warning that an alert of the status has no effect because it has no dedup_key.
+func NoMatch(status v1alpha1.AlertStatus) Warning {
+	return Warning{Field: "dedup_key", Detail: fmt.Sprintf("an alert that is %s %s", status, noMatch)}
+}
 
 // IsNoMatch reports whether the warning says that the alert has no effect because it has no dedup_key.
 func (w Warning) IsNoMatch() bool {

@@ -64,6 +64,7 @@ type Request struct {
 type Content struct {
 	Payloads []Payload
 	Warnings []payload.Warning
+	Answer   *Reply   // to a request that holds no payload but a question; nil: it holds payloads
 	Invalid  []string // describes the parts of the request that are not valid; the others are stored all the same
 
 	// Key is the idempotency key, for a request without the header Idempotency-Key; empty: none. Requests with the same
@@ -76,6 +77,9 @@ type Content struct {
 type Payload struct {
 	Value  any         // decoded JSON: an object or a list of objects
 	Header http.Header // what expressions see as headers beside those of the request, and instead of those of the same names
+
+	// Within is what the value is an envelope of, from the outside in. The first of them that a preset recognizes is the payload.
+	Within []Envelope
 
 	// Fallback has the fields that the alert gets if the payload gives none, by their names in a payload. The dedup_key is
 	// only for a payload with a single alert. Nil: none.
@@ -200,5 +204,16 @@ func readPayload(r *Request) (Content, error) {
 	if err != nil {
 		return Content{}, err
 	}
-	return Content{Payloads: []Payload{{Value: value}}, Warnings: warnings}, nil
+	if answer := answerToEventGrid(value); answer != nil {
+		return Content{Answer: answer}, nil
+	}
+	content := Content{Warnings: warnings}
+	for _, value := range gridEvents(value) {
+		within, err := unwrap(r, value)
+		if err != nil {
+			return Content{}, err
+		}
+		content.Payloads = append(content.Payloads, Payload{Value: value, Within: within})
+	}
+	return content, nil
 }
