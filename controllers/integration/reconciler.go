@@ -103,15 +103,15 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 	updated := integration.DeepCopy()
 	r.setKeyless(updated)
+	if received != nil {
+		updated.Status.LastReceivedTime = received
+	}
 	mapping, settles := mappingValidity(updated, r.CheckMapping(&integration), now)
 	r.setOutside(updated, &updated.Status.Conditions)
 	ready.LastTransitionTime, mapping.LastTransitionTime = r.transitionTime(), r.transitionTime()
 	meta.SetStatusCondition(&updated.Status.Conditions, ready)
 	changed := integrations.IsWhole(&integration) && meta.SetStatusCondition(&updated.Status.Conditions, mapping)
 	updated.Status.ObservedGeneration = integration.Generation
-	if received != nil {
-		updated.Status.LastReceivedTime = received
-	}
 	if err := r.patch(ctx, &integration, updated); err != nil {
 		return ctrl.Result{}, err
 	}
