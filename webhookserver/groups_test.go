@@ -104,6 +104,18 @@ func TestTheLimitOfBodiesDependsOnThePreset(t *testing.T) {
 	})
 }
 
+// largeReport is a report of Trivy's with so many vulnerabilities of a kilobyte.
+func largeReport(count int) string {
+	found := make([]string, count)
+	for i := range found {
+		found[i] = fmt.Sprintf(`{"vulnerabilityID":"CVE-2026-%d","resource":"libc%d","severity":"HIGH","installedVersion":"1.%d","title":%q,`+
+			`"links":["https://avd.aquasec.com/nvd/cve-2026-%d"],"score":7.5}`, i, i, i, strings.Repeat(fmt.Sprintf("flaw %d ", i), 100), i)
+	}
+	return `{"apiVersion":"aquasecurity.github.io/v1alpha1","kind":"VulnerabilityReport","metadata":{"name":"web","namespace":"shop"},` +
+		`"report":{"updateTimestamp":"2026-03-01T11:53:00Z","summary":{"criticalCount":0,"highCount":500,"mediumCount":0,"lowCount":0},` +
+		`"vulnerabilities":[` + strings.Join(found, ",") + `]}}`
+}
+
 // TestTheLimitOfBodiesFollowsTheRecognizedPreset posts to an integration that names no preset.
 func TestTheLimitOfBodiesFollowsTheRecognizedPreset(t *testing.T) {
 	long := strings.Repeat("x", DefaultMaxBodyBytes)
@@ -113,6 +125,7 @@ func TestTheLimitOfBodiesFollowsTheRecognizedPreset(t *testing.T) {
 		code    int
 	}{
 		"a group of Alertmanager's":                   {body: largeGroup(mapping.MaxAlerts, 1<<10), code: http.StatusAccepted},
+		"a report of Trivy's":                         {body: largeReport(500), code: http.StatusAccepted},
 		"a group whose length is not announced":       {body: largeGroup(mapping.MaxAlerts, 1<<10), chunked: true, code: http.StatusRequestEntityTooLarge},
 		"an alert of our own format":                  {body: `{"title":"` + long + `"}`, code: http.StatusRequestEntityTooLarge},
 		"an alert of a preset whose bodies are small": {body: `{"alert_transition":"Triggered","alert_type":"error","text":"` + long + `"}`, code: http.StatusRequestEntityTooLarge},
