@@ -2,9 +2,11 @@ package webhookserver
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
@@ -322,4 +325,33 @@ func TestTheAnswerTellsWhatHasNoEffect(t *testing.T) {
 	g.Expect(effects(`[{"status":"resolved","dedup_key":"k"},{"title":"a","dedup_key":"k"},{"status":"resolved","dedup_key":"k"}]`)).
 		To(Equal([]string{noEffect, "", ""}))
 	g.Expect(effects(`{"status":"resolved","dedup_key":"k"}`)).To(Equal([]string{""}), "the alert that opens it was just accepted")
+}
+
+// TestTheFirstAlertsOfAnAlertmanagerSayThatTheyAreNotForwarded looks at the answer to the first request of an integration.
+func TestTheFirstAlertsOfAnAlertmanagerSayThatTheyAreNotForwarded(t *testing.T) {
+	forwarded := metav1.Condition{Type: v1alpha1.ConditionForwarded, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonForwarding}
+	for sentence, c := range map[string]struct {
+		change func(w *v1alpha1.WebhookIntegration)
+		says   bool
+	}{
+		"the first ones":           {func(*v1alpha1.WebhookIntegration) {}, true},
+		"later ones":               {func(w *v1alpha1.WebhookIntegration) { w.Status.LastReceivedTime = new(v1alpha1.NewTimestamp(time.Now())) }, false},
+		"forward is Always":        {func(w *v1alpha1.WebhookIntegration) { w.Spec.Forward = v1alpha1.ForwardAlways }, false},
+		"nothing is forwarded":     {func(w *v1alpha1.WebhookIntegration) { w.Status.Conditions = nil }, false},
+		"they are read without it": {func(w *v1alpha1.WebhookIntegration) { w.Spec.Preset = mapping.None }, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			b := newBench()
+			w := integration("team-a", "prometheus")
+			w.Status.Conditions = []metav1.Condition{forwarded}
+			c.change(w)
+			b.tokens.set(w)
+			response := b.post(testPath, groupOfOne)
+			body, err := io.ReadAll(response.Body)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(response.StatusCode).To(Equal(http.StatusAccepted))
+			g.Expect(strings.Contains(string(body), "Tocsin does not forward these alerts")).To(Equal(c.says), string(body))
+		})
+	}
 }

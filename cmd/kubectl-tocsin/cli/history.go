@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -68,6 +69,9 @@ func (o *historyOptions) run(ctx context.Context) error {
 		found++
 		return printer.episode(record)
 	})
+	if printer.end != nil {
+		err = errors.Join(err, printer.end())
+	}
 	if err != nil {
 		return err
 	}
@@ -80,12 +84,16 @@ func (o *historyOptions) run(ctx context.Context) error {
 type episodePrinter struct {
 	header  func()
 	episode func(*records.Record) error
+	end     func() error // nil: nothing is left to print
 }
+
+// fittingEpisodes is how many episodes a table on a terminal waits for before it prints them in columns of their widths.
+const fittingEpisodes = 50
 
 func (o *historyOptions) printer() episodePrinter {
 	switch o.output {
 	case outputJSON:
-		return episodePrinter{func() {}, o.printJSON}
+		return episodePrinter{header: func() {}, episode: o.printJSON}
 	case outputCSV:
 		lines := csv.NewWriter(o.Out)
 		write := func(cells []string) error {
@@ -94,22 +102,50 @@ func (o *historyOptions) printer() episodePrinter {
 			return lines.Error()
 		}
 		return episodePrinter{
-			func() { _ = write(csvHeader) }, // printing the first episode returns the error
-			func(r *records.Record) error { return write(csvCells(r)) },
+			header:  func() { _ = write(csvHeader) }, // printing the first episode returns the error
+			episode: func(r *records.Record) error { return write(csvCells(r)) },
 		}
 	}
 	table := o.newTable()
-	return episodePrinter{table.printHeader, func(r *records.Record) error {
-		table.printRows(r)
+	if !table.isTerminal() {
+		return episodePrinter{header: table.printHeader, episode: func(r *records.Record) error {
+			table.printRows(r)
+			return table.err
+		}}
+	}
+	var first []*records.Record
+	begin := func() error {
+		if len(first) > 0 {
+			table.fit(first)
+			if len(first) == fittingEpisodes { // a column that is empty so far may have contents later
+				table.showAll()
+			}
+			table.printHeader()
+			table.printRows(first...)
+			first = first[:0]
+		}
+		return table.err
+	}
+	printed := false
+	return episodePrinter{header: func() {}, end: begin, episode: func(r *records.Record) error {
+		if first = append(first, r); !printed && len(first) < fittingEpisodes {
+			return nil
+		}
+		if !printed {
+			printed = true
+			return begin()
+		}
+		table.printRows(first...)
+		first = first[:0]
 		return table.err
 	}}
 }
 
-// newTable returns a table whose columns have typical widths, since rows are printed before all are known.
+// newTable returns a table. In a pipe, its columns have typical widths, since rows are printed before all are known.
 func (o *historyOptions) newTable() *table[*records.Record] {
 	const nameWidth, countWidth, keyWidth = 16, 6, 30
 	const minute = "2006-01-02 15:04"
-	t := &table[*records.Record]{screen: o.screen, wide: o.output == outputWide}
+	t := &table[*records.Record]{screen: o.screen, wide: o.output == outputWide, noHeaders: o.noHeaders}
 	if o.filter.allNamespaces {
 		t.add("NAMESPACE", nameWidth, func(r *records.Record) string { return r.Namespace })
 	}
@@ -133,7 +169,9 @@ func (o *historyOptions) newTable() *table[*records.Record] {
 		t.add("DEDUP-KEY", keyWidth, func(r *records.Record) string { return r.DedupKey })
 	}
 	t.add("TITLE", 0, func(r *records.Record) string { return r.Alert.Title })
-	t.reserve()
+	if !t.isTerminal() {
+		t.reserve()
+	}
 	return t
 }
 

@@ -86,6 +86,16 @@ func (t *table[T]) fit(items []T) {
 	}
 }
 
+// showAll shows the columns without contents, too.
+func (t *table[T]) showAll() {
+	for n := range t.columns {
+		t.columns[n].hidden = false
+	}
+	if t.isTerminal() && !t.wide {
+		t.squeeze()
+	}
+}
+
 // squeeze hides columns and abbreviates names until the last column, the titles, fits on the terminal. Who is at it and since
 // when matters more than the name of the integration, and whether people are told more than all of it.
 func (t *table[T]) squeeze() {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 )
 
 // tableAt prints an acknowledged Incident of an integration with a long name on a terminal.
@@ -64,5 +66,35 @@ func TestAbbreviates(t *testing.T) {
 	}
 	for _, short := range []string{"non", "mo…-qf4x", "qf4t", "monitoring-qf4t…monitoring"} {
 		g.Expect(abbreviates(short, name)).To(BeFalse(), short)
+	}
+}
+
+// TestTheHistoryFitsItsFirstEpisodes prints episodes in columns of their widths: those of the first ones, whatever comes later.
+func TestTheHistoryFitsItsFirstEpisodes(t *testing.T) {
+	for _, count := range []int{1, fittingEpisodes - 1, fittingEpisodes, fittingEpisodes + 3} {
+		g := NewWithT(t)
+		var out bytes.Buffer
+		o := &historyOptions{archiveOptions: archiveOptions{plugin: &plugin{screen: &screen{out: &out, width: 80, height: 24}}}}
+		o.filter.allNamespaces = true
+		printer := o.printer()
+		printer.header()
+		for i := range count {
+			r := &records.Record{Namespace: "shop"}
+			r.OpenedTime, r.ResolvedTime = v1alpha1.NewTimestamp(time.Unix(1_772_362_380, 0)), v1alpha1.NewTimestamp(time.Unix(1_772_365_980, 0))
+			r.AlertCount = 2
+			r.Alert.Severity, r.Alert.Title = v1alpha1.SeverityCritical, fmt.Sprintf("Disk %d full", i)
+			if i > fittingEpisodes {
+				r.Namespace = "a-namespace-with-a-long-name"
+			}
+			g.Expect(printer.episode(r)).To(Succeed())
+		}
+		g.Expect(printer.end()).To(Succeed())
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		g.Expect(lines).To(HaveLen(count + 1))
+		g.Expect(strings.Contains(lines[0], "ACK")).To(Equal(count >= fittingEpisodes), "a column without contents")
+		g.Expect(strings.Join(lines, "\n")).To(ContainSubstring(fmt.Sprintf("Disk %d full", count-1)))
+		if count > fittingEpisodes {
+			g.Expect(lines[0]).To(HavePrefix("NAMESPACE   ENDED"), "no wider than the first ones")
+		}
 	}
 }

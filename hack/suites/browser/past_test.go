@@ -100,8 +100,11 @@ func TestHistoryAndReport(t *testing.T) {
 		ContainSubstring("4 episodes ended in this period."), ContainSubstring("5 incidents open now."), ContainSubstring(hostileTitle)))
 	b.Expect(b.eval(`document.querySelectorAll("#report meter").length >= 1`)).To(Equal("true"))
 	b.Expect(b.eval(`document.querySelectorAll("#report .columns-chart rect.critical").length`)).To(Equal("1"), "the days are a chart")
-	b.Expect(b.eval(`document.querySelector("#report .columns-chart svg").ariaLabel`)).To(MatchRegexp(`^\d{4}-\d\d-\d\d: \d all(, \d{4}-\d\d-\d\d: \d all)*$`),
+	b.Expect(b.eval(`document.querySelector("#report .columns-chart:has(.critical) svg").ariaLabel`)).To(MatchRegexp(`^\d{4}-\d\d-\d\d: \d all(, \d{4}-\d\d-\d\d: \d all)*$`),
 		"which has its numbers as a text, without days of zero")
+	b.Expect(b.eval(`[...document.querySelectorAll("#report .columns-chart rect.part-1")].length >= 1`)).To(Equal("true"), "the times are a chart")
+	b.Expect(b.eval(`document.querySelector("#report .columns-chart:has(.part-1) svg").ariaLabel`)).To(
+		MatchRegexp(`^Time to acknowledge and to resolve: .*: \d+ resolved`))
 	b.Expect(b.eval(`document.querySelectorAll("#report img, #report script").length`)).To(Equal("0"))
 	b.Expect(b.eval("String(window.hacked)")).To(Equal("undefined"))
 	for _, width := range []int64{1200, 420, 390} {

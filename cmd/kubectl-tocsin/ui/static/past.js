@@ -139,6 +139,23 @@ function columns(one, parts) {
       "aria-label": one.rows.filter((row) => !isZero(one, row)).map((row) => named(row, total)).join(", ") || "None." }, ...bars));
 }
 
+// pairs draws a section as the columns of its numbers beside each other, for each row.
+function pairs(one) {
+  const height = 100, width = 30, numbers = one.columns.map((column, i) => [column.name, i]).filter(([, i]) => one.columns[i].number);
+  const most = Math.max(1, ...one.rows.flatMap((row) => numbers.map(([, i]) => Number(row[i]) || 0)));
+  const part = (width - 6) / numbers.length, named = (row, name, i) => `${row[0]}: ${row[i]} ${name.toLowerCase()}`;
+  return el("figure", { class: "columns-chart" },
+    el("figcaption", {}, ...numbers.map(([name], n) => el("span", { class: "key-" + n }, name.toLowerCase())), el("span", {}, `at most ${most}`)),
+    svg("svg", { viewBox: `0 0 ${one.rows.length * width} ${height}`, preserveAspectRatio: "none", role: "img",
+      "aria-label": one.title + ": " + (one.rows.flatMap((row) => numbers.filter(([, i]) => Number(row[i])).map(([name, i]) => named(row, name, i))).join(", ") || "none") },
+      ...one.rows.flatMap((row, at) => numbers.filter(([, i]) => Number(row[i])).map(([name, i]) => {
+        const tall = Number(row[i]) / most * height, n = numbers.findIndex(([, other]) => other === i);
+        return svg("rect", { x: at * width + 3 + n * part, width: part - 1, y: height - tall, height: tall, class: "part-" + n },
+          svg("title", {}, named(row, name, i)));
+      }))),
+    el("div", { class: "under", "aria-hidden": "true" }, ...one.rows.map((row) => el("span", {}, row[0]))));
+}
+
 // reportNodes draws the tables that the server computed.
 function reportNodes(page) {
   return [
@@ -149,11 +166,13 @@ function reportNodes(page) {
   ];
 }
 
-// section draws a table of the report, as a chart if its rows are periods with numbers by severity. Rows of zeros are left out.
+// section draws a table of the report, as a chart if its rows are periods with numbers by severity, and under one if all its numbers
+// are counts. Rows of zeros are left out.
 function section(one) {
   const parts = severities.map((severity) => [severity, one.columns.findIndex((column) => column.name.toLowerCase() === severity)])
     .filter(([, i]) => i >= 0);
   if (parts.length && one.bars && one.rows?.length > 2) return el("section", {}, el("h3", {}, one.title), one.note ? el("p", {}, one.note) : undefined, columns(one, parts));
+  const drawn = one.bars && one.rows?.length > 2 && one.columns.slice(1).every((column) => column.number) && !one.rows.every((row) => isZero(one, row));
   const place = (i) => one.columns[i].number ? { class: "number" } : {};
   const named = (i) => ({ ...place(i), "data-name": one.columns[i].name });
   const table = el("table", {},
@@ -161,6 +180,6 @@ function section(one) {
       one.bars ? el("td") : undefined)),
     el("tbody", {}, ...(one.rows || []).map((row, n) => isZero(one, row) ? "" : el("tr", {}, ...row.map((cell, i) => el("td", named(i), cell)),
       one.bars ? el("td", { class: "bar" }, el("meter", { value: one.bars[n], "aria-hidden": "true" })) : undefined))));
-  return el("section", {}, el("h3", {}, one.title), one.note ? el("p", {}, one.note) : undefined,
+  return el("section", {}, el("h3", {}, one.title), one.note ? el("p", {}, one.note) : undefined, drawn ? pairs(one) : undefined,
     one.rows ? el("div", { class: "scroll", role: "region", tabindex: "0", "aria-label": one.title }, table) : el("p", {}, "None."));
 }
