@@ -166,8 +166,8 @@ func (h *handler) evaluate(
 		}
 	}
 	if staysInAlertmanager(x.integration, all.Preset) {
-		all.Warnings = append(all.Warnings, payload.Warning{Detail: fmt.Sprintf("Tocsin does not forward these alerts, because with the "+
-			"preset %s they are in an Alertmanager already; spec.forward: Always does", all.Preset)})
+		all.Warnings = append(all.Warnings, payload.Warning{Detail: fmt.Sprintf("Tocsin does not forward these alerts, because with "+
+			"the preset %s they are in an Alertmanager already; spec.forward: Always does", all.Preset)})
 	}
 	if x.dryRun {
 		return all, nil
@@ -183,8 +183,8 @@ func (h *handler) evaluate(
 	return all, nil
 }
 
-// staysInAlertmanager reports whether the first alerts of an integration are not forwarded, though those of others are. Later ones
-// say nothing more: their sender has been told.
+// staysInAlertmanager reports whether the first alerts of an integration are not forwarded, though those of others are. Later
+// ones say nothing more: their sender has been told.
 func staysInAlertmanager(integration *v1alpha1.WebhookIntegration, preset string) bool {
 	spec, status := &integration.Spec, &integration.Status
 	return status.LastReceivedTime == nil && meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionForwarded) != nil &&

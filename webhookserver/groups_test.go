@@ -17,9 +17,9 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
 
-// largeGroup is a body of Alertmanager's with so many alerts of so many bytes each, most of which are their descriptions.
-func largeGroup(count, size int) string {
-	alerts := make([]string, count)
+// largeGroup is a body of Alertmanager's with as many alerts as a request may have, of so many bytes each, most of which are their descriptions.
+func largeGroup(size int) string {
+	alerts := make([]string, mapping.MaxAlerts)
 	for i := range alerts {
 		before := fmt.Sprintf(`{"status":"firing","labels":{"alertname":"PodCrashLooping","namespace":"shop-%d","pod":"web-%d","severity":"warning"},`+
 			`"annotations":{"summary":"web-%d restarts again and again","description":"`, i%7, i, i)
@@ -44,7 +44,7 @@ func TestALargeGroupIsAccepted(t *testing.T) {
 			groups := integration("team-a", "groups")
 			groups.Spec.Preset = preset
 			b.tokens.set(groups)
-			body := largeGroup(mapping.MaxAlerts, 2<<10)
+			body := largeGroup(2 << 10)
 			g.Expect(len(body)).To(BeNumerically(">", mapping.MaxAlerts*2<<10))
 			response := b.post(eventsPath+"/"+testenv.Token("team-a", "groups"), body)
 			g.Expect(response.StatusCode).To(Equal(http.StatusAccepted))
@@ -124,13 +124,13 @@ func TestTheLimitOfBodiesFollowsTheRecognizedPreset(t *testing.T) {
 		chunked bool
 		code    int
 	}{
-		"a group of Alertmanager's":                   {body: largeGroup(mapping.MaxAlerts, 1<<10), code: http.StatusAccepted},
+		"a group of Alertmanager's":                   {body: largeGroup(1 << 10), code: http.StatusAccepted},
 		"a report of Trivy's":                         {body: largeReport(500), code: http.StatusAccepted},
-		"a group whose length is not announced":       {body: largeGroup(mapping.MaxAlerts, 1<<10), chunked: true, code: http.StatusRequestEntityTooLarge},
+		"a group whose length is not announced":       {body: largeGroup(1 << 10), chunked: true, code: http.StatusRequestEntityTooLarge},
 		"an alert of our own format":                  {body: `{"title":"` + long + `"}`, code: http.StatusRequestEntityTooLarge},
 		"an alert of a preset whose bodies are small": {body: `{"alert_transition":"Triggered","alert_type":"error","text":"` + long + `"}`, code: http.StatusRequestEntityTooLarge},
 		"no JSON": {body: long + "x", code: http.StatusRequestEntityTooLarge},
-		"a group beyond what any preset reads as such": {body: largeGroup(mapping.MaxAlerts, 5<<10), code: http.StatusRequestEntityTooLarge},
+		"a group beyond what any preset reads as such": {body: largeGroup(5 << 10), code: http.StatusRequestEntityTooLarge},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)

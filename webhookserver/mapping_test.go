@@ -334,8 +334,10 @@ func TestTheFirstAlertsOfAnAlertmanagerSayThatTheyAreNotForwarded(t *testing.T) 
 		change func(w *v1alpha1.WebhookIntegration)
 		says   bool
 	}{
-		"the first ones":           {func(*v1alpha1.WebhookIntegration) {}, true},
-		"later ones":               {func(w *v1alpha1.WebhookIntegration) { w.Status.LastReceivedTime = new(v1alpha1.NewTimestamp(time.Now())) }, false},
+		"the first ones": {func(*v1alpha1.WebhookIntegration) {}, true},
+		"later ones": {func(w *v1alpha1.WebhookIntegration) {
+			w.Status.LastReceivedTime = new(v1alpha1.NewTimestamp(time.Now()))
+		}, false},
 		"forward is Always":        {func(w *v1alpha1.WebhookIntegration) { w.Spec.Forward = v1alpha1.ForwardAlways }, false},
 		"nothing is forwarded":     {func(w *v1alpha1.WebhookIntegration) { w.Status.Conditions = nil }, false},
 		"they are read without it": {func(w *v1alpha1.WebhookIntegration) { w.Spec.Preset = mapping.None }, false},

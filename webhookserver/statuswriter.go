@@ -316,7 +316,8 @@ func (p *pendingReports) subtract(written *pendingReports, failures map[string]t
 }
 
 func (p *pendingReports) isEmpty() bool {
-	return p.rejection == nil && p.failure == nil && p.handshake == nil && p.unavailable == 0 && len(p.uses)+len(p.beats)+len(p.waiting) == 0
+	return p.rejection == nil && p.failure == nil && p.handshake == nil && p.unavailable == 0 &&
+		len(p.uses)+len(p.beats)+len(p.waiting) == 0
 }
 
 // isEnding reports whether everything is to be written.

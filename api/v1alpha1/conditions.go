@@ -76,8 +76,8 @@ const ConditionMappingValid = "MappingValid"
 // Reasons of a WebhookIntegration's MappingValid condition.
 const (
 	ReasonMappingValid     = "Valid"            // the mapping compiles and has not failed within MappingFailureMemory
-	ReasonKeylessAlerts    = "KeylessAlerts"    // as Valid, but alerts come without a dedup key: nothing resolves what fires, and what ends resolves nothing
-	ReasonHandshake        = "HandshakePending" // as Valid, but the tool waits for a person before it sends alerts; see status.lastHandshake
+	ReasonKeylessAlerts    = "KeylessAlerts"    // as Valid, but alerts come without a dedup key: nothing resolves what fires
+	ReasonHandshake        = "HandshakePending" // as Valid, but the tool waits for a person: see status.lastHandshake
 	ReasonInvalidMapping   = "InvalidMapping"   // the mapping does not compile; requests are accepted by the payload rules
 	ReasonEvaluationFailed = "EvaluationFailed" // an expression failed on a received alert; see status.lastMappingFailure
 )

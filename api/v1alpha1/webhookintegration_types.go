@@ -198,7 +198,7 @@ type Handshake struct {
 	// message is what is to be done. It may quote the request.
 	// +kubebuilder:validation:MaxLength=1024
 	// +required
-	Message string `json:"message"`
+	Message string `json:"message,omitempty"`
 
 	// time is the time at which the tool asked.
 	// +required
@@ -289,7 +289,7 @@ type WebhookIntegrationStatus struct {
 
 	// lastHandshake is what the sender's tool last waited for before it sends alerts. Written at most once a minute.
 	// +optional
-	LastHandshake *Handshake `json:"lastHandshake,omitempty"`
+	LastHandshake *Handshake `json:"lastHandshake,omitempty,omitzero"`
 
 	// tokens lists the tokens that have been used. Each one is updated at most once an hour.
 	// +kubebuilder:validation:MaxItems=8

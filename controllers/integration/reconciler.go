@@ -283,7 +283,7 @@ func falseCondition(kind string, integration *v1alpha1.WebhookIntegration) metav
 func isPending(integration *v1alpha1.WebhookIntegration, now time.Time) bool {
 	asked, received := integration.Status.LastHandshake, integration.Status.LastReceivedTime
 	return asked != nil && now.Before(asked.Time.Add(handshakeMemory)) &&
-		(received == nil || received.Time.Before(asked.Time.Add(handshakeSlack)))
+		(received == nil || received.Before(asked.Time.Add(handshakeSlack)))
 }
 
 // mappingValidity is the MappingValid condition, and when it may change by itself, zero for never. invalid is why

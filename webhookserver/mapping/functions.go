@@ -212,7 +212,8 @@ func urlHost(args []any) (any, error) {
 	return "", nil
 }
 
-// eventSuffix is what Kubernetes appends to the name of the object that an Event is about: a dot and a time in hexadecimal digits.
+// eventSuffix is what Kubernetes appends to the name of the object that an Event is about: a dot and a time in hexadecimal
+// digits.
 var eventSuffix = regexp.MustCompile(`[.][0-9a-f]{12,}$`)
 
 // eventObject returns the name of the object that an Event is about: "node-4" of "node-4.187c3f0a51b2c0ff". Any other name stays

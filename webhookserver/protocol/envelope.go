@@ -18,8 +18,8 @@ type Envelope struct {
 	Rest  map[string]any // what the envelope says beside it, without what proves who sent it
 }
 
-// envelopeKeys are the members that hold a payload, those of the forms that say what they are first. Each holds an object, JSON in
-// a text, or, of Google's Pub/Sub, such a text in base64.
+// envelopeKeys are the members that hold a payload, those of the forms that say what they are first. Each holds an object, JSON
+// in a text, or, of Google's Pub/Sub, such a text in base64.
 var envelopeKeys = []struct {
 	marks  []string // the other members of the form
 	key    string
@@ -36,7 +36,8 @@ var envelopeKeys = []struct {
 // envelopeSecrets are what proves that an envelope is genuine, or ends the subscription: they are not kept.
 var envelopeSecrets = []string{"Signature", "SignatureVersion", "SigningCertURL", "UnsubscribeURL", "Token"}
 
-// unwrap opens the envelopes of a value. The error is one of the memory for what is in them: a text that is no JSON is no payload.
+// unwrap opens the envelopes of a value. The error is one of the memory for what is in them: a text that is no JSON is no
+// payload.
 func unwrap(r *Request, value any) (within []Envelope, err error) {
 	for range maxEnvelopes {
 		object, _ := value.(map[string]any)
@@ -112,7 +113,8 @@ func decodeHeld(r *Request, held any, encoded bool) (any, error) {
 			return nil, nil
 		}
 		inner, _, err := r.Parse([]byte(v))
-		if _, broken := errors.AsType[*payload.SyntaxError](err); broken || errors.Is(err, payload.ErrTooDeep) || errors.Is(err, payload.ErrEmpty) {
+		_, broken := errors.AsType[*payload.SyntaxError](err)
+		if broken || errors.Is(err, payload.ErrTooDeep) || errors.Is(err, payload.ErrEmpty) {
 			return nil, nil
 		}
 		return inner, err
@@ -150,8 +152,8 @@ func gridEvents(value any) []any {
 // https://learn.microsoft.com/azure/event-grid/end-point-validation-event-grid-events-schema
 const validationEvent = "Microsoft.EventGrid.SubscriptionValidationEvent"
 
-// answerToEventGrid returns the answer to that question, which repeats a code; nil for any other body. The token has shown that the
-// address belongs to whoever gave it to Azure.
+// answerToEventGrid returns the answer to that question, which repeats a code; nil for any other body. The token has shown that
+// the address belongs to whoever gave it to Azure.
 func answerToEventGrid(value any) *Reply {
 	list, _ := value.([]any)
 	if len(list) != 1 || !isGridEvent(list[0]) {

@@ -38,8 +38,8 @@ type Operation struct {
 	// Heartbeat says that a request is a signal of the heartbeat that the identifier names; its body is not read.
 	Heartbeat bool
 
-	// Accepted returns the answer to a request whose alerts are stored, or to a ping, and Refused the body of the answer to one that is
-	// refused. Nil: Tocsin's own answer, and problem details.
+	// Accepted returns the answer to a request whose alerts are stored, or to a ping, and Refused the body of the answer to one
+	// that is refused. Nil: Tocsin's own answer, and problem details.
 	Accepted func(r *Request, stored Stored) Reply
 	Refused  func(status int, title, detail string) any
 }

@@ -16,8 +16,8 @@ import (
 // opsgeniePreset is the preset for the bodies of the Alert API.
 const opsgeniePreset = "opsgenie-api"
 
-// opsgenieOperations are those of Opsgenie's Alert API that senders use, and the pings of its Heartbeat API, which Jira Service Management has under another
-// address: https://docs.opsgenie.com/docs/alert-api
+// opsgenieOperations are those of Opsgenie's Alert API that senders use, and the pings of its Heartbeat API. Jira Service
+// Management has them under another address: https://docs.opsgenie.com/docs/alert-api
 func opsgenieOperations() []Operation {
 	operation := func(path string, read func(*Request) (Content, error), methods ...string) Operation {
 		return Operation{
