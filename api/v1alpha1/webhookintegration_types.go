@@ -196,6 +196,7 @@ type Rejection struct {
 // Handshake is what a tool waits for before it sends alerts, and that only a person can do.
 type Handshake struct {
 	// message is what is to be done. It may quote the request.
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +required
 	Message string `json:"message,omitempty"`
