@@ -18,10 +18,11 @@ import (
 // up for good when it is refused as too large. Where the payload tells the preset, checkSize has the last word; a length that
 // is not announced would need memory for the largest body.
 func (h *handler) bodyLimit(x *exchange) int64 {
-	if x.integration.Spec.Preset == "" && x.operation.Preset == "" && (x.ContentLength < 0 || x.gzipped) {
+	preset := presetOf(x, true)
+	if preset == mapping.Auto && x.integration.Spec.Preset == "" && (x.ContentLength < 0 || x.gzipped) {
 		return h.options.MaxBodyBytes
 	}
-	return h.limitFor(presetOf(x, true))
+	return h.limitFor(preset)
 }
 
 // checkSize refuses a body that is too large for the preset which has read it, if one has.

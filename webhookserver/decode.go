@@ -139,6 +139,11 @@ func (h *handler) evaluate(
 		ctx, cancel = context.WithTimeout(mapping.WithPause(ctx, x.place.Pause), h.evaluation)
 		defer cancel()
 	}
+	defaults := x.defaults
+	if len(payloads) > 1 { // one key for all would make them one Incident
+		defaults = maps.Clone(defaults)
+		delete(defaults, "dedup_key")
+	}
 	for i := range payloads {
 		header := requestHeader
 		if own := payloads[i].Header; len(own) > 0 {
@@ -150,7 +155,7 @@ func (h *handler) evaluate(
 			chosen, reader = program.Open(payloads[i].Value, within, header, x.received)
 			return chosen
 		})
-		result, err := reader.Alerts(ctx, payload.WithDefaults(payloads[i].Value, x.defaults), header, x.received)
+		result, err := reader.Alerts(ctx, payload.WithDefaults(payloads[i].Value, defaults), header, x.received)
 		if err != nil {
 			return all, decodeProblem(err)
 		}

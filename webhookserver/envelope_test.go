@@ -84,6 +84,21 @@ func TestEnvelopes(t *testing.T) {
 	}
 }
 
+// TestTheKeyOfTheQueryIsForOneEvent has several events in a request whose query has a key.
+func TestTheKeyOfTheQueryIsForOneEvent(t *testing.T) {
+	for body, same := range map[string]bool{
+		"[" + gridAround(`{"a":1}`) + "," + gridAround(`{"a":2}`) + "]": false,
+		"[" + gridAround(`{"a":1}`) + "]":                               true,
+	} {
+		g := NewWithT(t)
+		b := newBench()
+		g.Expect(b.post(testPath+"?dedup_key=k", body).StatusCode).To(Equal(http.StatusAccepted))
+		for i := range b.store.Stored()[0].Spec.Alerts {
+			g.Expect(b.store.Stored()[0].Spec.Alerts[i].DedupKey == "k").To(Equal(same))
+		}
+	}
+}
+
 func TestWhatAnEnvelopeSaysIsKept(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()

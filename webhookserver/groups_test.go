@@ -104,6 +104,16 @@ func TestTheLimitOfBodiesDependsOnThePreset(t *testing.T) {
 	})
 }
 
+// largeList is a list of so many alerts of a kilobyte, as Prometheus posts them.
+func largeList(count int) string {
+	alerts := make([]string, count)
+	for i := range alerts {
+		alerts[i] = fmt.Sprintf(`{"labels":{"alertname":"A","pod":"web-%d"},"annotations":{"description":%q},"startsAt":"2026-03-01T11:53:00Z",`+
+			`"generatorURL":""}`, i, strings.Repeat(fmt.Sprintf("pod %d ", i), 100))
+	}
+	return "[" + strings.Join(alerts, ",") + "]"
+}
+
 // largeReport is a report of Trivy's with so many vulnerabilities of a kilobyte.
 func largeReport(count int) string {
 	found := make([]string, count)
@@ -121,12 +131,14 @@ func TestTheLimitOfBodiesFollowsTheRecognizedPreset(t *testing.T) {
 	long := strings.Repeat("x", DefaultMaxBodyBytes)
 	for sentence, c := range map[string]struct {
 		body    string
+		path    string
 		chunked bool
 		code    int
 	}{
 		"a group of Alertmanager's":                   {body: largeGroup(1 << 10), code: http.StatusAccepted},
 		"a report of Trivy's":                         {body: largeReport(500), code: http.StatusAccepted},
 		"a group whose length is not announced":       {body: largeGroup(1 << 10), chunked: true, code: http.StatusRequestEntityTooLarge},
+		"a list to Alertmanager's API, not announced": {body: largeList(500), path: "/api/v2/alerts", chunked: true, code: http.StatusAccepted},
 		"an alert of our own format":                  {body: `{"title":"` + long + `"}`, code: http.StatusRequestEntityTooLarge},
 		"an alert of a preset whose bodies are small": {body: `{"alert_transition":"Triggered","alert_type":"error","text":"` + long + `"}`, code: http.StatusRequestEntityTooLarge},
 		"no JSON": {body: long + "x", code: http.StatusRequestEntityTooLarge},
@@ -140,6 +152,7 @@ func TestTheLimitOfBodiesFollowsTheRecognizedPreset(t *testing.T) {
 			if c.chunked {
 				request.ContentLength = -1
 			}
+			request.URL.Path += c.path
 			recorder := httptest.NewRecorder()
 			b.ServeHTTP(recorder, request)
 			g.Expect(recorder.Code).To(Equal(c.code), recorder.Body.String())
