@@ -114,7 +114,8 @@ func (b *tab) cpu() float64 {
 }
 
 // BenchmarkStorm measures, in a browser with 2,000 open incidents: the time from a click until the rows of the screen are laid out, and
-// the CPU time for all rows and, when all are shown, for the change of one incident.
+// the CPU time for all rows and, when all are shown, for the change of one incident. And how many frames the browser shows in the
+// second in which all rows are scrolled through, and the longest time between two of them.
 func BenchmarkStorm(bench *testing.B) {
 	c := newCluster(bench)
 	c.storm()
@@ -124,26 +125,41 @@ func BenchmarkStorm(bench *testing.B) {
 	b.Expect(err).NotTo(HaveOccurred())
 	b.do(chromedp.Navigate(s.URL()))
 	b.Eventually(func() string { return b.text("tr.group") }).Should(ContainSubstring("2000"))
-	var screen, all, change float64
+	var screen, all, change, frames, longest float64
 	rounds := 0
 	for bench.Loop() {
 		rounds++
 		b.choose("group", "")
 		b.Eventually(b.rowCount).Should(Equal("1"))
 		begun := b.cpu()
-		took, err := strconv.ParseFloat(b.eval(`(() => {
+		screen += b.number(`(() => {
 			const group = document.getElementById("group"), begun = performance.now();
 			group.value = "none";
 			group.dispatchEvent(new Event("input", {bubbles: true}));
 			document.body.offsetHeight;
-			return performance.now() - begun; })()`), 64)
-		b.Expect(err).NotTo(HaveOccurred())
-		screen += took
+			return performance.now() - begun; })()`)
 		b.Eventually(func() string {
 			return b.eval(`document.body.offsetHeight && document.querySelectorAll("#rows tr").length`)
 		}).Should(
 			Equal(strconv.Itoa(stormSize)))
 		all += b.cpu() - begun
+
+		b.eval(`(() => {
+			const begun = performance.now(), far = document.documentElement.scrollHeight / 60;
+			let count = 0, longest = 0, last = begun;
+			window.frames = undefined;
+			requestAnimationFrame(function step(now) {
+				count++;
+				longest = Math.max(longest, now - last);
+				last = now;
+				scrollBy(0, far);
+				if (now - begun < 1000) requestAnimationFrame(step); else window.frames = [count, longest];
+			});
+		})()`)
+		b.Eventually(func() string { return b.eval(`String(window.frames !== undefined)`) }).Should(Equal("true"))
+		frames += b.number(`window.frames[0]`)
+		longest += b.number(`window.frames[1]`)
+		b.eval(`scrollTo(0, 0)`)
 
 		title := "Late " + strconv.Itoa(rounds)
 		begun = b.cpu()
@@ -155,6 +171,8 @@ func BenchmarkStorm(bench *testing.B) {
 	}
 	bench.ReportMetric(0, "ns/op")
 	bench.ReportMetric(screen/float64(rounds), "ms/screen")
+	bench.ReportMetric(frames/float64(rounds), "frames/s")
+	bench.ReportMetric(longest/float64(rounds), "ms/longest-frame")
 	bench.ReportMetric(all/float64(rounds), "cpu-ms/all-rows")
 	bench.ReportMetric(change/float64(rounds), "cpu-ms/change")
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -112,6 +113,12 @@ func (b *tab) eval(expression string) string {
 		return "error: " + err.Error()
 	}
 	return fmt.Sprint(value)
+}
+
+func (b *tab) number(expression string) float64 {
+	value, err := strconv.ParseFloat(b.eval(expression), 64)
+	b.Expect(err).NotTo(HaveOccurred())
+	return value
 }
 
 // titles are those in the list, in its order.
