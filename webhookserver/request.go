@@ -191,6 +191,9 @@ func (x *exchange) parameters() iter.Seq2[string, string] {
 	}
 }
 
+// maxTypos is how many letters of a misspelling of dryRun are wrong.
+const maxTypos = 2
+
 // resemblesDryRun says whether a name looks like a misspelling of dryRun: dry-run, dryrn, dyrRun or dry, but not run.
 func resemblesDryRun(name string) bool {
 	name = strings.Map(func(r rune) rune {
@@ -200,19 +203,5 @@ func resemblesDryRun(name string) bool {
 		return r
 	}, strings.ToLower(name))
 	word := strings.ToLower(dryRunParameter)
-	return name == "dry" || strings.Contains(name, word) || strings.HasPrefix(name, "d") && withinEdits(name, word, 2)
-}
-
-// withinEdits says whether a becomes b if at most so many characters are inserted, removed or replaced.
-func withinEdits(a, b string, edits int) bool {
-	for a != "" && b != "" && a[0] == b[0] {
-		a, b = a[1:], b[1:]
-	}
-	switch {
-	case a == "" || b == "":
-		return len(a)+len(b) <= edits
-	case edits == 0:
-		return false
-	}
-	return withinEdits(a[1:], b, edits-1) || withinEdits(a, b[1:], edits-1) || withinEdits(a[1:], b[1:], edits-1)
+	return name == "dry" || strings.Contains(name, word) || strings.HasPrefix(name, "d") && payload.Distance(name, word) <= maxTypos
 }

@@ -236,12 +236,12 @@ func isMisspelt(a, b string) bool {
 	if min(len(a), len(b)) <= shortName || max(len(a), len(b))-min(len(a), len(b)) > most {
 		return false
 	}
-	return distance(a, b) <= most
+	return Distance(a, b) <= most
 }
 
-// distance is the number of letters to insert, delete, replace or exchange with their neighbours that turns one text into
+// Distance is the number of letters to insert, delete, replace or exchange with their neighbours that turns one text into
 // another.
-func distance(a, b string) int {
+func Distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {
 		last[j] = j
