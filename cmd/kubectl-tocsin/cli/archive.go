@@ -21,6 +21,9 @@ const archiveVariable = "TOCSIN_ARCHIVE"
 // archiveOptions are the options of the commands that read finished episodes, and what they have read.
 type archiveOptions struct {
 	*plugin
+
+	flush func() // prints the episodes that wait to be printed; nil: none ever waits
+
 	url         string
 	archiveOnly bool
 	period      period
@@ -63,6 +66,9 @@ func (o *archiveOptions) read(ctx context.Context, q history.Query, bar *progres
 		switch {
 		case ctx.Err() != nil:
 			bar.clear()
+			if o.flush != nil {
+				o.flush()
+			}
 			o.notef("Interrupted before all episodes were read.")
 			return ctx.Err()
 		case err != nil:

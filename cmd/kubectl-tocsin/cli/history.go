@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -57,6 +56,7 @@ func (o *historyOptions) run(ctx context.Context) error {
 		return err
 	}
 	printer, bar, found := o.printer(), o.newProgress(), 0
+	o.flush = printer.flush
 	query := history.Query{From: from, To: to}
 	if o.output != outputJSON {
 		query.Reduce = history.Brief
@@ -69,10 +69,10 @@ func (o *historyOptions) run(ctx context.Context) error {
 		found++
 		return printer.episode(record)
 	})
-	if printer.end != nil {
-		err = errors.Join(err, printer.end())
+	if printer.flush != nil {
+		printer.flush()
 	}
-	if err != nil {
+	if err = cmp.Or(err, o.screen.err); err != nil {
 		return err
 	}
 	if found == 0 {
@@ -84,7 +84,7 @@ func (o *historyOptions) run(ctx context.Context) error {
 type episodePrinter struct {
 	header  func()
 	episode func(*records.Record) error
-	end     func() error // nil: nothing is left to print
+	flush   func() // prints the episodes that wait for others; nil: none does
 }
 
 // fittingEpisodes is how many episodes a table on a terminal waits for before it prints them in columns of their widths.
@@ -114,29 +114,25 @@ func (o *historyOptions) printer() episodePrinter {
 		}}
 	}
 	var first []*records.Record
-	begin := func() error {
-		if len(first) > 0 {
-			table.fit(first)
-			if len(first) == fittingEpisodes { // a column that is empty so far may have contents later
-				table.showAll()
-			}
-			table.printHeader()
-			table.printRows(first...)
-			first = first[:0]
-		}
-		return table.err
-	}
 	printed := false
-	return episodePrinter{header: func() {}, end: begin, episode: func(r *records.Record) error {
-		if first = append(first, r); !printed && len(first) < fittingEpisodes {
-			return nil
+	flush := func() {
+		if printed || len(first) == 0 {
+			return
 		}
-		if !printed {
-			printed = true
-			return begin()
+		printed = true
+		table.fit(first)
+		if len(first) == fittingEpisodes { // a column that is empty so far may have contents later
+			table.showAll()
 		}
+		table.printHeader()
 		table.printRows(first...)
-		first = first[:0]
+	}
+	return episodePrinter{header: func() {}, flush: flush, episode: func(r *records.Record) error {
+		if printed {
+			table.printRows(r)
+		} else if first = append(first, r); len(first) == fittingEpisodes {
+			flush()
+		}
 		return table.err
 	}}
 }
