@@ -170,7 +170,7 @@ func (h *handler) evaluate(
 			return all, decodeProblem(&mapping.TooManyError{Count: len(all.Alerts)})
 		}
 	}
-	if staysInAlertmanager(x.integration, all.Preset) {
+	if beginsUnforwarded(x.integration, all.Preset) {
 		all.Warnings = append(all.Warnings, payload.Warning{Detail: fmt.Sprintf("Tocsin does not forward these alerts, because with "+
 			"the preset %s they are in an Alertmanager already; spec.forward: Always does", all.Preset)})
 	}
@@ -188,13 +188,12 @@ func (h *handler) evaluate(
 	return all, nil
 }
 
-// staysInAlertmanager reports whether the first alerts of an integration are not forwarded, though those of others are. Later
-// ones say nothing more: their sender has been told.
-func staysInAlertmanager(integration *v1alpha1.WebhookIntegration, preset string) bool {
+// beginsUnforwarded reports whether the first alerts of an integration are not forwarded, though those of others are. Later ones
+// say nothing more: their sender has been told.
+func beginsUnforwarded(integration *v1alpha1.WebhookIntegration, preset string) bool {
 	spec, status := &integration.Spec, &integration.Status
 	return status.LastReceivedTime == nil && meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionForwarded) != nil &&
-		spec.Forward != v1alpha1.ForwardAlways && spec.Forward != v1alpha1.ForwardNever && !spec.Federate &&
-		integrations.IsFromAlertmanager(preset)
+		spec.Forward != v1alpha1.ForwardNever && integrations.StaysInAlertmanager(spec, preset)
 }
 
 // complete adds to the alerts of a payload what the request says beside it.

@@ -258,11 +258,10 @@ func (t *target) skipsIncident(incident *v1alpha1.Incident, integration *v1alpha
 
 // skips is selects for alerts that were read by one of the presets.
 func (t *target) skips(integration *v1alpha1.WebhookIntegration, presets ...string) string {
-	always := integration.Spec.Forward == v1alpha1.ForwardAlways || integration.Spec.Federate // from no Alertmanager of ours
 	switch {
 	case integration.Spec.Forward == v1alpha1.ForwardNever:
 		return v1alpha1.ReasonForwardNever
-	case !always && slices.ContainsFunc(presets, integrations.IsFromAlertmanager):
+	case integrations.StaysInAlertmanager(&integration.Spec, presets...):
 		return v1alpha1.ReasonFromAlertmanager
 	case !t.integrations.Matches(labels.Set(integration.Labels)):
 		return v1alpha1.ReasonNotSelected
