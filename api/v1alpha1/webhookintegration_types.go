@@ -283,8 +283,8 @@ type WebhookIntegrationStatus struct {
 	// +optional
 	LastReceivedTime *Timestamp `json:"lastReceivedTime,omitempty,omitzero"`
 
-	// lastKeylessTime is the time at which an alert without a dedup key was accepted, which fires or resolves nothing. It is
-	// updated at most once an hour, and removed when the spec changes.
+	// lastKeylessTime is the time at which an alert without a dedup key was last accepted: one that fires, or one that resolves
+	// nothing. It is updated at most once an hour, and removed when the spec changes.
 	// +optional
 	LastKeylessTime *Timestamp `json:"lastKeylessTime,omitempty,omitzero"`
 

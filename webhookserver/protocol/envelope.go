@@ -36,8 +36,7 @@ var envelopeKeys = []struct {
 // envelopeSecrets are what proves that an envelope is genuine, or ends the subscription: they are not kept.
 var envelopeSecrets = []string{"Signature", "SignatureVersion", "SigningCertURL", "UnsubscribeURL", "Token"}
 
-// unwrap opens the envelopes of a value. The error is one of the memory for what is in them: a text that is no JSON is no
-// payload.
+// unwrap opens the envelopes of a value. It fails only for want of memory: a text that is not JSON is no payload.
 func unwrap(r *Request, value any) (within []Envelope, err error) {
 	for range maxEnvelopes {
 		object, _ := value.(map[string]any)
@@ -58,6 +57,9 @@ func unwrap(r *Request, value any) (within []Envelope, err error) {
 // Open replaces the payload by the one of those within it that choose returns the place of; -1 for none. What the envelopes
 // around it say becomes custom.envelope of its alerts.
 func (p *Payload) Open(choose func(within []any) int) {
+	if len(p.Within) == 0 {
+		return
+	}
 	values := make([]any, len(p.Within))
 	for i := range p.Within {
 		values[i] = p.Within[i].Value
