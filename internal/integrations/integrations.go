@@ -19,8 +19,8 @@ const GeneratedAutoResolve = 24 * time.Hour
 // IsFromAlertmanager reports whether the alerts that a preset reads have been in an Alertmanager, or are sent to one as well.
 func IsFromAlertmanager(preset string) bool { return preset == "alertmanager" || preset == "vmalert" }
 
-// StaysInAlertmanager reports whether alerts of an integration that one of the presets has read are not forwarded, because they have
-// been in an Alertmanager. What a Tocsin has forwarded was in none of ours.
+// StaysInAlertmanager reports whether alerts of an integration that one of the presets has read are not forwarded, because they
+// have been in an Alertmanager. What a Tocsin has forwarded was in none of ours.
 func StaysInAlertmanager(spec *v1alpha1.WebhookIntegrationSpec, presets ...string) bool {
 	return spec.Forward != v1alpha1.ForwardAlways && !spec.Federate && slices.ContainsFunc(presets, IsFromAlertmanager)
 }

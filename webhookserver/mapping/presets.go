@@ -83,7 +83,7 @@ type Preset struct {
 type KeySource struct {
 	From     []string `json:"from"`               // all values that can be part of the key
 	Required []string `json:"required,omitempty"` // those of them without which the alert has no key
-	Message  []string `json:"message,omitempty"`  // those of them that identify one message only: no alert that resolves has such a key
+	Message  []string `json:"message,omitempty"`  // those of them that identify one message: what resolves has no such key
 }
 
 // Presets returns all presets, by name in alphabetical order.
