@@ -4,8 +4,16 @@
 # nearly everything is compiled twice.
 #
 # hack/align.sh --check says what differs, and fails if something does.
+# hack/align.sh --sums writes the go.work.sum of the workspace in which the control plane and the project are built.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+if [ "${1:-}" = --sums ]; then
+  cd hack/modules/controlplane
+  rm -f go.work.sum
+  go list -deps tool ../../../... >/dev/null
+  exit
+fi
 export GOWORK=off
 
 # Each module, and the packages that are built.
@@ -13,6 +21,7 @@ readonly modules='. ./...
 hack/gen ./...
 hack/release ./...
 hack/suites ./...
+hack/modules/controlplane tool
 hack/modules/helm tool
 hack/modules/tools tool'
 
@@ -22,9 +31,11 @@ selected() {
     sort -u | sed "s|^|$1 |"
 }
 
-# lower: lines of selected whose path another line has with a higher version, with that version.
+# lower: lines of selected whose path another line has with a higher version, with that version. In the order of versions, a tilde
+# is before the end, as the hyphen of a pre-release is for Go.
 lower() {
-  sort -k2,2 -k3,3Vr | awk '$2 != path { path = $2; highest = $3 } $3 != highest { print $1, $2, highest }'
+  sed 's/-/~/g' | sort -k2,2 -k3,3Vr |
+    awk '$2 != path { path = $2; highest = $3 } $3 != highest { print $1, $2, highest }' | tr '~' '-'
 }
 
 # all: the lines of lower for all modules.
