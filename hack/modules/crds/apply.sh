@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Applies the CustomResourceDefinitions of others that the components need to the cluster of KUBECONFIG: those of go.mod
-# and envoygateway/go.mod, in their own schemas, so that strict validation means something. It needs kubectl, and what
-# "make tools" builds.
+# and envoygateway/go.mod, in their own schemas, so that strict validation means something. It needs kubectl.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 export GOWORK=off
@@ -15,11 +14,7 @@ module() {
 cert_manager=$(module github.com/cert-manager/cert-manager)/deploy/crds
 gateway_api=$(module sigs.k8s.io/gateway-api)/config/crd/standard
 envoy_gateway=$(module github.com/envoyproxy/gateway envoygateway)/charts/gateway-helm/charts/crds/crds/generated
-monitoring=$(mktemp -d)
-trap 'rm -rf "$monitoring"' EXIT
-# The Prometheus Operator's are generated from its types, as its own build does.
-../../../bin/tools/controller-gen crd:maxDescLen=0 output:crd:dir="$monitoring" \
-  paths=github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1
+monitoring=$(module github.com/prometheus-operator/prometheus-operator)/example/prometheus-operator-crd
 
 kubectl apply --server-side \
   -f "$cert_manager/cert-manager.io_certificates.yaml" \
