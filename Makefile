@@ -16,10 +16,13 @@ SMALL_TAGS := disable_grpc_modules
 LDFLAGS := -s -w -X $(BUILDINFO).version=$(VERSION) -X $(BUILDINFO).commit=$(COMMIT) -X $(BUILDINFO).date=$(DATE)
 
 # Every program and test that runs on this machine is built with the same flags, the defaults, so that a package is compiled
-# once. The compiler and the linker collect garbage late, which saves a sixth of their time; tests and programs as usual.
-# "make lint" vets: before a test, "go test" would vet every dependency too, which takes longer than to compile the tests.
-GO_BUILD := GOGC=off GOMEMLIMIT=1GiB go build
-GO_TEST := GOGC=off GOMEMLIMIT=1GiB go test -vet=off -exec 'env -u GOGC -u GOMEMLIMIT'
+# once. "make lint" vets: before a test, "go test" would vet every dependency too, which takes longer than to compile the tests.
+# The compiler and the linker collect garbage late, as in hack/build.sh, and tests and programs as usual.
+LATE := GOGC=400 GOMEMLIMIT=1GiB
+GO_BUILD := hack/build.sh build
+GO_TEST := $(LATE) go test -vet=off -exec 'env -u GOGC -u GOMEMLIMIT'
+# Half of their time, tests wait: for a control plane to start, or by the clock. So there are two packages for each processor.
+SIDE_BY_SIDE := -p $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 
 # Where install-plugin puts the kubectl plugin; it has to be on the PATH.
 BINDIR ?= /usr/local/bin
@@ -66,8 +69,8 @@ SEED ?=
 TOLD ?=
 SIMULATION_FLAGS ?=
 
-# The oldest version of Kubernetes that Tocsin supports, one in the middle and the newest, for test-versions.
-KUBERNETES_VERSIONS ?= 1.31.0 1.34.4 1.37.1
+# The oldest version of Kubernetes that Tocsin supports, one in the middle and the last but one, for test-versions.
+KUBERNETES_VERSIONS ?= 1.31.0 1.34.4 1.36.3
 
 # How long each fuzz test of test-fuzz runs.
 FUZZTIME ?= 10m
@@ -95,7 +98,7 @@ OUR_MODULES := hack/gen hack/release hack/suites
 ##@ To try it
 
 .PHONY: run
-run: $(if $(KUBECONFIG),,control-plane) build $(if $(findstring -archive=,$(RUN_FLAGS)),archiver) ## Run Tocsin with a cluster of its own, or on the one that KUBECONFIG names
+run: $(if $(KUBECONFIG),,servers) build $(if $(findstring -archive=,$(RUN_FLAGS)),archiver) ## Run Tocsin with a cluster of its own, or on the one that KUBECONFIG names
 	@$(GO_BUILD) -ldflags '-s -w' -o bin/devcluster ./hack/devcluster
 	@exec bin/devcluster --port=$(PORT) $(RUN_FLAGS)
 
@@ -103,11 +106,11 @@ run: $(if $(KUBECONFIG),,control-plane) build $(if $(findstring -archive=,$(RUN_
 
 .PHONY: build
 build: ## Build the manager into bin/manager
-	$(GO_BUILD) -ldflags '$(LDFLAGS)' -o bin/manager .
+	@$(GO_BUILD) -ldflags '$(LDFLAGS)' -o bin/manager .
 
 .PHONY: archiver
 archiver: ## Build the archiver into bin/archiver
-	$(GO_BUILD) -ldflags '$(LDFLAGS)' -o bin/archiver ./cmd/tocsin-archiver
+	@$(GO_BUILD) -ldflags '$(LDFLAGS)' -o bin/archiver ./cmd/tocsin-archiver
 
 .PHONY: plugin
 plugin: ## Build the kubectl plugin into bin/kubectl-tocsin
@@ -135,13 +138,13 @@ image-files: ## Build what goes into the image, with a bill of materials, into b
 	@$(IMAGE_ENVIRONMENT) hack/image.sh files
 
 .PHONY: test
-test: control-plane $(TOOLS)/controller-gen ## Run the unit, property, fuzz-seed and control-plane tests of the product
-	$(GO_TEST) $(TEST_FLAGS) ./...
+test: control-plane ## Run the unit, property, fuzz-seed and control-plane tests of the product
+	$(GO_TEST) $(SIDE_BY_SIDE) $(TEST_FLAGS) ./...
 
 .PHONY: test-all
 test-all: $(TOOLS)/helm test ## Run them with those of the chart, the plugin, the documents' examples, the suites and the release
 	@# What they read lies outside of their modules, so that Go would not see that it has changed: nothing is cached.
-	for module in $(OUR_MODULES); do (cd $$module && $(GO_TEST) -count=1 $(TEST_FLAGS) ./...) || exit; done
+	for module in $(OUR_MODULES); do (cd $$module && $(GO_TEST) $(SIDE_BY_SIDE) -count=1 $(TEST_FLAGS) ./...) || exit; done
 
 .PHONY: test-browser
 test-browser: control-plane hack/suites/browser/node_modules ## Test the page of "kubectl tocsin ui" in a headless Chromium, which has to be installed
@@ -206,7 +209,7 @@ test-simulation-bugs: bin/suites/simulation/bugs ## Check that the simulation ca
 	bin/suites/simulation/bugs $(SIMULATION_FLAGS)
 
 .PHONY: test-versions
-test-versions: control-plane bin/suites/faults $(TOOLS)/controller-gen $(TOOLS)/helm ## Test with control planes of KUBERNETES_VERSIONS, about ten minutes each
+test-versions: control-plane bin/suites/faults $(TOOLS)/helm ## Test with control planes of KUBERNETES_VERSIONS, about ten minutes each
 	for version in $(KUBERNETES_VERSIONS); do hack/test-version.sh $$version || exit; done
 
 .PHONY: test-senders
@@ -250,7 +253,7 @@ e2e: $(TOOLS)/helm ## Install Tocsin on the cluster of KUBECONFIG, from the imag
 	go test -C hack/suites -count=1 -timeout=30m -tags=e2e -v $(E2E_FLAGS) ./e2e
 
 .PHONY: e2e-local
-e2e-local: node-programs $(TOOLS)/controller-gen $(TOOLS)/helm ## The same on a node made of this machine: Linux and root, see hack/node.sh
+e2e-local: node-programs $(TOOLS)/helm ## The same on a node made of this machine: Linux and root, see hack/node.sh
 	@$(IMAGE_ENVIRONMENT) E2E_FLAGS='$(E2E_FLAGS)' hack/suites/e2e/local.sh
 
 .PHONY: bench
@@ -301,6 +304,7 @@ bundle: manifests bin/gen/bundle $(TOOLS)/kustomize ## Write the bundle for the 
 tidy: ## Tidy the Go modules, and have them select the same versions of what "make run" and "make test" build
 	hack/align.sh
 	git ls-files '*go.mod' | while read -r module; do (cd "$$(dirname "$$module")" && go mod tidy) || exit; done
+	hack/align.sh --sums
 
 .PHONY: clean
 clean: ## Remove what was built, the control plane included
@@ -336,13 +340,17 @@ publish: bin/release-tool $(TOOLS)/cosign ## Publish the artifacts in RELEASE: t
 control-plane: ## Get etcd, kube-apiserver and kubectl, see hack/control-plane.sh
 	@hack/control-plane.sh
 
+.PHONY: servers
+servers: ## Get etcd and kube-apiserver
+	@hack/control-plane.sh servers
+
 # The programs of the suites and generators: built in their module, and run from here.
 bin/gen/%: FORCE
 	@$(GO_BUILD) -C hack/gen -o $(CURDIR)/$@ ./$*
 bin/release-tool: FORCE
 	@$(GO_BUILD) -C hack/release -o $(CURDIR)/$@ .
 bin/suites/%.test: FORCE
-	@GOGC=off GOMEMLIMIT=1GiB go test -C hack/suites -c -o $(CURDIR)/$@ ./$*
+	@$(LATE) go test -C hack/suites -c -o $(CURDIR)/$@ ./$*
 bin/suites/%: FORCE
 	@$(GO_BUILD) -C hack/suites -o $(CURDIR)/$@ ./$*
 FORCE:
@@ -358,40 +366,34 @@ $(TOOLS)/controller-gen: PACKAGE := sigs.k8s.io/controller-tools/cmd/controller-
 $(TOOLS)/kustomize: PACKAGE := sigs.k8s.io/kustomize/kustomize/v5
 $(TOOLS)/setup-envtest: PACKAGE := sigs.k8s.io/controller-runtime/tools/setup-envtest
 $(TOOLS)/controller-gen $(TOOLS)/kustomize $(TOOLS)/setup-envtest: hack/modules/tools/go.mod hack/modules/tools/go.sum
-	$(GO_BUILD) -C hack/modules/tools -ldflags '-s -w' -o $(CURDIR)/$@ $(PACKAGE)
+	@$(GO_BUILD) -C hack/modules/tools -ldflags '-s -w' -o $(CURDIR)/$@ $(PACKAGE)
 
 $(TOOLS)/helm: hack/modules/helm/go.mod hack/modules/helm/go.sum
-	@echo 'building helm, once; this takes a minute or two on two cores'
-	$(GO_BUILD) -C hack/modules/helm -ldflags '-s -w' -o $(CURDIR)/$@ helm.sh/helm/v4/cmd/helm
+	@$(GO_BUILD) -C hack/modules/helm -ldflags '-s -w' -o $(CURDIR)/$@ helm.sh/helm/v4/cmd/helm
 
 $(TOOLS)/golangci-lint: hack/modules/lint/go.mod hack/modules/lint/go.sum
-	@echo 'building golangci-lint, once; this takes two minutes or so on two cores'
-	$(GO_BUILD) -C hack/modules/lint -ldflags '-s -w' -o $(CURDIR)/$@ sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter
+	@$(GO_BUILD) -C hack/modules/lint -ldflags '-s -w' -o $(CURDIR)/$@ sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter
 
 $(TOOLS)/cosign: hack/modules/cosign/go.mod hack/modules/cosign/go.sum
-	@echo 'building cosign, once; this takes two to four minutes on two cores'
-	$(GO_BUILD) -C hack/modules/cosign -ldflags '-s -w' -o $(CURDIR)/$@ github.com/sigstore/cosign/v3/cmd/cosign
+	@$(GO_BUILD) -C hack/modules/cosign -ldflags '-s -w' -o $(CURDIR)/$@ github.com/sigstore/cosign/v3/cmd/cosign
 
 $(TOOLS)/actionlint: PACKAGE := github.com/rhysd/actionlint/cmd/actionlint
 $(TOOLS)/krew: PACKAGE := sigs.k8s.io/krew/cmd/krew
 $(TOOLS)/validate-krew-manifest: PACKAGE := sigs.k8s.io/krew/cmd/validate-krew-manifest
 $(TOOLS)/actionlint $(TOOLS)/krew $(TOOLS)/validate-krew-manifest: hack/modules/release/go.mod hack/modules/release/go.sum
-	$(GO_BUILD) -C hack/modules/release -ldflags '-s -w' -o $(CURDIR)/$@ $(PACKAGE)
+	@$(GO_BUILD) -C hack/modules/release -ldflags '-s -w' -o $(CURDIR)/$@ $(PACKAGE)
 
 $(TOOLS)/versitygw: hack/modules/versitygw/go.mod hack/modules/versitygw/go.sum
-	@echo 'building an S3 server, once; this takes one to two minutes on two cores'
-	$(GO_BUILD) -C hack/modules/versitygw -ldflags '-s -w' -o $(CURDIR)/$@ github.com/versity/versitygw/cmd/versitygw
+	@$(GO_BUILD) -C hack/modules/versitygw -ldflags '-s -w' -o $(CURDIR)/$@ github.com/versity/versitygw/cmd/versitygw
 
 # The discovery of targets in clouds is left out: it is not needed, and takes long to build.
 $(TOOLS)/prometheus: PACKAGE := github.com/prometheus/prometheus/cmd/prometheus
 $(TOOLS)/alertmanager: PACKAGE := github.com/prometheus/alertmanager/cmd/alertmanager
 $(TOOLS)/prometheus $(TOOLS)/alertmanager: hack/modules/prometheus/go.mod hack/modules/prometheus/go.sum
-	@echo 'building $(@F), once; this takes one to three minutes on two cores'
-	$(GO_BUILD) -C hack/modules/prometheus -tags remove_all_sd -ldflags '-s -w' -o $(CURDIR)/$@ $(PACKAGE)
+	@$(GO_BUILD) -C hack/modules/prometheus -tags remove_all_sd -ldflags '-s -w' -o $(CURDIR)/$@ $(PACKAGE)
 
 $(TOOLS)/kube-state-metrics: hack/modules/kube-state-metrics/go.mod hack/modules/kube-state-metrics/go.sum
-	@echo 'building kube-state-metrics, once; this takes about two minutes on two cores'
-	$(GO_BUILD) -C hack/modules/kube-state-metrics -ldflags '-s -w' -o $(CURDIR)/$@ k8s.io/kube-state-metrics/v2
+	@$(GO_BUILD) -C hack/modules/kube-state-metrics -ldflags '-s -w' -o $(CURDIR)/$@ k8s.io/kube-state-metrics/v2
 
 .PHONY: help
 help: ## List the targets

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # Makes sure that there are etcd, kube-apiserver and kubectl for the tests and for "make run".
 #
+# hack/control-plane.sh servers leaves kubectl out, which nobody waits for to serve.
+#
 # Where they come from, the first that works:
 #   1. KUBEBUILDER_ASSETS, when set.
 #   2. bin/control-plane, filled by an earlier run for the same versions.
 #   3. setup-envtest, which downloads them. Without a connection this gives up within seconds.
-#   4. Their Go modules (hack/modules/controlplane), which takes about five minutes on two cores, once.
+#   4. Their Go modules (hack/modules/controlplane), which takes about four minutes on two cores, once. Then the packages of the
+#      project that "make run" needs are compiled, too: they share most of what they import.
 #
 # CONTROL_PLANE=build skips the download. Everything is said on stderr.
 #
@@ -15,7 +18,11 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly version=${1:-}
+version=${1:-} wanted='etcd kube-apiserver kubectl'
+if [ "$version" = servers ]; then
+  version='' wanted='etcd kube-apiserver'
+fi
+readonly version wanted
 readonly folder=bin/control-plane${version:+-$version}
 module=hack/modules/controlplane
 readonly reach_seconds=10     # to find out whether the download can work at all
@@ -24,8 +31,12 @@ readonly index=https://raw.githubusercontent.com/kubernetes-sigs/controller-tool
 
 say() { echo "control-plane: $*" >&2; }
 
-# complete FOLDER: whether the folder has all that is needed.
-complete() { [ -x "$1/etcd" ] && [ -x "$1/kube-apiserver" ] && [ -x "$1/kubectl" ]; }
+# has FOLDER PROGRAM...: whether the folder has the programs.
+has() {
+  local folder=$1 program
+  shift
+  for program in "$@"; do [ -x "$folder/$program" ] || return 1; done
+}
 
 # within SECONDS COMMAND...: runs the command, which is killed when it takes longer.
 within() {
@@ -44,51 +55,58 @@ within() {
 # module_version PATH: the version that the control plane's module selects.
 module_version() { (cd "$module" && GOWORK=off go list -m -f '{{.Version}}' "$1"); }
 
-# install_from FOLDER: the finished folder takes its place, with a note of what it was made for.
-install_from() {
+# install FOLDER: the finished programs take their place, with a note of what they were made for.
+install() {
   echo "$key" >"$1/.key"
-  rm -rf "$folder"
-  mv "$1" "$folder"
+  if [ "$(cat "$folder/.key" 2>/dev/null)" != "$key" ]; then rm -rf "$folder"; fi
+  mkdir -p "$folder"
+  mv "$1"/* "$1/.key" "$folder"
 }
 
 download() {
-  local setup=bin/tools/setup-envtest wanted path
+  local setup=bin/tools/setup-envtest minor path
   # Building the tool takes longer than to find out that there is no connection.
   if command -v curl >/dev/null; then
     curl --silent --fail --head --location --max-time "$reach_seconds" --output /dev/null "$index" || return 1
   fi
-  wanted="${kubernetes#v}"
-  wanted="${wanted%.*}.x"
+  minor="${kubernetes#v}"
+  minor="${minor%.*}.x"
   make --no-print-directory -s "$setup" >&2 || return 1
-  within "$reach_seconds" "$setup" list "$wanted" --bin-dir "$scratch/envtest" >/dev/null 2>&1 || return 1
-  say "downloading Kubernetes $wanted"
-  path=$(within "$download_seconds" "$setup" use "$wanted" --bin-dir "$scratch/envtest" -p path 2>/dev/null) || return 1
+  within "$reach_seconds" "$setup" list "$minor" --bin-dir "$scratch/envtest" >/dev/null 2>&1 || return 1
+  say "downloading Kubernetes $minor"
+  path=$(within "$download_seconds" "$setup" use "$minor" --bin-dir "$scratch/envtest" -p path 2>/dev/null) || return 1
   mkdir -p "$scratch/downloaded"
   cp "$path"/* "$scratch/downloaded/" || return 1
-  complete "$scratch/downloaded" || return 1
-  install_from "$scratch/downloaded"
+  has "$scratch/downloaded" etcd kube-apiserver kubectl || return 1
+  install "$scratch/downloaded"
 }
 
-# build builds all programs with one command, so that no link waits for the other programs.
+# build PROGRAM...: builds the programs with one command, so that no link waits for other programs.
 build() {
-  say "building etcd $etcd and Kubernetes $kubernetes from source;"
-  say "this is done once and takes about five minutes on two cores"
-  local start=$SECONDS variables=k8s.io/component-base/version minor="${kubernetes#v*.}"
-  local packages=(go.etcd.io/etcd/server/v3 k8s.io/kubernetes/cmd/kube-apiserver)
+  local program packages=() variables=k8s.io/component-base/version minor="${kubernetes#v*.}" workspace=off
   mkdir -p "$scratch/built"
-  if [ -n "$version" ]; then
-    ln -s ../control-plane/kubectl "$scratch/built/kubectl"
-  else
-    packages+=(k8s.io/kubernetes/cmd/kubectl)
-    # Meanwhile, what the project itself needs is downloaded.
-    go list -deps -test ./... >/dev/null 2>&1 &
+  for program in "$@"; do
+    case $version$program in
+      *etcd) packages+=(go.etcd.io/etcd/server/v3) ;;
+      [0-9]*kubectl) ln -s ../control-plane/kubectl "$scratch/built/kubectl" ;;
+      *) packages+=("k8s.io/kubernetes/cmd/$program") ;;
+    esac
+  done
+  if [ -z "$version" ]; then
+    workspace=$PWD/$module/go.work
+    # What is wanted next has most packages in common with it: all of . and ./hack/devcluster but themselves.
+    packages+=(github.com/tocsin-dev/tocsin/{internal/app,hack/lib/testenv,cmd/kubectl-tocsin/live})
+    # The standard library can be compiled while modules are downloaded.
+    go build net/http/httputil html/template &
   fi
-  (cd "$module" && GOWORK=off GOGC=off GOMEMLIMIT=1GiB go build -o "$scratch/built/" -ldflags "-s -w \
+  say "building $* of Kubernetes $kubernetes with etcd $etcd, once"
+  # With "go build -o", only programs would be compiled.
+  BUILDING="the control plane" GOWORK=$workspace GOBIN=$scratch/built hack/build.sh install -C "$module" -ldflags "-s -w \
     -X $variables.gitVersion=$kubernetes -X $variables.gitMajor=1 -X $variables.gitMinor=${minor%%.*} \
-    -X $variables.gitTreeState=clean" "${packages[@]}")
-  mv "$scratch/built/server" "$scratch/built/etcd"
-  install_from "$scratch/built"
-  say "built in $((SECONDS - start)) s"
+    -X $variables.gitTreeState=clean" "${packages[@]}"
+  [ ! -e "$scratch/built/server" ] || mv "$scratch/built/server" "$scratch/built/etcd"
+  install "$scratch/built"
+  say "built in $SECONDS s"
 }
 
 # make_module writes a module that requires Kubernetes of the version into $scratch/module. Kubernetes requires each of its
@@ -111,15 +129,20 @@ make_module() {
 }
 
 if [ -z "$version" ] && [ -n "${KUBEBUILDER_ASSETS:-}" ]; then
-  complete "$KUBEBUILDER_ASSETS" && exit 0
-  say "KUBEBUILDER_ASSETS is $KUBEBUILDER_ASSETS, which lacks etcd, kube-apiserver or kubectl"
+  # shellcheck disable=SC2086 # names of programs
+  has "$KUBEBUILDER_ASSETS" $wanted && exit 0
+  say "KUBEBUILDER_ASSETS is $KUBEBUILDER_ASSETS, which lacks one of $wanted"
   exit 1
 fi
 
 # The key of what is wanted: the module's versions.
 key=${version:-$(git hash-object "$module/go.mod")}
 readonly key
-if complete "$folder" && [ "$(cat "$folder/.key" 2>/dev/null)" = "$key" ]; then
+missing=()
+for program in $wanted; do
+  if [ "$(cat "$folder/.key" 2>/dev/null)" != "$key" ] || [ ! -x "$folder/$program" ]; then missing+=("$program"); fi
+done
+if [ ${#missing[@]} = 0 ]; then
   exit 0
 fi
 
@@ -135,8 +158,8 @@ kubernetes=$(module_version k8s.io/kubernetes)
 etcd=$(module_version go.etcd.io/etcd/server/v3)
 readonly kubernetes etcd
 
-if [ -z "$version" ] && [ "${CONTROL_PLANE:-}" != build ]; then
+if [ -z "$version" ] && [ "${CONTROL_PLANE:-}" != build ] && [ "${missing[0]}" = etcd ]; then
   download && exit 0
   say "cannot download the binaries"
 fi
-build
+build "${missing[@]}"

@@ -51,6 +51,14 @@ tidy() {
   done < <(git ls-files '*go.mod')
 }
 
+# workspace: in the copy, which generated has made.
+workspace() {
+  "$copy/hack/align.sh" --sums && diff -u {,"$copy/"}hack/modules/controlplane/go.work.sum || {
+    echo 'verify: "make tidy" brings it up to date' >&2
+    return 1
+  }
+}
+
 formatted() {
   local unformatted
   unformatted=$(git ls-files -z --cached --others --exclude-standard '*.go' | xargs -0 gofmt -l)
@@ -76,6 +84,7 @@ workflows() {
 check "generated files" generated
 check "modules" tidy
 check "versions of shared modules" hack/align.sh --check
+check "sums of the workspace" workspace
 check "format" formatted
 check "base images" pinned
 check "links" go run ./hack/checklinks

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os/exec"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -34,6 +34,7 @@ const (
 type demonstration struct {
 	address, token string
 	archive        string // its URL; empty without one
+	kubectl        kubectl
 	cluster        *cluster
 }
 
@@ -48,8 +49,12 @@ func (d demonstration) text() string {
 		namespace = " -n " + demoNamespace // its kubeconfig is not ours to set one in
 	}
 	settings := ""
-	if _, err := exec.LookPath("kubectl"); err != nil {
-		settings += "export PATH=\"$PATH:" + testenv.Assets() + "\"\n"
+	if d.kubectl != kubectlOfPath {
+		settings += "export PATH=\"" + testenv.Assets() + ":$PATH\"\n"
+	}
+	note := ""
+	if d.kubectl == kubectlLacks {
+		note = " (kubectl is being built, a line below will say that it is there)"
 	}
 	if d.archive != "" {
 		settings += "export TOCSIN_ARCHIVE=" + d.archive + "\n"
@@ -57,7 +62,7 @@ func (d demonstration) text() string {
 	return fmt.Sprintf(`# In another terminal, for kubectl and "kubectl tocsin" (which "make install-plugin" builds):
 export KUBECONFIG=%s
 export TOCSIN_ENDPOINT=http://%s
-%s# List the incidents:
+%s# List the incidents%s:
 kubectl get incidents%s
 # Fire an alert:
 curl -d '%s' %s
@@ -65,7 +70,22 @@ curl -d '%s' %s
 curl -d '%s' %s
 
 What happens to the incidents of the demo:
-`, d.cluster.kubeconfig, d.address, settings, namespace, fireBody, d.url(), resolveBody, d.url())
+`, d.cluster.kubeconfig, d.address, settings, note, namespace, fireBody, d.url(), resolveBody, d.url())
+}
+
+// accompany tells of the demo's Incidents, and has a command get kubectl if there is none, until ctx ends or the function that it
+// returns is called.
+func (d demonstration) accompany(ctx context.Context, out io.Writer, command string) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var tasks sync.WaitGroup
+	tasks.Go(func() { d.tell(ctx, out) })
+	if d.kubectl == kubectlLacks {
+		tasks.Go(func() { getKubectl(ctx, command, out) })
+	}
+	return func() {
+		cancel()
+		tasks.Wait()
+	}
 }
 
 // tell prints a line when an Incident of the demo opens, changes its severity or resolves, until ctx ends.

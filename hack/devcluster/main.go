@@ -17,7 +17,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -34,7 +33,7 @@ const (
 	// onceTimeout bounds the demonstration of --once.
 	onceTimeout = 30 * time.Second
 
-	// tailLines is how much of the manager's log is shown when it ended by itself.
+	// tailLines is how much is shown of what a program has said that ended by itself.
 	tailLines = 20
 )
 
@@ -43,6 +42,7 @@ type options struct {
 	folder  string
 	port    int
 	once    bool
+	kubectl string // the command that gets kubectl
 
 	alertmanagers string // the file of the Alertmanagers to forward to; empty: none
 	archiver      string // the archiver's binary
@@ -55,6 +55,7 @@ func main() {
 	flag.StringVar(&o.folder, "folder", filepath.Join(testenv.Root(), "bin", "run"), "where the log and the kubeconfig go")
 	flag.IntVar(&o.port, "port", 8080, "the port on 127.0.0.1 that alerts are posted to")
 	flag.BoolVar(&o.once, "once", false, "fire and resolve the demo alert, and stop")
+	flag.StringVar(&o.kubectl, "kubectl", filepath.Join(testenv.Root(), "hack", "control-plane.sh"), "the command that gets kubectl")
 	flag.StringVar(&o.alertmanagers, "alertmanager-config", "", "forward Incidents to the Alertmanagers of this `file`")
 	flag.StringVar(&o.archiver, "archiver", filepath.Join(testenv.Root(), "bin", "archiver"), "the archiver binary")
 	flag.StringVar(&o.archive, "archive", "", "archive ended episodes to this `folder`")
@@ -110,6 +111,9 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return stopped(ctx, err)
 	}
 	demo := demonstration{address: address, token: token, cluster: target, archive: archiver.archive()}
+	if demo.kubectl, err = findKubectl(ctx, target.config); err != nil {
+		return stopped(ctx, err)
+	}
 	_, _ = fmt.Fprintf(out, "Tocsin is ready, after %.1f s. Ctrl-C stops it%s.\n"+
 		"The manager's log: %s\nThe manager's metrics: %s\n\n%s\n",
 		time.Since(start).Seconds(), target.leaves(), manager.log.Name(), manager.process.MetricsURL, demo.text())
@@ -121,16 +125,12 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		}
 		return nil
 	}
-	return keepRunning(ctx, out, demo, manager, archiver)
+	defer demo.accompany(ctx, out, o.kubectl)()
+	return keepRunning(ctx, out, manager, archiver)
 }
 
-// keepRunning tells what happens to the demo's Incidents, and starts programs again that were killed, until ctx ends.
-func keepRunning(ctx context.Context, out io.Writer, demo demonstration, manager, archiver *program) (err error) {
-	var tasks sync.WaitGroup
-	defer tasks.Wait()
-	telling, cancel := context.WithCancel(ctx)
-	defer cancel()
-	tasks.Go(func() { demo.tell(telling, out) })
+// keepRunning starts programs again that were killed, until ctx ends.
+func keepRunning(ctx context.Context, out io.Writer, manager, archiver *program) (err error) {
 	for err == nil {
 		select {
 		case <-ctx.Done():
@@ -274,9 +274,13 @@ func (p *program) tail() string {
 	if err != nil {
 		return ""
 	}
-	lines := strings.Split(strings.TrimRight(string(content), "\n"), "\n")
-	lines = lines[max(0, len(lines)-tailLines):]
-	return fmt.Sprintf("\nThe end of its log (%s):\n%s", p.log.Name(), strings.Join(lines, "\n"))
+	return fmt.Sprintf("\nThe end of its log (%s):\n%s", p.log.Name(), lastLines(string(content)))
+}
+
+// lastLines returns the last lines of a text.
+func lastLines(text string) string {
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-tailLines):], "\n")
 }
 
 // close stops the program. How it ended by itself has been reported.
