@@ -14,6 +14,7 @@ import (
 func TestPatchesCompile(t *testing.T) {
 	for _, b := range bugs {
 		t.Run(b.name, func(t *testing.T) {
+			t.Parallel() // one compilation keeps no second processor busy
 			patches, err := b.patches()
 			if err != nil {
 				t.Fatal(err)
