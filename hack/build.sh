@@ -3,11 +3,11 @@
 # how many, and for how long already. BUILDING is what it builds, in words; else the value of -o says it.
 set -euo pipefail
 
-# The compiler and the linker collect garbage late, which saves a tenth of their time. Not to collect any takes as much again,
-# where a fresh page of memory is expensive, as it is in a virtual machine.
+# The compiler and the linker collect garbage late, which saves a tenth of their time. With GOGC=off they take longer: to touch a
+# page of memory for the first time is expensive, most of all in a virtual machine.
 export GOGC=400 GOMEMLIMIT=1GiB
 
-readonly quiet=10 # seconds until the first message, and between two
+readonly quiet=${BUILD_QUIET:-10} # seconds until the first message, and between two
 
 readonly command=$1
 shift
@@ -15,8 +15,9 @@ shift
 # The same arguments for "go list", which has no -o.
 list=()
 building=${BUILDING:-}
+previous=
 for argument in "$@"; do
-  if [ "${previous:-}" = -o ]; then
+  if [ "$previous" = -o ]; then
     building=${building:-$(basename "$argument")}
   elif [ "$argument" != -o ]; then
     list+=("$argument")

@@ -7,8 +7,8 @@
 #   1. KUBEBUILDER_ASSETS, when set.
 #   2. bin/control-plane, filled by an earlier run for the same versions.
 #   3. setup-envtest, which downloads them. Without a connection this gives up within seconds.
-#   4. Their Go modules (hack/modules/controlplane), which takes about four minutes on two cores, once. Then the packages of the
-#      project that "make run" needs are compiled, too: they share most of what they import.
+#   4. Their Go modules (hack/modules/controlplane), once: minutes on two cores. The packages of the project that "make run" needs
+#      are compiled with them, since they import most of the same.
 #
 # CONTROL_PLANE=build skips the download. Everything is said on stderr.
 #
