@@ -61,11 +61,13 @@ follow() {
     fi
     if [ "$SECONDS" -ge "$next" ]; then
       next=$((SECONDS + quiet))
-      if [ "$packages" = 0 ]; then
-        say "downloaded $downloads modules"
-      else
+      if [ "$packages" -gt 0 ]; then
         of=${of:-$(total)}
         say "compiled $packages of $of packages, less those compiled before"
+      elif [ "$downloads" -gt 0 ]; then
+        say "downloaded $downloads modules"
+      else
+        say 'reads module requirements, or links' # of both, the go command says nothing
       fi
     fi
   done
