@@ -246,11 +246,13 @@ func (r *reconciler) reportUnknown(ctx context.Context, c *confirmed, plan *fold
 	}
 }
 
-// expire deletes a Resolved Incident whose retention is over, or one that never got a status. It looks again at one that the
-// archive does not have after as long as it has waited so far: after an outage there may be very many, which the sweeps find.
+// expire deletes a Resolved Incident whose retention is over, or one that never got a status. It looks again at one that cannot
+// go yet after as long as it has waited so far: at the longest expiryRetry if AlertEvents hold it, at the least so if the archive
+// does not have it, since after an outage there may be very many, which the sweeps find.
 func (r *reconciler) expire(ctx context.Context, o *facts, due time.Time) (result ctrl.Result, err error) {
+	waited := o.apiTime.Sub(due)
 	if r.ArchiveRequired && !fold.IsArchived(&o.incident.Status) {
-		if waited := max(o.apiTime.Sub(due), expiryRetry); waited < sweep.Interval {
+		if waited = max(waited, expiryRetry); waited < sweep.Interval {
 			result.RequeueAfter = waited
 		}
 		return result, nil
@@ -258,7 +260,8 @@ func (r *reconciler) expire(ctx context.Context, o *facts, due time.Time) (resul
 	always := func() bool { return true }
 	deleted, err := r.Delete(ctx, o.key.Namespace, []*v1alpha1.Incident{o.incident}, always)
 	if err != nil || deleted == 0 {
-		return ctrl.Result{RequeueAfter: expiryRetry}, err // a change of the Incident brings it back sooner
+		wait := min(max(waited, writeInterval), expiryRetry)
+		return ctrl.Result{RequeueAfter: wait}, err // a change of the Incident brings it back sooner
 	}
 	r.writes.forget(o.key)
 	reason := "its retention is over"

@@ -45,7 +45,7 @@ const (
 	retentionMemory = 2 * time.Hour
 	maxRetentions   = 4096
 
-	// expiryRetry is when to look again at an expired Incident that AlertEvents still hold on to.
+	// expiryRetry bounds when to look again at an expired Incident that AlertEvents still hold on to, or that is not archived.
 	expiryRetry = time.Minute
 )
 

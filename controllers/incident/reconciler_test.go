@@ -205,8 +205,11 @@ func TestAResolvedIncidentIsDeletedWhenItsRetentionIsOver(t *testing.T) {
 	s.Expect(s.fold("disk").RequeueAfter).To(Equal(time.Hour))
 
 	s.Clock.SetTime(s.Clock.Now().Add(time.Hour))
-	s.Expect(s.fold("disk").RequeueAfter).To(Equal(expiryRetry), "its AlertEvents still exist")
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(writeInterval), "its AlertEvents still exist")
 	s.Incident("disk")
+	s.Clock.SetTime(s.Clock.Now().Add(5 * time.Second))
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(5*time.Second), "less and less often")
+	s.Clock.SetTime(s.Clock.Now().Add(time.Hour))
 
 	// The cache has seen them go, the quorum has not.
 	s.cache.hidden[event.UID] = true
@@ -318,7 +321,7 @@ func TestAnExpiredIncidentThatChangedMeanwhileStays(t *testing.T) {
 	}
 	result, err := s.reconcile("disk")
 	s.Expect(err).NotTo(HaveOccurred())
-	s.Expect(result.RequeueAfter).To(Equal(expiryRetry))
+	s.Expect(result.RequeueAfter).To(Equal(writeInterval))
 	s.Incident("disk")
 }
 

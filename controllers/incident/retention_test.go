@@ -192,7 +192,7 @@ func TestAnIncidentThatNeverGotAStatus(t *testing.T) {
 		}
 		result, err := s.reconcile("disk")
 		s.Expect(err).NotTo(HaveOccurred())
-		s.Expect(result.RequeueAfter).To(Equal(expiryRetry))
+		s.Expect(result.RequeueAfter).To(Equal(writeInterval))
 		s.Incident("disk")
 	})
 }
