@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/packing"
 )
 
 // checkAdmissionPolicy writes AlertEvents as somebody with every right in the namespace, and as the manager.
@@ -33,17 +32,16 @@ func (c *cluster) checkAdmissionPolicy(t *testing.T, namespace string) {
 		change func(*v1alpha1.AlertEvent)
 		denied string // empty: allowed
 	}{
-		"one's own name":   {func(e *v1alpha1.AlertEvent) { e.Spec.Alerts[0].By = alice }, ""},
-		"no name":          {func(*v1alpha1.AlertEvent) {}, ""},
-		"another's name":   {func(e *v1alpha1.AlertEvent) { e.Spec.Alerts[0].By = "bob" }, "by must be your own user name"},
-		"packed alerts":    {func(e *v1alpha1.AlertEvent) { pack(g, e) }, "only Tocsin may pack alerts"},
-		"a finalizer":      {func(e *v1alpha1.AlertEvent) { e.Finalizers = []string{"example.com/stay"} }, "no finalizers"},
-		"an owner":         {func(e *v1alpha1.AlertEvent) { e.OwnerReferences = owner() }, "no owners"},
-		"a label":          {func(e *v1alpha1.AlertEvent) { e.Labels = map[string]string{"a": "b"} }, ""},
-		"many bytes":       {func(e *v1alpha1.AlertEvent) { e.Annotations = note(64<<10 - 1) }, ""},
-		"too many bytes":   {func(e *v1alpha1.AlertEvent) { e.Annotations = note(64 << 10) }, "at most 64 KiB"},
-		"a mark":           {func(e *v1alpha1.AlertEvent) { e.Annotations = settled() }, "only Tocsin may set the annotation"},
-		"another's second": {func(e *v1alpha1.AlertEvent) { addAlert(e, alice, "bob") }, "by must be your own user name"},
+		"one's own name": {func(e *v1alpha1.AlertEvent) { e.Spec.Report.By = alice }, ""},
+		"no name":        {func(*v1alpha1.AlertEvent) {}, ""},
+		"another's name": {func(e *v1alpha1.AlertEvent) { e.Spec.Report.By = "bob" }, "by must be your own user name"},
+		"alerts":         {func(e *v1alpha1.AlertEvent) { e.Spec.Report, e.Spec.Alerts = nil, `[{"by":"bob"}]` }, ""},
+		"a finalizer":    {func(e *v1alpha1.AlertEvent) { e.Finalizers = []string{"example.com/stay"} }, "no finalizers"},
+		"an owner":       {func(e *v1alpha1.AlertEvent) { e.OwnerReferences = owner() }, "no owners"},
+		"a label":        {func(e *v1alpha1.AlertEvent) { e.Labels = map[string]string{"a": "b"} }, ""},
+		"many bytes":     {func(e *v1alpha1.AlertEvent) { e.Annotations = note(64<<10 - 1) }, ""},
+		"too many bytes": {func(e *v1alpha1.AlertEvent) { e.Annotations = note(64 << 10) }, "at most 64 KiB"},
+		"a mark":         {func(e *v1alpha1.AlertEvent) { e.Annotations = settled() }, "only Tocsin may set the annotation"},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
@@ -72,7 +70,7 @@ func (c *cluster) checkAdmissionPolicy(t *testing.T, namespace string) {
 func (c *cluster) checkOwnName(t *testing.T, namespace, user string) {
 	t.Helper()
 	event := resolving(namespace)
-	event.Spec.Alerts[0].By = "bob"
+	event.Spec.Report.By = "bob"
 	NewWithT(t).Eventually(func() string {
 		output, _ := c.createAs(t, user, event)
 		return output
@@ -88,7 +86,7 @@ func (c *cluster) checkPolicyOnUpdates(t *testing.T, namespace, user string) {
 	t.Helper()
 	g := NewWithT(t)
 	event := resolving(namespace)
-	event.Spec.Alerts[0].By, event.Finalizers, event.Annotations = "bob", []string{"example.com/a", "example.com/b"}, settled()
+	event.Spec.Report.By, event.Finalizers, event.Annotations = "bob", []string{"example.com/a", "example.com/b"}, settled()
 	maps.Copy(event.Annotations, note(100<<10))
 	output, err := c.createAs(t, "system:serviceaccount:"+namespace+":tocsin", event, "--dry-run=none", "-o", "name")
 	g.Expect(err).NotTo(HaveOccurred(), output)
@@ -152,18 +150,9 @@ func resolving(namespace string) *v1alpha1.AlertEvent {
 	return &v1alpha1.AlertEvent{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "AlertEvent"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "policy"},
-		Spec: v1alpha1.AlertEventSpec{IntegrationName: "test", Alerts: []v1alpha1.Alert{
-			{Status: v1alpha1.AlertResolved, DedupKey: "a"},
-		}},
+		Spec:       v1alpha1.AlertEventSpec{IntegrationName: "test", Report: &v1alpha1.Report{Status: v1alpha1.AlertResolved, DedupKey: "a"}},
 	}
 }
-
-func addAlert(event *v1alpha1.AlertEvent, first, second string) {
-	event.Spec.Alerts[0].By = first
-	event.Spec.Alerts = append(event.Spec.Alerts, v1alpha1.Alert{Status: v1alpha1.AlertResolved, DedupKey: "b", By: second})
-}
-
-func pack(g *WithT, event *v1alpha1.AlertEvent) { g.Expect(packing.Pack(&event.Spec)).To(Succeed()) }
 
 func owner() []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "x", UID: "1"}}

@@ -252,7 +252,7 @@ func TestAnEventThatCannotBeReadIsReportedAndKept(t *testing.T) {
 	s.manage(t)
 	unreadable := &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "by-hand"},
-		Spec:       v1alpha1.AlertEventSpec{IntegrationName: testsite.Integration, PackedAlerts: "bm8gZ3ppcA=="},
+		Spec:       v1alpha1.AlertEventSpec{IntegrationName: testsite.Integration, Alerts: "bm8gZ3ppcA==", Encoding: v1alpha1.AlertsGzip},
 	}
 	s.Expect(s.Live.Create(s.Ctx, unreadable)).To(Succeed())
 	s.RealTime()
@@ -269,7 +269,7 @@ func TestAnEventThatCannotBeReadIsReportedAndKept(t *testing.T) {
 			}
 		}
 		return notes
-	}, 10*time.Second).Should(ContainElement(ContainSubstring("left unprocessed: packedAlerts: ")))
+	}, 10*time.Second).Should(ContainElement(ContainSubstring("left unprocessed: alerts: ")))
 }
 
 func TestWhatTheCacheHoldsIsMeasured(t *testing.T) {

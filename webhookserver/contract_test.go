@@ -92,14 +92,14 @@ func TestAcceptedRequests(t *testing.T) {
 			event := b.store.Stored()[0]
 			g.Expect(body.Alerts).To(HaveExactElements(
 				acceptedAlert{
-					ID: event.Spec.Alerts[0].ID, DedupKey: "disk-1", Incident: "team-a/" + incident, Status: v1alpha1.AlertFiring,
+					ID: event.Alerts[0].ID, DedupKey: "disk-1", Incident: "team-a/" + incident, Status: v1alpha1.AlertFiring,
 				}))
 			g.Expect(event.Name).To(Equal(body.Event))
 			g.Expect(event.Spec.IntegrationName).To(Equal("prometheus"))
 			g.Expect(event.Spec.ReceivedTime.Time).To(BeTemporally("~", time.Now(), time.Minute))
-			g.Expect(event.Spec.Alerts).To(HaveLen(1))
-			g.Expect(event.Spec.Alerts[0].IncidentName).To(Equal(incident))
-			g.Expect(event.Spec.Alerts[0].ID).NotTo(BeEmpty())
+			g.Expect(event.Alerts).To(HaveLen(1))
+			g.Expect(event.Alerts[0].IncidentName).To(Equal(incident))
+			g.Expect(event.Alerts[0].ID).NotTo(BeEmpty())
 			g.Expect(b.reports.reasons).To(BeEmpty())
 		})
 	}
@@ -327,7 +327,7 @@ func TestGeneratedDedupKeyIsReturned(t *testing.T) {
 	second := decode[acceptance](g, b.post(testPath, `{"title":"x"}`))
 	g.Expect(first.Alerts[0].DedupKey).NotTo(BeEmpty())
 	g.Expect(first.Alerts[0].DedupKey).NotTo(Equal(second.Alerts[0].DedupKey))
-	g.Expect(b.store.Stored()[0].Spec.Alerts[0].DedupKey).To(Equal(first.Alerts[0].DedupKey))
+	g.Expect(b.store.Stored()[0].Alerts[0].DedupKey).To(Equal(first.Alerts[0].DedupKey))
 }
 
 func TestUnauthorizedAnswersAreUniform(t *testing.T) {

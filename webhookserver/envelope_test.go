@@ -86,8 +86,8 @@ func TestTheKeyOfTheQueryIsForOneEvent(t *testing.T) {
 		g := NewWithT(t)
 		b := newBench()
 		g.Expect(b.post(testPath+"?dedup_key=k", body).StatusCode).To(Equal(http.StatusAccepted))
-		for i := range b.store.Stored()[0].Spec.Alerts {
-			g.Expect(b.store.Stored()[0].Spec.Alerts[i].DedupKey == "k").To(Equal(same))
+		for i := range b.store.Stored()[0].Alerts {
+			g.Expect(b.store.Stored()[0].Alerts[i].DedupKey == "k").To(Equal(same))
 		}
 	}
 }
@@ -96,7 +96,7 @@ func TestWhatAnEnvelopeSaysIsKept(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
 	g.Expect(b.post(testPath, snsAround(groupOfOne)).StatusCode).To(Equal(http.StatusAccepted))
-	alert := b.store.Stored()[0].Spec.Alerts[0]
+	alert := b.store.Stored()[0].Alerts[0]
 	g.Expect(string(alert.Custom["envelope"])).To(MatchJSON(
 		`{"Type":"Notification","MessageId":"m-1","TopicArn":"arn:aws:sns:eu-west-1:1:alarms","Subject":"x"}`))
 }

@@ -42,7 +42,7 @@ func (b *bench) alertsOfTocsin(g *WithT, list string) (stored []v1alpha1.Alert, 
 	g.Expect(response.StatusCode).To(Equal(http.StatusAccepted))
 	g.Expect(json.NewDecoder(response.Body).Decode(&answer)).To(Succeed())
 	for _, event := range b.store.Stored()[before:] {
-		stored = append(stored, event.Spec.Alerts...)
+		stored = append(stored, event.Alerts...)
 	}
 	return stored, answer
 }

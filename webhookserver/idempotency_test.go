@@ -110,7 +110,7 @@ func TestKeysOfRoutesAreTheirOwn(t *testing.T) {
 	}
 	ids := map[string]bool{}
 	for _, event := range b.store.Stored() {
-		ids[event.Spec.Alerts[0].ID] = true
+		ids[event.Alerts[0].ID] = true
 	}
 	g.Expect(ids).To(HaveLen(len(requests)))
 }

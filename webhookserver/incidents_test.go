@@ -57,8 +57,8 @@ func TestAtTheLimitOfIncidentsOnlyNewKeysAreRefused(t *testing.T) {
 			g.Expect(response.StatusCode).To(Equal(test.status))
 			var stored []string
 			for _, event := range b.store.Stored() {
-				for i := range event.Spec.Alerts {
-					stored = append(stored, event.Spec.Alerts[i].DedupKey)
+				for i := range event.Alerts {
+					stored = append(stored, event.Alerts[i].DedupKey)
 				}
 			}
 			slices.Sort(stored)
@@ -124,7 +124,7 @@ func TestAKeyedRequestIsStoredOnceInParts(t *testing.T) {
 			var stored []string
 			for _, event := range bench.store.Stored() {
 				g.Expect(v1alpha1.IsKeyedEventName(event.Name)).To(BeTrue())
-				stored = append(stored, keysOf(event.Spec.Alerts, func(alert v1alpha1.Alert) string { return alert.DedupKey }))
+				stored = append(stored, keysOf(event.Alerts, func(alert v1alpha1.Alert) string { return alert.DedupKey }))
 			}
 			g.Expect(stored).To(Equal(test.stored))
 			bench.limitIncidents(400, "another")
@@ -180,7 +180,7 @@ func TestGeneratedKeysAreRecognised(t *testing.T) {
 	b.post(testPath, firing)
 	var generated []bool
 	for _, event := range b.store.Stored() {
-		generated = append(generated, v1alpha1.IsGeneratedKey(event.Spec.Alerts[0].DedupKey))
+		generated = append(generated, v1alpha1.IsGeneratedKey(event.Alerts[0].DedupKey))
 	}
 	g.Expect(generated).To(Equal([]bool{true, true, false}))
 	g.Expect(v1alpha1.IsGeneratedKey("tocsin:disk")).To(BeFalse())

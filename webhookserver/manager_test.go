@@ -28,9 +28,9 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/alerttext"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
-	"github.com/tocsin-dev/tocsin/internal/packing"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
@@ -134,8 +134,8 @@ func TestNoAlertIsAcceptedThatFindsNoPlace(t *testing.T) {
 	senders.Wait()
 	waiting := map[string]bool{}
 	for _, event := range c.listEvents(t) {
-		for i := range event.Spec.Alerts {
-			waiting[event.Spec.Alerts[i].DedupKey] = true
+		for i := range event.Alerts {
+			waiting[event.Alerts[i].DedupKey] = true
 		}
 	}
 	g.Expect(len(waiting)).To(Equal(limit-1), "and one that exists")
@@ -190,7 +190,7 @@ func (c *cluster) listEvents(t *testing.T) []v1alpha1.AlertEvent {
 	list := &v1alpha1.AlertEventList{}
 	NewWithT(t).Expect(c.List(t.Context(), list, client.InNamespace(c.namespace))).To(Succeed())
 	for i := range list.Items {
-		NewWithT(t).Expect(packing.Unpack(&list.Items[i].Spec)).To(Succeed())
+		NewWithT(t).Expect(alerttext.Decode(&list.Items[i])).To(Succeed())
 	}
 	return list.Items
 }
@@ -218,8 +218,8 @@ func TestAlertsAreStoredInTheCluster(t *testing.T) {
 	g.Expect(event.Spec.IntegrationName).To(Equal("prometheus"))
 	g.Expect(event.Spec.Defaults.Title).To(Equal("From the integration"))
 	g.Expect(event.Spec.ReceivedTime.Time).To(BeTemporally(">=", before))
-	g.Expect(event.Spec.Alerts[0].Title).To(Equal("Disk full"))
-	g.Expect(event.Spec.Alerts[0].Labels["a"]).To(Equal(`{"b":[1,2.5,null]}`))
+	g.Expect(event.Alerts[0].Title).To(Equal("Disk full"))
+	g.Expect(event.Alerts[0].Labels["a"]).To(Equal(`{"b":[1,2.5,null]}`))
 	g.Expect(event.OwnerReferences).To(BeEmpty())
 	g.Expect(event.Finalizers).To(BeEmpty())
 	g.Expect(event.ManagedFields).To(HaveLen(1))

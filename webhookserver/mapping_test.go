@@ -34,7 +34,7 @@ func answerTo(
 		g.Expect(json.NewDecoder(response.Body).Decode(&answer)).To(Succeed())
 	}
 	for _, event := range b.store.Stored() {
-		alerts = append(alerts, event.Spec.Alerts...)
+		alerts = append(alerts, event.Alerts...)
 	}
 	return alerts, answer, response.StatusCode
 }
@@ -231,10 +231,10 @@ func TestAWrongClockEndsNoAlert(t *testing.T) {
 		b.tokens.set(w)
 		ends := right.Add(4 * time.Minute).Format(time.RFC3339)
 		g.Expect(b.post(testPath, `[{"labels":{"a":"b"},"endsAt":"`+ends+`"}]`).StatusCode).To(Equal(http.StatusAccepted))
-		stored := b.store.Stored()[0].Spec
+		stored := b.store.Stored()[0]
 		g.Expect(stored.Alerts[0].Status).To(Equal(v1alpha1.AlertFiring), "%s", lead)
 		g.Expect(stored.Alerts[0].LeaseEndTime).NotTo(BeNil())
-		g.Expect(stored.ReceivedTime.Time).To(BeTemporally("~", right, 10*time.Second))
+		g.Expect(stored.Spec.ReceivedTime.Time).To(BeTemporally("~", right, 10*time.Second))
 	}
 }
 

@@ -43,7 +43,7 @@ func TestWhatRanOutOfTimeIsNotAcknowledged(t *testing.T) {
 
 	b.evaluation = time.Minute
 	g.Expect(b.post(testPath, resolve).StatusCode).To(Equal(http.StatusAccepted))
-	alert := b.store.Stored()[0].Spec.Alerts[0]
+	alert := b.store.Stored()[0].Alerts[0]
 	g.Expect(alert.DedupKey).To(Equal("disk"))
 	g.Expect(alert.Status).To(Equal(v1alpha1.AlertResolved))
 }
@@ -135,7 +135,7 @@ func TestAFailingMappingShowsInTheCluster(t *testing.T) {
 		HaveField("ObservedGeneration", w.Generation)))
 	stored := c.listEvents(t)
 	newest := slices.MaxFunc(stored, func(a, b v1alpha1.AlertEvent) int { return cmp.Compare(a.Name, b.Name) })
-	g.Expect(newest.Spec.Alerts[0].Status).To(Equal(v1alpha1.AlertResolved))
+	g.Expect(newest.Alerts[0].Status).To(Equal(v1alpha1.AlertResolved))
 	encoded, err := json.Marshal(c.logs.String())
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(encoded)).NotTo(ContainSubstring("token-of-checks-0123"))

@@ -26,7 +26,7 @@ func method(name string) func(*http.Request) {
 func (b *bench) storedAlerts() []v1alpha1.Alert {
 	var alerts []v1alpha1.Alert
 	for _, event := range b.store.Stored() {
-		alerts = append(alerts, event.Spec.Alerts...)
+		alerts = append(alerts, event.Alerts...)
 	}
 	return alerts
 }
@@ -286,7 +286,7 @@ func TestOpsgenieIdentifiersStayWithinTheirIntegration(t *testing.T) {
 			g.Expect(recorder.Code).To(Equal(http.StatusAccepted))
 			event := b.store.Stored()[0]
 			g.Expect(event.Namespace).To(Equal("team-a"))
-			alert := event.Spec.Alerts[0]
+			alert := event.Alerts[0]
 			g.Expect(alert.DedupKey).NotTo(BeEmpty())
 			g.Expect(alert.IncidentName).To(Equal(v1alpha1.IncidentName("prometheus", alert.DedupKey)), "an alias of its own")
 			if plain := strings.ReplaceAll(identifier, "%2F", "/"); len(plain) < 1000 && !strings.Contains(plain, "%") {

@@ -85,7 +85,7 @@ func TestAPolicyThatQuotesTheTokenIsNotRepeated(t *testing.T) {
 	g.Expect(b.reports.texts[0] + b.logs.String()).NotTo(ContainSubstring(testToken))
 }
 
-func TestTheSchemaOfTheClusterRejectsForGood(t *testing.T) {
+func TestAnAlertThatIsNotValidIsRejectedForGood(t *testing.T) {
 	g := NewWithT(t)
 	c := startManager(t)
 	s := commit.Submission{
@@ -96,7 +96,7 @@ func TestTheSchemaOfTheClusterRejectsForGood(t *testing.T) {
 	_, err := c.committer.Commit(t.Context(), s)
 	p := commitProblem(&exchange{}, err)
 	g.Expect(p.Status).To(Equal(http.StatusUnprocessableEntity))
-	g.Expect(p.Detail).To(Equal("The alert is not allowed by the schema: alerts[0].title (TooLong)."))
+	g.Expect(p.Detail).To(Equal("The alert is not valid: alert 0: title has more than 1024 characters."))
 }
 
 // inNamespace selects the test's namespace.

@@ -93,7 +93,7 @@ func TestParametersAreDefaults(t *testing.T) {
 				return
 			}
 			g.Expect(response.StatusCode).To(Equal(http.StatusAccepted))
-			got := b.store.Stored()[0].Spec.Alerts[0]
+			got := b.store.Stored()[0].Alerts[0]
 			test.want.ID, test.want.IncidentName = got.ID, got.IncidentName
 			test.want.Status = cmp.Or(test.want.Status, v1alpha1.AlertFiring)
 			g.Expect(got).To(Equal(test.want))
@@ -106,7 +106,7 @@ func TestDefaultsOfListsAndOfSignedRequests(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
 	b.post(testPath+"?dedup_key=k&severity=info", `[{"title":"a"},{"title":"b","severity":"error"}]`)
-	alerts := b.store.Stored()[0].Spec.Alerts
+	alerts := b.store.Stored()[0].Alerts
 	g.Expect([]v1alpha1.Severity{alerts[0].Severity, alerts[1].Severity}).To(Equal([]v1alpha1.Severity{"info", "error"}))
 	g.Expect(alerts[0].DedupKey).NotTo(Or(Equal("k"), Equal(alerts[1].DedupKey)))
 

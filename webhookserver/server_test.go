@@ -104,7 +104,7 @@ func TestServerDrainsWhenItIsStopped(t *testing.T) {
 	b := newBench()
 	begun, finish := make(chan struct{}), make(chan struct{})
 	b.store.Before = func(_ context.Context, event *v1alpha1.AlertEvent, _ int) error {
-		if event.Spec.Alerts[0].DedupKey == "slow" {
+		if event.Alerts[0].DedupKey == "slow" {
 			close(begun)
 			<-finish
 		}

@@ -203,7 +203,7 @@ func TestASignatureIsForOneOperation(t *testing.T) {
 			b.tokens.set(w)
 			g.Expect(b.post(testPath, firing, headers, change).StatusCode).To(Equal(http.StatusAccepted))
 			g.Expect(b.store.Stored()).To(HaveLen(1))
-			alert := b.store.Stored()[0].Spec.Alerts[0]
+			alert := b.store.Stored()[0].Alerts[0]
 			g.Expect(alert.Status).To(Equal(v1alpha1.AlertFiring))
 			g.Expect(alert.DedupKey).To(Equal("disk-1"))
 			g.Expect(alert.Type).To(BeEmpty())

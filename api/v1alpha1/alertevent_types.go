@@ -1,6 +1,8 @@
 package v1alpha1
 
 import (
+	"encoding/json"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -31,18 +33,36 @@ const (
 	FieldManager = "tocsin"
 )
 
-// Alert is an accepted alert: its content and the Incident that it belongs to.
+// AlertsText is the text of alerts. Any other JSON decodes as a text as well, its own: one object that a client cannot read would
+// hide all the others from it, and before there was a text, lists of alerts were stored.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.incidentName) || has(self.dedupKey)",message="an alert needs incidentName or dedupKey"
-// +kubebuilder:validation:XValidation:rule="self.status != 'firing' || has(self.dedupKey)",message="a firing alert needs dedupKey"
-// +kubebuilder:validation:XValidation:rule="self.status != 'silenced' || has(self.silenceFor)",message="an alert with status silenced needs silenceFor"
-type Alert struct {
-	// id uniquely identifies the alert. Written by the operator; optional in alerts created by hand.
-	// +kubebuilder:validation:MaxLength=64
-	// +optional
-	ID string `json:"id,omitempty"`
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=1048576
+type AlertsText string
 
-	// incidentName is the name of the Incident that the alert belongs to, in the same namespace.
+// UnmarshalJSON decodes a string, and whatever else there is.
+func (t *AlertsText) UnmarshalJSON(b []byte) error {
+	if err := json.Unmarshal(b, (*string)(t)); err != nil {
+		*t = AlertsText(b)
+	}
+	return nil
+}
+
+// AlertsEncoding says how a text with alerts is encoded.
+//
+// +kubebuilder:validation:Enum=gzip
+type AlertsEncoding string
+
+// AlertsGzip is gzip, and base64 of that.
+const AlertsGzip AlertsEncoding = "gzip"
+
+// Report is what a person says of an Incident.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.incidentName) || has(self.dedupKey)",message="a report needs incidentName or dedupKey"
+// +kubebuilder:validation:XValidation:rule="self.status != 'firing' || has(self.dedupKey)",message="a report with status firing needs dedupKey"
+// +kubebuilder:validation:XValidation:rule="self.status != 'silenced' || has(self.silenceFor)",message="a report with status silenced needs silenceFor"
+type Report struct {
+	// incidentName is the name of the Incident, in the same namespace.
 	// Default: the name derived from integrationName and dedupKey.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -50,32 +70,30 @@ type Alert struct {
 	// +optional
 	IncidentName string `json:"incidentName,omitempty"`
 
-	// dedupKey is the key that all alerts of an incident share.
+	// dedupKey is the key that all alerts of the incident share.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	DedupKey string `json:"dedupKey,omitempty"`
 
-	// status is firing, resolved, acknowledged, unacknowledged (withdraws an acknowledgement), silenced, or noted: a comment
-	// or content for an incident whose state does not change. Senders cannot set the last three.
+	// status is firing (reopens a Resolved Incident as it was, or opens a new one), resolved, acknowledged, unacknowledged
+	// (withdraws an acknowledgement), silenced, or noted: a comment only.
 	// +required
 	Status AlertStatus `json:"status,omitempty"`
 
-	// by is the name of the user who acknowledges, unacknowledges, resolves, silences, reopens or notes something on the incident,
-	// for the timeline. The creator of the AlertEvent sets it; it is not verified. Absent in alerts from webhooks; ignored in
-	// firing alerts that open nothing.
+	// by is the name of the user who says it, for the timeline. The creator of the AlertEvent sets it; it is not verified,
+	// unless an admission policy does so.
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	By string `json:"by,omitempty"`
 
-	// comment is the user's comment for the timeline, which keeps 256 characters of by and comment together. Ignored in
-	// firing alerts that open nothing.
+	// comment is the user's comment for the timeline, which keeps 256 characters of by and comment together.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Comment string `json:"comment,omitempty"`
 
 	// silenceFor is how long the forwarding of the incident is to be silenced in Alertmanager, from 0s to 720h after the
-	// alert was received. 0s ends the silence that an earlier alert requested. Needed with status silenced; else ignored.
+	// report was received. 0s ends the silence that an earlier report requested. Needed with status silenced; else ignored.
 	// Clients in Go write 2h as 2h0m0s, which an update of the AlertEvent cannot change.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
@@ -83,33 +101,15 @@ type Alert struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="must be a duration from 0s to 720h, such as 2h"
 	// +optional
 	SilenceFor *metav1.Duration `json:"silenceFor,omitempty"`
-
-	// leaseEndTime is the time at which the alert ends unless the sender repeats it, as reported by the sender. See
-	// status.lease of an Incident. Ignored in alerts that do not fire.
-	// +optional
-	LeaseEndTime *Timestamp `json:"leaseEndTime,omitempty,omitzero"`
-
-	AlertContent `json:",inline"`
 }
 
-// PackedAlert is what a column shows of an alert in packedAlerts.
-type PackedAlert struct {
-	// incidentName is the name of the Incident that the alert belongs to.
-	// +kubebuilder:validation:MaxLength=253
-	// +optional
-	IncidentName string `json:"incidentName,omitempty"`
-
-	// status is the status of the alert.
-	// +optional
-	Status AlertStatus `json:"status,omitempty"`
-}
-
-// AlertEventSpec holds accepted alerts. It is immutable.
+// AlertEventSpec holds accepted alerts, or what a person reports. It is immutable.
 //
 // +structType=atomic
-// +kubebuilder:validation:XValidation:rule="has(self.alerts) != has(self.packedAlerts)",message="an AlertEvent has either alerts or packedAlerts"
-// +kubebuilder:validation:XValidation:rule="has(self.packedAlerts) || !has(self.packedFirst)",message="packedFirst needs packedAlerts"
-// +kubebuilder:validation:XValidation:rule="has(self.integrationName) || has(self.alerts) && self.alerts.all(a, has(a.incidentName) && a.status != 'firing')",message="integrationName is needed for alerts that fire or have no incidentName, and for packed ones"
+// +kubebuilder:validation:XValidation:rule="has(self.alerts) != has(self.report)",message="an AlertEvent has either alerts or a report"
+// +kubebuilder:validation:XValidation:rule="has(self.alerts) || !has(self.encoding)",message="encoding needs alerts"
+// +kubebuilder:validation:XValidation:rule="!has(self.alerts) || has(self.encoding) || self.alerts.startsWith('[')",message="alerts is the text of a JSON array, which begins with ["
+// +kubebuilder:validation:XValidation:rule="has(self.integrationName) || has(self.report) && has(self.report.incidentName) && self.report.status != 'firing'",message="integrationName is needed for alerts, and for a report that fires or has no incidentName"
 type AlertEventSpec struct {
 	// integrationName is the name of the WebhookIntegration that accepted the alerts, in the same namespace.
 	// +kubebuilder:validation:MinLength=1
@@ -126,26 +126,30 @@ type AlertEventSpec struct {
 	// +optional
 	Defaults *AlertDefaults `json:"defaults,omitempty"`
 
-	// alerts are the accepted alerts, in the order in which they are folded.
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=500
-	// +listType=atomic
+	// alerts are the accepted alerts, in the order in which they are folded: the text of a JSON array of 1 to 500 objects, with
+	// the fields that docs/spec describes. The API server sees one string, whatever is in it; the operator checks it when it
+	// reads it.
 	// +optional
-	Alerts []Alert `json:"alerts,omitempty"`
+	Alerts AlertsText `json:"alerts,omitempty"`
 
-	// packedAlerts replaces alerts if there are several: the JSON of alerts, compressed with gzip and encoded in
-	// base64. The API server processes one string instead of thousands of fields. So the API server, admission webhooks and
-	// policies cannot see what is in it; the operator checks it against the schema of alerts when it reads it.
+	// encoding says how alerts is encoded: gzip for base64 of gzip of the text. Default: not at all.
+	// +optional
+	Encoding AlertsEncoding `json:"encoding,omitempty"`
+
+	// count is how many alerts there are, and summary tells of them in one line, for people. Nothing else depends on them.
+	// +kubebuilder:validation:Minimum=1
+	// +optional
+	Count int64 `json:"count,omitempty"`
+
+	// summary tells of the alerts in one line.
 	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=1048576
+	// +kubebuilder:validation:MaxLength=256
 	// +optional
-	PackedAlerts string `json:"packedAlerts,omitempty"`
+	Summary string `json:"summary,omitempty"`
 
-	// packedFirst tells of the first of packedAlerts, for the columns of kubectl get. Nothing else depends on it.
-	// +kubebuilder:validation:MaxItems=1
-	// +listType=atomic
+	// report is what a person says of an Incident.
 	// +optional
-	PackedFirst []PackedAlert `json:"packedFirst,omitempty"` //nolint:kubeapilinter // a column shows what there is
+	Report *Report `json:"report,omitempty,omitzero"`
 }
 
 // AlertEvent is an entry of the durable queue: alerts that were accepted and are not yet released.
@@ -156,8 +160,9 @@ type AlertEventSpec struct {
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=alertevents,shortName=ae,categories=tocsin
 // +kubebuilder:printcolumn:name="Integration",type=string,JSONPath=`.spec.integrationName`
-// +kubebuilder:printcolumn:name="First-Status",type=string,JSONPath=`.spec['alerts','packedFirst'][0].status`
-// +kubebuilder:printcolumn:name="First-Incident",type=string,JSONPath=`.spec['alerts','packedFirst'][0].incidentName`
+// +kubebuilder:printcolumn:name="Alerts",type=integer,JSONPath=`.spec.count`
+// +kubebuilder:printcolumn:name="Report",type=string,JSONPath=`.spec.report.status`
+// +kubebuilder:printcolumn:name="Summary",type=string,JSONPath=`.spec.summary`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.spec == oldSelf.spec",message="an AlertEvent is immutable; create a new one"
 type AlertEvent struct {
@@ -170,6 +175,9 @@ type AlertEvent struct {
 	// spec holds the accepted alerts. It is immutable.
 	// +required
 	Spec AlertEventSpec `json:"spec,omitempty,omitzero"`
+
+	// Alerts are what the spec says, decoded: see internal/alerttext. They are never stored.
+	Alerts []Alert `json:"-"`
 }
 
 // AlertEventList is a list of AlertEvents.

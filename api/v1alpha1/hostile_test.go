@@ -82,7 +82,7 @@ func TestGoReadsWhateverIsAccepted(t *testing.T) {
 		{"webhookintegration.yaml", "spec"},
 		{"webhookintegration.yaml", "status"},
 		{"alertevent.yaml", "spec"},
-		{"alertevent-packed.yaml", "spec"},
+		{"alertevent-report.yaml", "spec"},
 		{"incident.yaml", "spec"},
 		{"incident.yaml", "status"},
 	} {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/internal/packing"
 )
 
 // kubectl returns a function that runs kubectl against the test's API server and returns what it prints.
@@ -107,15 +106,16 @@ func TestKubectlPrintsTheColumns(t *testing.T) {
 	_, err := post(namespace, event)
 	g.Expect(err).NotTo(HaveOccurred())
 	rows = table(run("get", "ae", "-n", namespace))
-	g.Expect(rows[0]).To(Equal([]string{"NAME", "INTEGRATION", "FIRST-STATUS", "FIRST-INCIDENT", "AGE"}))
-	g.Expect(rows[1][:4]).To(HaveExactElements(nameOf(event), "prometheus", "firing", HavePrefix("prometheus-")))
+	g.Expect(rows[0]).To(Equal([]string{"NAME", "INTEGRATION", "ALERTS", "REPORT", "SUMMARY", "AGE"}))
+	g.Expect(rows[1][:4]).To(HaveExactElements(nameOf(event), "prometheus", "1", "firing critical: Disk almost full"))
 
-	packed := packedEvent(namespace, firing("a"), firing("b"))
-	packed.Name, packed.GenerateName, packed.Spec.Alerts[0].IncidentName = "x-packed", "", v1alpha1.IncidentName("prometheus", "a")
-	g.Expect(packing.Pack(&packed.Spec)).To(Succeed())
-	g.Expect(apiClient.Create(t.Context(), packed)).To(Succeed())
-	rows = table(run("get", "ae", "-n", namespace, packed.Name))
-	g.Expect(rows[1][:4]).To(HaveExactElements(packed.Name, "prometheus", "firing", v1alpha1.IncidentName("prometheus", "a")))
+	said := full(t, "alertevent-report.yaml")
+	_, err = post(namespace, said)
+	g.Expect(err).NotTo(HaveOccurred())
+	rows = table(run("get", "ae", "-n", namespace, nameOf(said)))
+	g.Expect(rows[1][:3]).To(HaveExactElements(nameOf(said), "prometheus", "acknowledged"))
+	g.Expect(run("describe", "ae", "-n", namespace, nameOf(event))).To(And(
+		ContainSubstring("firing critical: Disk almost full"), ContainSubstring("disk/db-1")), "a person can read it")
 
 	integration := full(t, "webhookintegration.yaml")
 	_, err = post(namespace, without(integration, "status"))
@@ -144,5 +144,5 @@ func TestKubectlExplains(t *testing.T) {
 	g.Expect(status).To(ContainSubstring("timeline has the newest 20 transitions"))
 	g.Expect(run("explain", "incident.status.alert.severity")).To(MatchRegexp(`critical\s+error\s+warning\s+info`))
 	g.Expect(run("explain", "whi.spec.retention")).To(ContainSubstring("Default: 168h"))
-	g.Expect(run("explain", "ae.spec.alerts.custom")).To(ContainSubstring("custom holds everything else that the sender sent"))
+	g.Expect(run("explain", "ae.spec.report.by")).To(ContainSubstring("by is the name of the user who says it"))
 }

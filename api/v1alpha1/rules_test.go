@@ -170,59 +170,40 @@ func TestWebhookIntegrationName(t *testing.T) {
 }
 
 func TestAlertEventAdmission(t *testing.T) {
-	const (
-		needsIntegration = "integrationName is needed for alerts that fire or have no incidentName"
-		alert            = `{"status":"resolved","incidentName":"a"}`
-	)
+	const needsIntegration = "integrationName is needed for alerts, and for a report that fires or has no incidentName"
+	report := func(fields string) string { return `{"integrationName":"a","report":{` + fields + `}}` }
+	ofIncident := func(fields string) string { return `{"report":{"incidentName":"a",` + fields + `}}` }
 	checkAdmission(t, "AlertEvent", map[string]admission{
-		"by hand: status and incidentName resolve": {`{"alerts":[{"status":"resolved","incidentName":"a-b"}]}`, ""},
-		"by hand: status and incidentName acknowledge": {
-			`{"alerts":[{"status":"acknowledged","incidentName":"a-b"}]}`, ""},
-		"by hand: a note": {`{"alerts":[{"status":"noted","incidentName":"a-b","by":"maria","comment":"a disk is ordered"}]}`, ""},
-		"by hand: status, dedupKey and integrationName resolve": {
-			`{"integrationName":"a","alerts":[{"status":"resolved","dedupKey":"k"}]}`, ""},
-		"by hand: status, dedupKey and integrationName fire": {
-			`{"integrationName":"a","alerts":[{"status":"firing","dedupKey":"k"}]}`, ""},
-		"firing without a dedupKey": {
-			`{"integrationName":"a","alerts":[{"status":"firing","incidentName":"a-b"}]}`, "a firing alert needs dedupKey"},
-		"firing without an integration": {
-			`{"alerts":[{"status":"firing","dedupKey":"k","incidentName":"a-b"}]}`, needsIntegration},
-		"a dedupKey without an integration": {`{"alerts":[{"status":"resolved","dedupKey":"k"}]}`, needsIntegration},
-		"one of two alerts needs the integration": {
-			`{"alerts":[{"status":"resolved","incidentName":"a"},{"status":"resolved","dedupKey":"k"}]}`, needsIntegration},
-		"neither incidentName nor dedupKey": {
-			`{"integrationName":"a","alerts":[{"status":"resolved"}]}`, "an alert needs incidentName or dedupKey"},
-		"no status": {`{"alerts":[{"incidentName":"a-b"}]}`, "spec.alerts[0].status: Required value"},
-		"a status of another tool": {
-			`{"alerts":[{"status":"ok","incidentName":"a"}]}`, `supported values: "firing", "resolved", "acknowledged", "unacknowledged", "noted", "silenced"`},
-		"by hand: a silence":          {`{"alerts":[{"status":"silenced","silenceFor":"1h30m","incidentName":"a"}]}`, ""},
-		"the end of a silence":        {`{"alerts":[{"status":"silenced","silenceFor":"0s","incidentName":"a"}]}`, ""},
-		"a silence without an end":    {`{"alerts":[{"status":"silenced","incidentName":"a"}]}`, "needs silenceFor"},
-		"a label that is no text":     {`{"alerts":[{"status":"resolved","incidentName":"a","labels":{"n":5}}]}`, "labels.n in body must be of type string"},
-		"a silence of over 30 days":   {`{"alerts":[{"status":"silenced","silenceFor":"721h","incidentName":"a"}]}`, "must be a duration from 0s to 720h"},
-		"a silence that overflows":    {`{"alerts":[{"status":"silenced","silenceFor":"99999999999h","incidentName":"a"}]}`, "must be a duration from 0s to 720h"},
-		"a silence that is negative":  {`{"alerts":[{"status":"silenced","silenceFor":"-1h","incidentName":"a"}]}`, "should match"},
-		"a lease that cannot be read": {`{"integrationName":"a","alerts":[{"status":"firing","dedupKey":"k","leaseEndTime":"tomorrow"}]}`, "should match"},
-		"no alerts":                   {`{"alerts":[]}`, "should have at least 1 items"},
-		"an alert that is null":       {`{"alerts":[null]}`, "must be of type object"},
-		"a misspelt field": {
-			`{"alerts":[{"status":"resolved","incidentName":"a","sevrity":"info"}]}`, `unknown field "spec.alerts[0].sevrity"`},
-		"an impossible integration": {
-			`{"integrationName":"No Name","alerts":[{"status":"firing","dedupKey":"k"}]}`, "spec.integrationName in body should match"},
-		"an impossible Incident": {
-			`{"alerts":[{"status":"resolved","incidentName":"../secrets"}]}`, "spec.alerts[0].incidentName in body should match"},
-		"a bag that is a list":   {`{"alerts":[{"status":"resolved","incidentName":"a","labels":[1]}]}`, "must be of type object"},
-		"a bag that is a string": {`{"alerts":[{"status":"resolved","incidentName":"a","custom":"x"}]}`, "must be of type object"},
-		"bags and fields of null": {
-			`{"defaults":null,"alerts":[{"status":"resolved","incidentName":"a","labels":null,"title":null,"startTime":null}]}`, ""},
-		"a bag with any JSON": {
-			`{"alerts":[{"status":"resolved","incidentName":"a","custom":{"":[null,{"a":[1.5,"x",true]}]}}]}`, ""},
-		"500 alerts": {
-			`{"alerts":[` + strings.Repeat(alert+",", 499) + alert + `]}`,
-			""},
-		"501 alerts": {
-			`{"alerts":[` + strings.Repeat(alert+",", 500) + alert + `]}`,
-			"must have at most 500 items"},
+		"a report that resolves":            {ofIncident(`"status":"resolved"`), ""},
+		"a report that acknowledges":        {ofIncident(`"status":"acknowledged"`), ""},
+		"a note":                            {ofIncident(`"status":"noted","by":"maria","comment":"a disk is ordered"`), ""},
+		"a report with dedupKey":            {report(`"status":"resolved","dedupKey":"k"`), ""},
+		"a report that fires":               {report(`"status":"firing","dedupKey":"k"`), ""},
+		"firing without a dedupKey":         {ofIncident(`"status":"firing"`), "a report with status firing needs dedupKey"},
+		"firing without an integration":     {ofIncident(`"status":"firing","dedupKey":"k"`), needsIntegration},
+		"a dedupKey without an integration": {`{"report":{"status":"resolved","dedupKey":"k"}}`, needsIntegration},
+		"alerts without an integration":     {`{"alerts":"[]"}`, needsIntegration},
+		"neither incidentName nor dedupKey": {report(`"status":"resolved"`), "a report needs incidentName or dedupKey"},
+		"no status":                         {`{"report":{"incidentName":"a-b"}}`, "spec.report.status: Required value"},
+		"a status of another tool":          {ofIncident(`"status":"ok"`), `supported values: "firing", "resolved", "acknowledged", "unacknowledged", "noted", "silenced"`},
+		"a silence":                         {ofIncident(`"status":"silenced","silenceFor":"1h30m"`), ""},
+		"the end of a silence":              {ofIncident(`"status":"silenced","silenceFor":"0s"`), ""},
+		"a silence without an end":          {ofIncident(`"status":"silenced"`), "needs silenceFor"},
+		"a silence of over 30 days":         {ofIncident(`"status":"silenced","silenceFor":"721h"`), "must be a duration from 0s to 720h"},
+		"a silence that overflows":          {ofIncident(`"status":"silenced","silenceFor":"99999999999h"`), "must be a duration from 0s to 720h"},
+		"a silence that is negative":        {ofIncident(`"status":"silenced","silenceFor":"-1h"`), "should match"},
+		"a report that is null":             {`{"report":null}`, "either alerts or a report"},
+		"a misspelt field":                  {ofIncident(`"status":"resolved","coment":"x"`), `unknown field "spec.report.coment"`},
+		"content in a report":               {ofIncident(`"status":"noted","title":"x"`), `unknown field "spec.report.title"`},
+		"an impossible Incident":            {`{"report":{"status":"resolved","incidentName":"../secrets"}}`, "spec.report.incidentName in body should match"},
+		"an impossible integration":         {`{"integrationName":"No Name","alerts":"[]"}`, "spec.integrationName in body should match"},
+		"alerts":                            {`{"integrationName":"a","alerts":"[{\"status\":\"firing\",\"dedupKey\":\"k\"}]"}`, ""},
+		"alerts as fields, not as a text":   {`{"integrationName":"a","alerts":[{"status":"firing","dedupKey":"k"}]}`, `unknown field "spec.alerts[0].dedupKey"`},
+		"a text that is no array":           {`{"integrationName":"a","alerts":"status: firing"}`, "which begins with ["},
+		"an encoding that does not exist":   {`{"integrationName":"a","alerts":"[]","encoding":"zstd"}`, `supported values: "gzip"`},
+		"defaults that are null":            {`{"integrationName":"a","defaults":null,"alerts":"[]"}`, ""},
+		"a text of a mebibyte":              {`{"integrationName":"a","alerts":"[` + strings.Repeat(" ", 1<<20-1) + `"}`, ""},
+		"a text of more than that":          {`{"integrationName":"a","alerts":"[` + strings.Repeat(" ", 1<<20) + `"}`, "may not be more than 1048576"},
 	})
 }
 
@@ -285,17 +266,15 @@ func TestIncidentSpecIsImmutable(t *testing.T) {
 func TestAlertEventIsImmutable(t *testing.T) {
 	namespace := testenv.Namespace(t, apiClient)
 	for name, change := range map[string]func(*v1alpha1.AlertEventSpec){
-		"a field of the spec":          func(s *v1alpha1.AlertEventSpec) { s.IntegrationName = "other" },
-		"the defaults":                 func(s *v1alpha1.AlertEventSpec) { s.Defaults.Labels["team"] = "other" },
-		"no defaults any more":         func(s *v1alpha1.AlertEventSpec) { s.Defaults = nil },
-		"one more alert":               func(s *v1alpha1.AlertEventSpec) { s.Alerts = append(s.Alerts, s.Alerts[0]) },
-		"a field of an alert":          func(s *v1alpha1.AlertEventSpec) { s.Alerts[0].Title = "other" },
-		"a time":                       func(s *v1alpha1.AlertEventSpec) { s.Alerts[0].StartTime = nil },
-		"a value in a bag":             func(s *v1alpha1.AlertEventSpec) { s.Alerts[0].Values["used"] = []byte("0.97") },
-		"a new key in a bag":           func(s *v1alpha1.AlertEventSpec) { s.Alerts[0].Labels["new"] = "" },
-		"a key of a bag removed":       func(s *v1alpha1.AlertEventSpec) { delete(s.Alerts[0].Annotations, "runbook") },
-		"a value deep inside a bag":    func(s *v1alpha1.AlertEventSpec) { s.Alerts[0].Custom["raw"] = []byte(`[1,null,{"a":false}]`) },
-		"the order of a list in a bag": func(s *v1alpha1.AlertEventSpec) { s.Alerts[0].Custom["raw"] = []byte(`[null,1,{"a":true}]`) },
+		"a field of the spec":  func(s *v1alpha1.AlertEventSpec) { s.IntegrationName = "other" },
+		"the defaults":         func(s *v1alpha1.AlertEventSpec) { s.Defaults.Labels["team"] = "other" },
+		"no defaults any more": func(s *v1alpha1.AlertEventSpec) { s.Defaults = nil },
+		"the alerts":           func(s *v1alpha1.AlertEventSpec) { s.Alerts = "[]" },
+		"the encoding":         func(s *v1alpha1.AlertEventSpec) { s.Encoding = "" },
+		"the time of receipt":  func(s *v1alpha1.AlertEventSpec) { s.ReceivedTime = v1alpha1.Timestamp{} },
+		"a report instead": func(s *v1alpha1.AlertEventSpec) {
+			s.Alerts, s.Encoding, s.Report = "", "", &v1alpha1.Report{DedupKey: "k", Status: v1alpha1.AlertResolved}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

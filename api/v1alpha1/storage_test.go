@@ -19,7 +19,7 @@ import (
 )
 
 func TestBagsKeepTheirValues(t *testing.T) {
-	namespace := testenv.Namespace(t, apiClient)
+	incident := newIncident(t, testenv.Namespace(t, apiClient), "prometheus", "bags")
 	for name, value := range map[string]string{
 		"the largest integer":               `9223372036854775807`,
 		"the smallest integer":              `-9223372036854775808`,
@@ -45,16 +45,13 @@ func TestBagsKeepTheirValues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			bag := v1alpha1.Bag{"": json.RawMessage(value), "key/of any.kind ü": json.RawMessage(value)}
-			event := &v1alpha1.AlertEvent{Spec: v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{
-				Status: v1alpha1.AlertResolved, IncidentName: "a",
-				AlertContent: v1alpha1.AlertContent{Values: bag, Custom: bag},
-			}}}}
-			event.GenerateName, event.Namespace = "test-", namespace
-			g.Expect(apiClient.Create(t.Context(), event)).To(Succeed())
-
-			read := &v1alpha1.AlertEvent{}
-			g.Expect(apiClient.Get(t.Context(), client.ObjectKeyFromObject(event), read)).To(Succeed())
-			content := &read.Spec.Alerts[0].AlertContent
+			incident.Status = v1alpha1.IncidentStatus{
+				State: v1alpha1.IncidentOpen, Alert: v1alpha1.AlertContent{Values: bag, Custom: bag},
+			}
+			g.Expect(apiClient.Status().Update(t.Context(), incident)).To(Succeed())
+			read := &v1alpha1.Incident{}
+			g.Expect(apiClient.Get(t.Context(), client.ObjectKeyFromObject(incident), read)).To(Succeed())
+			content := &read.Status.Alert
 			for name, got := range map[string]v1alpha1.Bag{"values": content.Values, "custom": content.Custom} {
 				g.Expect(got).To(HaveLen(2), name)
 				for key := range bag {
@@ -80,13 +77,7 @@ func TestManagedFieldsStaySmall(t *testing.T) {
 	}
 	t.Run("of an AlertEvent", func(t *testing.T) {
 		g := NewWithT(t)
-		event := &v1alpha1.AlertEvent{}
-		event.GenerateName, event.Namespace = "test-", namespace
-		for range 5 {
-			event.Spec.Alerts = append(event.Spec.Alerts, v1alpha1.Alert{
-				Status: v1alpha1.AlertResolved, IncidentName: "a", AlertContent: content,
-			})
-		}
+		event := textEvent(g, namespace, v1alpha1.Alert{Status: v1alpha1.AlertResolved, DedupKey: "a", AlertContent: content})
 		g.Expect(apiClient.Create(t.Context(), event)).To(Succeed())
 		managed(g, event)
 	})
@@ -202,7 +193,7 @@ func TestDeepCopiesShareNothing(t *testing.T) {
 		read client.Object
 	}{
 		{"webhookintegration.yaml", &v1alpha1.WebhookIntegration{}},
-		{"alertevent.yaml", &v1alpha1.AlertEvent{}},
+		{"alertevent-report.yaml", &v1alpha1.AlertEvent{}},
 		{"incident.yaml", &v1alpha1.Incident{}},
 	} {
 		t.Run(test.file, func(t *testing.T) {
@@ -243,7 +234,7 @@ func scribble(o any) {
 		o.Status.LastRejection.Reason = "Scribble"
 	case *v1alpha1.AlertEvent:
 		o.Spec.Defaults.Labels["team"] = "scribble"
-		content(&o.Spec.Alerts[0].AlertContent)
+		o.Spec.Report.SilenceFor.Duration = 0
 	case *v1alpha1.Incident:
 		content(&o.Status.Alert)
 		o.Status.Timeline[0].Message = "scribble"

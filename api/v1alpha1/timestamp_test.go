@@ -114,32 +114,35 @@ func TestTimestampAdmission(t *testing.T) {
 		t.Run(in, func(t *testing.T) {
 			g := NewWithT(t)
 			created, err := postText(namespace, "AlertEvent",
-				`{"alerts":[{"status":"resolved","incidentName":"a","startTime":"`+in+`"}]}`)
+				`{"report":{"status":"resolved","incidentName":"a"},"receivedTime":"`+in+`"}`)
 			if want == refused {
-				g.Expect(err).To(MatchError(ContainSubstring("spec.alerts[0].startTime in body")))
+				g.Expect(err).To(MatchError(ContainSubstring("spec.receivedTime in body")))
 				return
 			}
 			g.Expect(err).NotTo(HaveOccurred())
 			event := typed(t, created, &v1alpha1.AlertEvent{})
-			g.Expect(event.Spec.Alerts[0].StartTime.Time).To(Equal(must(time.Parse(time.RFC3339, want)).UTC()))
+			g.Expect(event.Spec.ReceivedTime.Time).To(Equal(must(time.Parse(time.RFC3339, want)).UTC()))
 		})
 	}
 }
 
 // Whatever time a sender or a clock gives, NewTimestamp makes one that the API server accepts.
 func TestEveryTimestampIsAccepted(t *testing.T) {
-	namespace := testenv.Namespace(t, apiClient)
+	incident := newIncident(t, testenv.Namespace(t, apiClient), "prometheus", "times")
 	rapid.Check(t, func(rt *rapid.T) {
-		event := &v1alpha1.AlertEvent{}
-		event.GenerateName, event.Namespace = "test-", namespace
-		for range 100 {
-			alert := v1alpha1.Alert{Status: v1alpha1.AlertResolved, IncidentName: "a"}
+		for range 8 {
 			starts := v1alpha1.NewTimestamp(anyTime(rt))
-			alert.StartTime, alert.EndTime = &starts, &v1alpha1.Timestamp{Time: anyTime(rt)}
-			event.Spec.Alerts = append(event.Spec.Alerts, alert)
-		}
-		if err := apiClient.Create(t.Context(), event); err != nil {
-			rt.Fatal(err)
+			incident.Status = v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, Alert: v1alpha1.AlertContent{
+				StartTime: &starts, EndTime: &v1alpha1.Timestamp{Time: anyTime(rt)},
+			}}
+			for range v1alpha1.MaxTimeline {
+				incident.Status.Timeline = append(incident.Status.Timeline, v1alpha1.Transition{
+					Type: v1alpha1.TransitionOpened, Time: v1alpha1.NewTimestamp(anyTime(rt).AddDate(3000, 0, 0)),
+				})
+			}
+			if err := apiClient.Status().Update(t.Context(), incident); err != nil {
+				rt.Fatal(err)
+			}
 		}
 	})
 }
@@ -155,7 +158,7 @@ func TestEveryAcceptedTimeIsRead(t *testing.T) {
 			text[at] = rapid.SampledFrom([]byte("0123456789-+:.,TZtz ")).Draw(rt, "byte")
 		}
 		created, err := postText(namespace, "AlertEvent",
-			fmt.Sprintf(`{"alerts":[{"status":"resolved","incidentName":"a","startTime":%q}]}`, text))
+			fmt.Sprintf(`{"report":{"status":"resolved","incidentName":"a"},"receivedTime":%q}`, text))
 		if err != nil {
 			return
 		}
@@ -165,7 +168,7 @@ func TestEveryAcceptedTimeIsRead(t *testing.T) {
 			rt.Fatalf("%q is accepted", text)
 		}
 		event := typed(t, created, &v1alpha1.AlertEvent{})
-		if got := event.Spec.Alerts[0].StartTime; got == nil || *got != v1alpha1.NewTimestamp(want) {
+		if got := event.Spec.ReceivedTime; got != v1alpha1.NewTimestamp(want) {
 			rt.Fatalf("%q is read as %v", text, got)
 		}
 	})

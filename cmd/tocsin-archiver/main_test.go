@@ -105,7 +105,7 @@ func TestArchive(t *testing.T) {
 		g.Expect(c.Create(t.Context(), &v1alpha1.AlertEvent{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "test-"},
 			Spec: v1alpha1.AlertEventSpec{
-				IntegrationName: "test", Alerts: []v1alpha1.Alert{{DedupKey: "x", Status: status}},
+				IntegrationName: "test", Alerts: testenv.Text(v1alpha1.Alert{DedupKey: "x", Status: status}),
 			},
 		})).To(Succeed())
 	}

@@ -207,8 +207,8 @@ func (f *folding) pending() []versionedEvent {
 
 // concerns reports whether an event has an alert of this Incident.
 func (f *folding) concerns(event *v1alpha1.AlertEvent) bool {
-	for i := range event.Spec.Alerts {
-		if event.IncidentNameFor(&event.Spec.Alerts[i]) == f.in.Name {
+	for i := range event.Alerts {
+		if event.IncidentNameFor(&event.Alerts[i]) == f.in.Name {
 			return true
 		}
 	}
@@ -236,8 +236,8 @@ func (f *folding) foldEvent(event versionedEvent) {
 		overtaken:   f.ledger.isLate(event.version),
 	}
 	unmatched, enters := false, false
-	for i := range event.Spec.Alerts {
-		arrived.Alert = &event.Spec.Alerts[i]
+	for i := range event.Alerts {
+		arrived.Alert = &event.Alerts[i]
 		if event.IncidentNameFor(arrived.Alert) != f.in.Name {
 			continue
 		}
@@ -358,7 +358,7 @@ func (f *folding) close() Plan {
 
 // AlertID tells an alert from every other one; the one made by hand gets its place as its id.
 func AlertID(event *v1alpha1.AlertEvent, index int) string {
-	if id := event.Spec.Alerts[index].ID; id != "" {
+	if id := event.Alerts[index].ID; id != "" {
 		return id
 	}
 	return fmt.Sprintf("%s/%d", event.UID, index)

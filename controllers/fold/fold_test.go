@@ -53,12 +53,12 @@ func eventOf(n int, alerts ...v1alpha1.Alert) *v1alpha1.AlertEvent {
 		Spec: v1alpha1.AlertEventSpec{
 			IntegrationName: testIntegration,
 			ReceivedTime:    *minuteStamp(n),
-			Alerts:          alerts,
 		},
+		Alerts: alerts,
 	}
 	for i := range alerts {
 		if alerts[i].ID == "" {
-			event.Spec.Alerts[i].ID = fmt.Sprintf("alert-%d-%d", n, i)
+			event.Alerts[i].ID = fmt.Sprintf("alert-%d-%d", n, i)
 		}
 	}
 	return event
@@ -213,7 +213,7 @@ func TestFoldMatchesAlertsToTheIncident(t *testing.T) {
 		event.Name = "ack-by-hand"
 		event.Spec.IntegrationName = ""
 		event.Spec.ReceivedTime = v1alpha1.Timestamp{}
-		event.Spec.Alerts[0].ID = ""
+		event.Alerts[0].ID = ""
 		return event
 	}
 	foreign := eventOf(2, acknowledgingAlert())

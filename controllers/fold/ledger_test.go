@@ -175,7 +175,7 @@ func TestDigest(t *testing.T) {
 	})
 	t.Run("an alert without an id counts by its event and place", func(t *testing.T) {
 		event := eventOf(1, resolvingAlert(), firingAlert())
-		event.Spec.Alerts[1].ID = ""
+		event.Alerts[1].ID = ""
 		bench := newBench()
 		bench.fold(event)
 		NewWithT(t).Expect(bench.status().Ledger.Digest).To(Equal(sum("uid-1/1")))

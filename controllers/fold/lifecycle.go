@@ -159,7 +159,7 @@ func (a *receivedAlert) report(kind v1alpha1.TransitionType, bySender, byUser st
 	return reason, fmt.Sprintf("%s %s the incident.", cmp.Or(entry.By, "An alert"), strings.ToLower(string(kind))), entry
 }
 
-// open begins an episode: the content starts afresh.
+// open begins an episode. The content starts afresh, but when a person reopens the Incident, who tells nothing of it.
 func (f *folding) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	s := f.status
 	number := int64(1)
@@ -172,9 +172,13 @@ func (f *folding) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	s.OpenedTime = timestamp(a.received)
 	s.Forwarding, s.LastIgnored = nil, nil // people are to be told anew
 	s.ResolvedTime, s.Resolution, s.Acknowledgement, s.Silence = nil, nil, nil, nil
-	s.Alert = v1alpha1.AlertContent{}
 	s.Lease = leaseOf(a)
-	f.sizeBound = maxTitleBytes // a title may be made from the description
+	if a.IsReport {
+		s.Alert.StartTime, s.Alert.EndTime = nil, nil
+	} else {
+		s.Alert = v1alpha1.AlertContent{}
+	}
+	f.sizeBound = alertcontent.Size(&s.Alert) + maxTitleBytes // a title may be made from the description
 	f.condition(v1alpha1.ConditionResolved, metav1.ConditionFalse, a.received, v1alpha1.ReasonFiring, messageFiring)
 	f.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionFalse, a.received,
 		v1alpha1.ReasonNotAcknowledged, messageNotAcknowledged)

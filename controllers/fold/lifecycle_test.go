@@ -423,3 +423,25 @@ func TestTheTitleOfAnEpisode(t *testing.T) {
 	bench.fold(eventOf(7, titled("")))
 	g.Expect(title()).To(BeEmpty(), "a title that Tocsin makes names nothing")
 }
+
+func TestAReportReopensAnIncidentAsItWas(t *testing.T) {
+	g := NewWithT(t)
+	bench := newBench()
+	full := v1alpha1.AlertContent{
+		Title: "Disk full", Severity: v1alpha1.SeverityCritical, Labels: v1alpha1.Texts{"team": "storage"}, StartTime: minuteStamp(0),
+	}
+	bench.fold(eventOf(1, alertOf(v1alpha1.AlertFiring, full)), eventOf(2, alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{})))
+	report := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{})
+	report.IsReport, report.By, report.Comment = true, "maria", "wrong one"
+	g.Expect(resultsOf(bench.fold(eventOf(3, report)))).To(Equal([]string{ResultReopened}))
+	full.StartTime, full.Type = nil, defaultType
+	s := bench.status()
+	g.Expect(s.Alert).To(Equal(full), "but for the time, which is that of the first problem")
+	g.Expect(s.Episode.Number).To(BeEquivalentTo(2))
+	last := s.Timeline[len(s.Timeline)-1]
+	g.Expect(last.Message).To(Equal("Reopened by maria with severity critical: Disk full"))
+
+	bench.fold(eventOf(4, alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{})))
+	bench.fold(eventOf(5, alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Title: "Disk full again"})))
+	g.Expect(bench.status().Alert.Labels).To(BeEmpty(), "an alert tells its own content")
+}

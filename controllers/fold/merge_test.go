@@ -303,7 +303,7 @@ func TestIncidentSizeIsBounded(t *testing.T) {
 				event.UID = types.UID(fmt.Sprintf("%036d", 1000*n+i))
 				event.Name = fmt.Sprintf("%0253d", 1000*n+i)
 				if i%2 == 1 {
-					event.Spec.Alerts[0].Status = v1alpha1.AlertResolved
+					event.Alerts[0].Status = v1alpha1.AlertResolved
 				}
 				events = append(events, event)
 			}

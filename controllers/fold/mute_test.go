@@ -53,7 +53,7 @@ func TestAMuteDoesNotDependOnBatching(t *testing.T) {
 					var events []*v1alpha1.AlertEvent
 					for j := range rest[:size] {
 						event := eventOf(id, rest[j])
-						event.Spec.Alerts[0].ID = fmt.Sprintf("alert-%d", id)
+						event.Alerts[0].ID = fmt.Sprintf("alert-%d", id)
 						events = append(events, receivedAt(event, minute(n)))
 						id++
 					}

@@ -25,8 +25,8 @@ func Preview(
 	}
 	var incidents []v1alpha1.Incident
 	seen := map[string]bool{}
-	for i := range event.Spec.Alerts {
-		name := event.IncidentNameFor(&event.Spec.Alerts[i])
+	for i := range event.Alerts {
+		name := event.IncidentNameFor(&event.Alerts[i])
 		if seen[name] {
 			continue
 		}

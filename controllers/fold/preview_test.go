@@ -18,7 +18,7 @@ func TestPreview(t *testing.T) {
 	event.Namespace = "shop"
 	event.Spec.IntegrationName = "mon"
 	event.Spec.Defaults = &v1alpha1.AlertDefaults{Severity: v1alpha1.SeverityError}
-	event.Spec.Alerts = []v1alpha1.Alert{
+	event.Alerts = []v1alpha1.Alert{
 		alert("b", v1alpha1.AlertFiring, "B"), alert("none", v1alpha1.AlertResolved, ""),
 		alert("a", v1alpha1.AlertFiring, "A"), alert("b", v1alpha1.AlertFiring, "B, still"), alert("a", v1alpha1.AlertResolved, ""),
 	}

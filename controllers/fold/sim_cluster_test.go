@@ -189,8 +189,8 @@ func (c *simCluster) existing() []*v1alpha1.AlertEvent {
 // incidentsOf returns the names of the Incidents that an event has alerts for.
 func incidentsOf(event *v1alpha1.AlertEvent) []string {
 	var names []string
-	for i := range event.Spec.Alerts {
-		names = append(names, event.IncidentNameFor(&event.Spec.Alerts[i]))
+	for i := range event.Alerts {
+		names = append(names, event.IncidentNameFor(&event.Alerts[i]))
 	}
 	slices.Sort(names)
 	return slices.Compact(names)

@@ -93,8 +93,8 @@ func (m *simModel) wrote(incident *v1alpha1.Incident, view, before []*v1alpha1.A
 func (m *simModel) mayGo(event *v1alpha1.AlertEvent) error {
 	for _, name := range incidentsOf(event) {
 		settled := m.isSettled(event, name)
-		for i := range event.Spec.Alerts {
-			alert := &event.Spec.Alerts[i]
+		for i := range event.Alerts {
+			alert := &event.Alerts[i]
 			if event.IncidentNameFor(alert) == name && !settled && m.fits(event, alert, name) {
 				return fmt.Errorf("%s is deleted, and alert %d of it is in no Incident", event.UID, i)
 			}
@@ -142,8 +142,8 @@ func (m *simModel) replay(life *simLife) simView {
 			}
 			continue
 		}
-		for i := range moment.event.Spec.Alerts {
-			alert := &moment.event.Spec.Alerts[i]
+		for i := range moment.event.Alerts {
+			alert := &moment.event.Alerts[i]
 			if moment.event.IncidentNameFor(alert) == life.name && m.fits(moment.event, alert, life.name) {
 				r.tell(moment.event, alert, i)
 			}

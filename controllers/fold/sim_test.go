@@ -192,7 +192,7 @@ func (s *simulation) post(event *v1alpha1.AlertEvent, alerts int, op simOp) {
 		if (op.D/4+i)%19 == 7 {
 			alert.DedupKey = "wrong"
 		}
-		event.Spec.Alerts = append(event.Spec.Alerts, alert)
+		event.Alerts = append(event.Alerts, alert)
 	}
 	event.Name = fmt.Sprintf("019f0000-0000-7000-8000-%012d", s.ids)
 	s.store(event)
@@ -205,7 +205,7 @@ func (s *simulation) postByHand(name string, op simOp) {
 	alert.Status = []v1alpha1.AlertStatus{v1alpha1.AlertAcknowledged, v1alpha1.AlertResolved, v1alpha1.AlertUnacknowledged}[op.A%3]
 	alert.IncidentName, alert.Comment = name, ""
 	event.Name = fmt.Sprint("by-hand-", op.C%4)
-	event.Spec = v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{alert}}
+	event.Alerts = []v1alpha1.Alert{alert}
 	s.store(event)
 }
 

@@ -147,9 +147,8 @@ func (c *cluster) fold(alert v1alpha1.Alert) (before, after *v1alpha1.Incident) 
 	event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{
 		Namespace: namespace, Name: id, UID: types.UID(id), ResourceVersion: fmt.Sprint(c.folded), CreationTimestamp: metav1.NewTime(c.now()),
 	}}
-	event.Spec = v1alpha1.AlertEventSpec{
-		IntegrationName: integration, ReceivedTime: v1alpha1.NewTimestamp(c.now()), Alerts: []v1alpha1.Alert{alert},
-	}
+	event.Spec = v1alpha1.AlertEventSpec{IntegrationName: integration, ReceivedTime: v1alpha1.NewTimestamp(c.now())}
+	event.Alerts = []v1alpha1.Alert{alert}
 	after = c.decide(name, before, event)
 	c.store(after)
 	return before, after
@@ -186,7 +185,7 @@ func (c *cluster) delete(key incidentKey) {
 func (c *cluster) decide(name string, before *v1alpha1.Incident, event *v1alpha1.AlertEvent) *v1alpha1.Incident {
 	plan := fold.Decide(c.input(name, before, event))
 	after := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: event.Namespace, Name: name}, Status: plan.Status}
-	after.Spec = v1alpha1.IncidentSpec{IntegrationName: event.Spec.IntegrationName, DedupKey: event.Spec.Alerts[0].DedupKey}
+	after.Spec = v1alpha1.IncidentSpec{IntegrationName: event.Spec.IntegrationName, DedupKey: event.Alerts[0].DedupKey}
 	after.ResourceVersion = event.ResourceVersion
 	after.Status.Ledger = v1alpha1.Ledger{}
 	return after

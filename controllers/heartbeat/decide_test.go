@@ -75,10 +75,11 @@ func (s *stage) store(alert v1alpha1.Alert) {
 			CreationTimestamp: metav1.NewTime(s.now),
 		},
 		Spec: v1alpha1.AlertEventSpec{
-			IntegrationName: s.integration.Name, ReceivedTime: v1alpha1.NewTimestamp(s.now), Alerts: []v1alpha1.Alert{alert},
+			IntegrationName: s.integration.Name, ReceivedTime: v1alpha1.NewTimestamp(s.now),
 		},
+		Alerts: []v1alpha1.Alert{alert},
 	}
-	s.names, event.Spec.Alerts[0].ID = append(s.names, alert.ID), event.Name
+	s.names, event.Alerts[0].ID = append(s.names, alert.ID), event.Name
 	s.stored = append(s.stored, event)
 }
 
@@ -87,7 +88,7 @@ func (s *stage) folded() (states []v1alpha1.IncidentState) {
 	name := v1alpha1.IncidentName(s.integration.Name, v1alpha1.HeartbeatKey("beat"))
 	incident := (*v1alpha1.Incident)(nil)
 	for i, event := range s.stored {
-		event.Spec.Alerts[0].IncidentName = name
+		event.Alerts[0].IncidentName = name
 		plan := fold.Decide(fold.Input{
 			Name: name, Incident: incident, Events: s.stored[i : i+1], Version: fold.CommitVersion, Now: event.Spec.ReceivedTime.Time,
 			Exists: func(string) bool { return true }, Policy: fold.Policy{Retention: time.Hour, LateFiringWindow: 24 * time.Hour},

@@ -36,6 +36,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/internal/alerttext"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 )
 
@@ -204,8 +205,11 @@ func (r *reconciler) store(
 		},
 		Spec: v1alpha1.AlertEventSpec{
 			IntegrationName: integration.Name, ReceivedTime: v1alpha1.NewTimestamp(now), Defaults: integration.Spec.Defaults,
-			Alerts: []v1alpha1.Alert{alert},
 		},
+		Alerts: []v1alpha1.Alert{alert},
+	}
+	if err := alerttext.Encode(event); err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()

@@ -23,6 +23,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+	"github.com/tocsin-dev/tocsin/internal/alerttext"
 )
 
 func TestMain(m *testing.M) { testsite.Main(m) }
@@ -114,7 +115,8 @@ func TestTheLeaderStoresWhatItFinds(t *testing.T) {
 	s.Expect(s.events.Events).To(Receive(ContainSubstring("Warning HeartbeatMissed Not heard in time: beat")))
 	event := &v1alpha1.AlertEvent{}
 	s.Expect(s.Live.Get(s.Ctx, client.ObjectKey{Namespace: s.Namespace, Name: s.EventNames()[0]}, event)).To(Succeed())
-	alert := event.Spec.Alerts[0]
+	s.Expect(alerttext.Decode(event)).To(Succeed())
+	alert := event.Alerts[0]
 	s.Expect(alert.Title).To(Equal("The backup is missing"))
 	s.Expect(alert.Severity).To(Equal(v1alpha1.SeverityError))
 	s.Expect(event.IncidentNameFor(&alert)).To(Equal(v1alpha1.IncidentName(testsite.Integration, "heartbeat/beat")))
@@ -239,7 +241,7 @@ func TestADeniedAlertIsStoredLaterAndBlocksNoOther(t *testing.T) {
 	s.lead(interceptor.NewClient(s.Live, interceptor.Funcs{Create: func(
 		ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption,
 	) error {
-		if alert := object.(*v1alpha1.AlertEvent).Spec.Alerts[0]; alert.DedupKey == v1alpha1.HeartbeatKey("beat") {
+		if alert := object.(*v1alpha1.AlertEvent).Alerts[0]; alert.DedupKey == v1alpha1.HeartbeatKey("beat") {
 			return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("exceeded quota"))
 		}
 		return c.Create(ctx, object, options...)

@@ -234,7 +234,7 @@ func (r *reconciler) reportUnknown(ctx context.Context, c *confirmed, plan *fold
 		return
 	}
 	for _, event := range c.toFold {
-		named := slices.ContainsFunc(event.Spec.Alerts, func(a v1alpha1.Alert) bool {
+		named := slices.ContainsFunc(event.Alerts, func(a v1alpha1.Alert) bool {
 			return a.IncidentName == c.key.Name && a.DedupKey == ""
 		})
 		if !named || !r.notices.TryAccept() {

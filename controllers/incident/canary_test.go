@@ -52,13 +52,13 @@ func canaryIsSettledOnce(t *testing.T, mend func(s *site, older *v1alpha1.AlertE
 	for _, name := range []string{"a", "b"} {
 		stub = &v1alpha1.AlertEvent{
 			ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: name},
-			Spec:       v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{IncidentName: "disk", Status: v1alpha1.AlertResolved}}},
+			Spec:       v1alpha1.AlertEventSpec{Report: &v1alpha1.Report{IncidentName: "disk", Status: v1alpha1.AlertResolved}},
 		}
 		s.Expect(s.Live.Create(s.Ctx, stub)).To(gomega.Succeed())
 	}
 	canary := &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: v1alpha1.CanaryName + "-1"},
-		Spec:       v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{IncidentName: v1alpha1.CanaryName, Status: v1alpha1.AlertResolved}}},
+		Spec:       v1alpha1.AlertEventSpec{Report: &v1alpha1.Report{IncidentName: v1alpha1.CanaryName, Status: v1alpha1.AlertResolved}},
 	}
 	s.Expect(s.Live.Create(s.Ctx, canary)).To(gomega.Succeed())
 	fold := func() (settled bool) {

@@ -295,8 +295,8 @@ func (o *facts) onlyRepeats() bool {
 		return false
 	}
 	for _, event := range o.toFold {
-		for i := range event.Spec.Alerts {
-			alert := &event.Spec.Alerts[i]
+		for i := range event.Alerts {
+			alert := &event.Alerts[i]
 			if alert.Status != v1alpha1.AlertFiring && event.IncidentNameFor(alert) == o.key.Name {
 				return false
 			}

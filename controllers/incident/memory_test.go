@@ -9,6 +9,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 )
 
@@ -133,7 +134,9 @@ func TestARetryWaitsWhileTheMemoryIsYoung(t *testing.T) {
 
 // eventSpec is what the webhook server stores.
 func (s *site) eventSpec(alerts ...v1alpha1.Alert) v1alpha1.AlertEventSpec {
-	return v1alpha1.AlertEventSpec{IntegrationName: testsite.Integration, ReceivedTime: v1alpha1.NewTimestamp(s.Clock.Now()), Alerts: alerts}
+	return v1alpha1.AlertEventSpec{
+		IntegrationName: testsite.Integration, ReceivedTime: v1alpha1.NewTimestamp(s.Clock.Now()), Alerts: testenv.Text(alerts...),
+	}
 }
 
 // Ingest answered 202 to it: its first AlertEvent was gone.
@@ -146,7 +149,7 @@ func TestACopyOfARequestCountsAgainOnceItsKeyIsForgotten(t *testing.T) {
 	s.release()
 	s.Expect(s.EventNames()).To(BeEmpty())
 	s.pass(time.Second)
-	again := s.PostAs(first.Name, first.Spec.Alerts...)
+	again := s.PostAs(first.Name, first.Alerts...)
 	s.fold("disk")
 	s.release()
 	s.ExpectCounted("disk", first, again)
@@ -161,7 +164,7 @@ func TestAKeyedRetryAfterAnEarlyReleaseCountsOnce(t *testing.T) {
 	s.Expect(s.Live.Delete(s.Ctx, event)).To(Succeed()) // too many stay for their keys
 	s.watch()
 	s.pass(2500 * time.Millisecond)
-	s.PostAs(event.Name, event.Spec.Alerts...)
+	s.PostAs(event.Name, event.Alerts...)
 	s.fold("disk")
 	s.release()
 	s.ExpectCounted("disk", event)

@@ -11,6 +11,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 )
 
@@ -151,7 +152,7 @@ func TestQuietIsMeasuredOnlyWhileWeListen(t *testing.T) {
 		s.listenFor(l, 30*time.Second)
 		event := &v1alpha1.AlertEvent{Spec: v1alpha1.AlertEventSpec{
 			IntegrationName: testsite.Integration, ReceivedTime: v1alpha1.NewTimestamp(s.Clock.Now().Add(-time.Hour)),
-			Alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertFiring, "cpu")},
+			Alerts: testenv.Text(s.Alert(v1alpha1.AlertFiring, "cpu")),
 		}}
 		event.Namespace, event.GenerateName = s.Namespace, "behind-"
 		s.Expect(s.Live.Create(s.Ctx, event)).To(Succeed())

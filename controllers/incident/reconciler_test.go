@@ -13,6 +13,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 )
 
@@ -65,7 +66,7 @@ func TestAnAlertEventForAnIncidentThatDoesNotExistIsReported(t *testing.T) {
 	name := s.KeyOf("disk").Name
 	event := &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, GenerateName: "by-hand-"},
-		Spec:       v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{Status: v1alpha1.AlertAcknowledged, IncidentName: name}}},
+		Spec:       v1alpha1.AlertEventSpec{Report: &v1alpha1.Report{Status: v1alpha1.AlertAcknowledged, IncidentName: name}},
 	}
 	s.Expect(s.Live.Create(s.Ctx, event)).To(Succeed())
 	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
@@ -83,9 +84,9 @@ func TestAnAlertEventMadeByHandIsFolded(t *testing.T) {
 	}{
 		"acknowledged by the name of the incident": {
 			func(s *site) v1alpha1.AlertEventSpec {
-				return v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{
+				return v1alpha1.AlertEventSpec{Report: &v1alpha1.Report{
 					Status: v1alpha1.AlertAcknowledged, IncidentName: s.KeyOf("disk").Name,
-				}}}
+				}}
 			},
 			func(status *v1alpha1.IncidentStatus) bool {
 				return meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionAcknowledged)
@@ -93,17 +94,17 @@ func TestAnAlertEventMadeByHandIsFolded(t *testing.T) {
 		},
 		"resolved by the name of the incident": {
 			func(s *site) v1alpha1.AlertEventSpec {
-				return v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{
+				return v1alpha1.AlertEventSpec{Report: &v1alpha1.Report{
 					Status: v1alpha1.AlertResolved, IncidentName: s.KeyOf("disk").Name,
-				}}}
+				}}
 			},
 			func(status *v1alpha1.IncidentStatus) bool { return status.State == v1alpha1.IncidentResolved },
 		},
 		"resolved by integration and key": {
 			func(*site) v1alpha1.AlertEventSpec {
-				return v1alpha1.AlertEventSpec{IntegrationName: testsite.Integration, Alerts: []v1alpha1.Alert{{
+				return v1alpha1.AlertEventSpec{IntegrationName: testsite.Integration, Alerts: testenv.Text(v1alpha1.Alert{
 					Status: v1alpha1.AlertResolved, DedupKey: "disk",
-				}}}
+				})}
 			},
 			func(status *v1alpha1.IncidentStatus) bool { return status.State == v1alpha1.IncidentResolved },
 		},

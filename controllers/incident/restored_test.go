@@ -18,6 +18,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+	"github.com/tocsin-dev/tocsin/internal/alerttext"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 )
 
@@ -66,7 +67,7 @@ func (s *site) postOld(restored map[string]bool) {
 			},
 			Spec: v1alpha1.AlertEventSpec{
 				IntegrationName: testsite.Integration, ReceivedTime: v1alpha1.NewTimestamp(time.Now().Add(-time.Hour)),
-				Alerts: []v1alpha1.Alert{{DedupKey: "disk", Status: v1alpha1.AlertFiring}},
+				Summary: "as Tocsin writes it", Alerts: testenv.Text(v1alpha1.Alert{DedupKey: "disk", Status: v1alpha1.AlertFiring}),
 			},
 		}
 		s.Expect(s.Live.Create(s.Ctx, event, client.FieldOwner(manager))).To(Succeed())
@@ -101,10 +102,11 @@ func TestARestoredAlertEventIsDiscardedWhateverItsMarkSays(t *testing.T) {
 			},
 			Spec: v1alpha1.AlertEventSpec{
 				IntegrationName: testsite.Integration, ReceivedTime: v1alpha1.NewTimestamp(time.Now().Add(-time.Hour)),
-				Alerts: []v1alpha1.Alert{{DedupKey: "disk", Status: v1alpha1.AlertFiring}},
+				Summary: "as Tocsin writes it", Alerts: testenv.Text(v1alpha1.Alert{DedupKey: "disk", Status: v1alpha1.AlertFiring}),
 			},
 		}
 		s.Expect(s.Live.Create(s.Ctx, event, client.FieldOwner("velero-server"))).To(Succeed())
+		s.Expect(alerttext.Decode(event)).To(Succeed())
 		s.incidents.releases.See(s.Ctx, event)
 		s.fold("disk")
 		s.release()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 )
 
@@ -125,7 +126,7 @@ func TestHostileTimesAreFolded(t *testing.T) {
 					case "endTime":
 						alert.EndTime = &when
 					}
-					event.Spec.Alerts = []v1alpha1.Alert{alert}
+					event.Spec.Alerts = testenv.Text(alert)
 					s.Expect(s.Live.Create(s.Ctx, event)).To(Succeed())
 					s.Clock.SetTime(s.Clock.Now().Add(writeInterval))
 					s.fold(key)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 )
 
@@ -28,7 +29,7 @@ func TestAFoldIsLinkedToTheWritesOfItsAlerts(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, GenerateName: "traced-"},
 			Spec: v1alpha1.AlertEventSpec{
 				IntegrationName: testsite.Integration, ReceivedTime: v1alpha1.NewTimestamp(s.Clock.Now()),
-				Alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertFiring, "disk")},
+				Alerts: testenv.Text(s.Alert(v1alpha1.AlertFiring, "disk")),
 			},
 		}
 		if traceparent != "" {

@@ -69,7 +69,7 @@ func (r *reconciler) foldMarked(before, after *v1alpha1.AlertEvent, queue reques
 	}
 }
 
-// reportUnreadable reports an AlertEvent whose packed alerts cannot be decoded. It stays, for its author to mend.
+// reportUnreadable reports an AlertEvent whose alerts cannot be decoded. It stays, for its author to mend.
 func (r *reconciler) reportUnreadable(ctx context.Context, event *v1alpha1.AlertEvent, cause error) {
 	log.FromContext(ctx).V(1).Info("AlertEvent cannot be decoded", "namespace", event.Namespace, "alertevent", event.Name,
 		"cause", cause.Error())

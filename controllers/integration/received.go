@@ -128,7 +128,7 @@ func (m *receivedTimes) forget(key types.NamespacedName) {
 // hasKeyless reports whether an alert came without a dedup key. One that resolves may have the key that was generated for
 // another.
 func hasKeyless(event *v1alpha1.AlertEvent) bool {
-	return slices.ContainsFunc(event.Spec.Alerts, func(alert v1alpha1.Alert) bool {
+	return slices.ContainsFunc(event.Alerts, func(alert v1alpha1.Alert) bool {
 		return alert.Status == v1alpha1.AlertFiring && v1alpha1.IsGeneratedKey(alert.DedupKey) ||
 			alert.DedupKey == v1alpha1.GeneratedKey(alert.ID)
 	})

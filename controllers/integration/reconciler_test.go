@@ -324,8 +324,8 @@ func TestWhichAlertsLackAKey(t *testing.T) {
 		{v1alpha1.AlertResolved, generated, id, true},
 	} {
 		event := &v1alpha1.AlertEvent{}
-		event.Spec.Alerts = make([]v1alpha1.Alert, 2)
-		event.Spec.Alerts[1].Status, event.Spec.Alerts[1].DedupKey, event.Spec.Alerts[1].ID = test.status, test.key, test.id
+		event.Alerts = make([]v1alpha1.Alert, 2)
+		event.Alerts[1].Status, event.Alerts[1].DedupKey, event.Alerts[1].ID = test.status, test.key, test.id
 		NewWithT(t).Expect(hasKeyless(event)).To(Equal(test.keyless), "%v", test)
 	}
 }
@@ -556,7 +556,7 @@ func TestAFullNamespaceShowsInAlertsFoldedUntilAMinuteLater(t *testing.T) {
 
 	s.Capacity.RemoveIncident(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "one"}})
 	waiting := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "two"}}
-	waiting.Spec.IntegrationName, waiting.Spec.Alerts = testsite.Integration, make([]v1alpha1.Alert, 1)
+	waiting.Spec.IntegrationName, waiting.Alerts = testsite.Integration, make([]v1alpha1.Alert, 1)
 	for range 10 { // near the limit, the queue is full every other second
 		s.Capacity.SetEvent(waiting, false)
 		s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False QueueFull"))

@@ -25,7 +25,7 @@ const conditionCheck = 2 * time.Second
 
 // stuckMessages explain the reasons for AlertEvents that are stuck by themselves.
 var stuckMessages = map[string]string{
-	clustercache.StuckUnreadable: "The packed alerts of AlertEvents cannot be decoded; a Kubernetes Event on each says why.",
+	clustercache.StuckUnreadable: "The alerts of AlertEvents cannot be decoded; a Kubernetes Event on each says why.",
 	clustercache.StuckNotCached: "The namespace has more AlertEvents than Tocsin keeps in memory; " +
 		"the later ones wait until others are gone.",
 	clustercache.StuckTerminating: "AlertEvents are deleted, but finalizers keep them.",

@@ -73,8 +73,8 @@ func newReleaseRecord(event *v1alpha1.AlertEvent, now time.Time) *releaseRecord 
 		began:       now,
 		integration: types.NamespacedName{Namespace: event.Namespace, Name: event.Spec.IntegrationName},
 	}
-	for i := range event.Spec.Alerts {
-		record.bytes += alertcontent.Size(&event.Spec.Alerts[i].AlertContent)
+	for i := range event.Alerts {
+		record.bytes += alertcontent.Size(&event.Alerts[i].AlertContent)
 	}
 	record.read(event)
 	return record
@@ -144,7 +144,7 @@ func (r *Releaser) Settle(event *v1alpha1.AlertEvent, incident string) {
 func (r *Releaser) See(ctx context.Context, event *v1alpha1.AlertEvent) {
 	_, marked := marks.Of(event)
 	switch {
-	case len(event.Spec.Alerts) == 0: // it cannot be decoded now: nobody knows whose alerts it has
+	case len(event.Alerts) == 0: // it cannot be decoded now: nobody knows whose alerts it has
 	case clustercache.IsRestored(event):
 		r.discard(ctx, event)
 	case marked:
@@ -177,7 +177,7 @@ func (r *Releaser) discard(ctx context.Context, event *v1alpha1.AlertEvent) {
 	record := &releaseRecord{ref: replica.RefOf(event), due: r.clock.Now(), marked: marks.Mark{All: true}}
 	r.records[event.UID] = record
 	r.enqueue(record.ref)
-	replica.CountFolded(fold.ResultRestored, len(event.Spec.Alerts))
+	replica.CountFolded(fold.ResultRestored, len(event.Alerts))
 	log.FromContext(ctx).Info("Discarded AlertEvent restored from a backup", "namespace", event.Namespace, "alertevent", event.Name)
 }
 

@@ -30,7 +30,7 @@ func memoryReleaser() (*Releaser, *clocktesting.FakePassiveClock) {
 func namedEvent(name string, uid int) *v1alpha1.AlertEvent {
 	return &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID(fmt.Sprint(uid))},
-		Spec:       v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{IncidentName: "incident"}}},
+		Alerts:     []v1alpha1.Alert{{IncidentName: "incident"}},
 	}
 }
 
@@ -41,7 +41,7 @@ func keyedEvents(r *Releaser, integration string, n, bytes int) []*v1alpha1.Aler
 		event := namedEvent(v1alpha1.KeyedEventName(integration, fmt.Sprint(i)), i)
 		event.UID = types.UID(integration + "-" + string(event.UID))
 		event.Spec.IntegrationName = integration
-		event.Spec.Alerts[0].Description = strings.Repeat("x", bytes)
+		event.Alerts[0].Description = strings.Repeat("x", bytes)
 		events = append(events, event)
 		r.Settle(event, "incident")
 	}
@@ -138,7 +138,7 @@ func TestReleasedEventsLeaveNothingBehind(t *testing.T) {
 	g.Expect(r.start(ctx, queue)).To(Succeed())
 	for i := range 1000 {
 		event := namedEvent(fmt.Sprintf("01a1fc76-5bd7-792d-a695-%012d", i), i)
-		event.Spec.Alerts = append(event.Spec.Alerts, v1alpha1.Alert{IncidentName: "other"})
+		event.Alerts = append(event.Alerts, v1alpha1.Alert{IncidentName: "other"})
 		r.Settle(event, "incident")
 		r.Settle(event, "other")
 		ref, _ := queue.Get()
@@ -153,13 +153,13 @@ func TestReleasedEventsLeaveNothingBehind(t *testing.T) {
 func TestAMarkedEventThatCannotBeDecodedStays(t *testing.T) {
 	g := NewWithT(t)
 	r, _ := memoryReleaser()
-	event := namedEvent("packed", 1)
+	event := namedEvent("unreadable", 1)
 	event.ResourceVersion = "12"
 	event.Annotations = map[string]string{v1alpha1.SettledAnnotation: "11/another"}
 	r.See(t.Context(), event)
 	g.Expect(r.records).To(HaveLen(1))
 	clear(r.records)
-	event.Spec.Alerts = nil
+	event.Alerts = nil
 	r.See(t.Context(), event)
 	g.Expect(r.records).To(BeEmpty(), "nobody knows whether all its alerts are folded")
 }

@@ -38,9 +38,9 @@ func Index(mgr ctrl.Manager) error {
 // IncidentNames returns the names of the Incidents that the event's alerts belong to, each with whether all its alerts in
 // the event are firing.
 func IncidentNames(event *v1alpha1.AlertEvent) map[string]bool {
-	names := make(map[string]bool, len(event.Spec.Alerts))
-	for i := range event.Spec.Alerts {
-		alert := &event.Spec.Alerts[i]
+	names := make(map[string]bool, len(event.Alerts))
+	for i := range event.Alerts {
+		alert := &event.Alerts[i]
 		name := event.IncidentNameFor(alert)
 		firing, known := names[name]
 		names[name] = (firing || !known) && alert.Status == v1alpha1.AlertFiring

@@ -241,7 +241,7 @@ func (c *Canary) create(ctx context.Context) (canary *metav1.PartialObjectMetada
 	event := &v1alpha1.AlertEvent{}
 	event.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AlertEvent"))
 	event.Name, event.Namespace, event.Labels = c.name, c.Namespace, map[string]string{v1alpha1.ExcludeFromBackupLabel: "true"}
-	event.Spec.Alerts = []v1alpha1.Alert{{IncidentName: v1alpha1.CanaryName, Status: v1alpha1.AlertResolved}}
+	event.Spec.Report = &v1alpha1.Report{IncidentName: v1alpha1.CanaryName, Status: v1alpha1.AlertResolved}
 	body, err := json.Marshal(event)
 	if err != nil {
 		return nil, server, fmt.Errorf("encoding the canary: %w", err)

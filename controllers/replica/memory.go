@@ -142,7 +142,7 @@ func (m *Memory) see(event *v1alpha1.AlertEvent, _ bool) {
 	}
 	entry := seenEvent{
 		version: event.ResourceVersion, isStub: clustercache.IsStub(event),
-		isCopy: seen.isCopy || m.isSecondCopy(event), alerts: len(event.Spec.Alerts),
+		isCopy: seen.isCopy || m.isSecondCopy(event), alerts: len(event.Alerts),
 		canary: m.IsCanary(client.ObjectKeyFromObject(event)),
 	}
 	if m.mayBeCopy(event) {
@@ -199,8 +199,8 @@ func (m *Memory) lastDeleted(name types.NamespacedName) (deletedEvent, bool) {
 // idsOf sums the ids of an AlertEvent's alerts.
 func idsOf(event *v1alpha1.AlertEvent) fold.Digest {
 	var ids fold.Digest
-	for i := range event.Spec.Alerts {
-		ids.Add(event.Spec.Alerts[i].ID)
+	for i := range event.Alerts {
+		ids.Add(event.Alerts[i].ID)
 	}
 	return ids
 }

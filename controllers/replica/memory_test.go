@@ -29,7 +29,7 @@ func namedEvent(name string, uid int) *v1alpha1.AlertEvent {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team", Name: name, UID: types.UID(fmt.Sprint(uid)), CreationTimestamp: metav1.NewTime(testEpoch),
 		},
-		Spec: v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{IncidentName: "incident"}}},
+		Alerts: []v1alpha1.Alert{{IncidentName: "incident"}},
 	}
 }
 
@@ -71,7 +71,7 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 			var deleted []*v1alpha1.AlertEvent
 			for _, name := range []string{serverMade, keyed, "by-hand"} {
 				event := namedEvent(name, 1)
-				event.Spec.Alerts[0].ID = "1"
+				event.Alerts[0].ID = "1"
 				m.see(event, false)
 				if event.Name == keyed && !test.unfolded {
 					event.ResourceVersion, event.Annotations = "2", map[string]string{v1alpha1.SettledAnnotation: "1/*"}
@@ -92,9 +92,9 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 			clock.SetTime(testEpoch.Add(test.stays + test.after))
 			event := namedEvent(test.name, test.uid)
 			event.CreationTimestamp = metav1.NewTime(clock.Now())
-			event.Spec.Alerts[0].ID = test.id
+			event.Alerts[0].ID = test.id
 			if test.unreadable {
-				event.Spec.Alerts = nil
+				event.Alerts = nil
 			}
 			m.see(event, false)
 			seen, ok := m.find(event.UID)
@@ -109,13 +109,13 @@ func TestAThirdCopyIsNoNewEvent(t *testing.T) {
 		g := NewWithT(t)
 		m := NewMemory(clocktesting.NewFakePassiveClock(testEpoch))
 		first := namedEvent(name, 1)
-		first.Spec.Alerts[0].ID = "1"
+		first.Alerts[0].ID = "1"
 		first.ResourceVersion, first.Annotations = "2", map[string]string{v1alpha1.SettledAnnotation: "1/*"}
 		m.see(first, false)
 		m.forget(first)
 		for uid := 2; uid <= 3; uid++ {
 			copied := namedEvent(name, uid)
-			copied.Spec.Alerts[0].ID = "1"
+			copied.Alerts[0].ID = "1"
 			m.see(copied, false)
 			isCopy, _, known := m.Seen(copied.UID)
 			g.Expect(known && isCopy).To(BeTrue(), "copy %d of %s", uid, name)
@@ -207,6 +207,7 @@ func TestWhatAFailedListShowedIsForgotten(t *testing.T) {
 	m := NewMemory(clocktesting.NewFakePassiveClock(testEpoch))
 	shown, dropped, listed := namedEvent("a", 1), namedEvent("b", 2), namedEvent("c", 3)
 	for _, event := range []*v1alpha1.AlertEvent{shown, dropped, listed} {
+		event.Spec.Alerts = `[{"dedupKey":"k","status":"firing"}]`
 		_, err := m.Cached.Condense(event)
 		g.Expect(err).NotTo(HaveOccurred())
 	}

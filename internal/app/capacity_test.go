@@ -115,7 +115,7 @@ func byHand(namespace, name, key string) *v1alpha1.AlertEvent {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.AlertEventSpec{
 			IntegrationName: "test",
-			Alerts:          []v1alpha1.Alert{{DedupKey: key, Status: v1alpha1.AlertFiring}},
+			Alerts:          testenv.Text(v1alpha1.Alert{DedupKey: key, Status: v1alpha1.AlertFiring}),
 		},
 	}
 }
@@ -150,7 +150,7 @@ func TestAQueueThatCannotDrainRefusesNobodyElse(t *testing.T) {
 			e.Finalizers = []string{"example.com/keep"}
 		}},
 		"AlertEvents that cannot be decoded": {reason: clustercache.StuckUnreadable, event: func(e *v1alpha1.AlertEvent) {
-			e.Spec.Alerts, e.Spec.PackedAlerts = nil, "bm8gZ3ppcA=="
+			e.Spec.Alerts = "[no JSON"
 		}},
 		"a quota on Incidents": {reason: v1alpha1.ReasonQuotaExceeded, prepare: func(s *tenants) { s.quota(s.bad, 0) }},
 	} {

@@ -60,7 +60,7 @@ func TestForwarding(t *testing.T) {
 	t.Log("a resolve ends the alert; an integration that is not forwarded says so")
 	g.Expect(c.Create(t.Context(), &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "resolve-"},
-		Spec:       v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{IncidentName: name, Status: v1alpha1.AlertResolved}}},
+		Spec:       v1alpha1.AlertEventSpec{Report: &v1alpha1.Report{IncidentName: name, Status: v1alpha1.AlertResolved}},
 	})).To(Succeed())
 	g.Eventually(func() int { return len(first.firing()) + len(second.firing()) }, "20s", "50ms").Should(BeZero())
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"forward":"Never"}}`))

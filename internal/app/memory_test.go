@@ -63,7 +63,7 @@ func TestTinyAlertEventsTakeLittleMemory(t *testing.T) {
 				g.Expect(json.Unmarshal([]byte(fmt.Sprintf(`{"metadata":{"namespace":"hostile","name":"%s-%d",
 					"uid":"019b76da-a800-7000-8000-%012d","resourceVersion":"%d","creationTimestamp":"2026-01-02T03:04:05Z",
 					"managedFields":[{"manager":"kubectl","operation":"Update","time":"2026-01-02T03:04:05Z"}]},
-					"spec":{"integrationName":"shop","alerts":[{"dedupKey":"key-%d","status":"firing","title":"disk full"}]}}`,
+					"spec":{"integrationName":"shop","alerts":"[{\"dedupKey\":\"key-%d\",\"status\":\"firing\",\"title\":\"disk full\"}]"}}`,
 					strings.Repeat("a", 30), n, n, 1_000_000+n, n)), event)).To(Succeed())
 				_, err := memory.Cached.Condense(event)
 				g.Expect(err).NotTo(HaveOccurred())

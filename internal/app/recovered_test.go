@@ -14,7 +14,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/internal/packing"
+	"github.com/tocsin-dev/tocsin/internal/alerttext"
 )
 
 // kubectl runs kubectl with an input and returns what it prints.
@@ -47,7 +47,7 @@ func recoveryManifest(t *testing.T, unreadable *v1alpha1.AlertEvent, alerts stri
 	).Replace(manifest)
 }
 
-// editedExport is the export of an unreadable AlertEvent with its alerts in place of packedAlerts, and the last digit of its name
+// editedExport is the export of an unreadable AlertEvent with its alerts in place of the damaged text, and the last digit of its name
 // changed.
 func editedExport(t *testing.T, unreadable *v1alpha1.AlertEvent, alerts string) string {
 	t.Helper()
@@ -64,9 +64,8 @@ func editedExport(t *testing.T, unreadable *v1alpha1.AlertEvent, alerts string) 
 		delete(event.Metadata, field)
 	}
 	event.Metadata["name"] = unreadable.Name[:len(unreadable.Name)-1] + "f"
-	delete(event.Spec, "packedAlerts")
-	delete(event.Spec, "packedFirst")
-	event.Spec["alerts"] = json.RawMessage(alerts)
+	delete(event.Spec, "encoding")
+	event.Spec["alerts"] = alerts
 	edited, err := json.Marshal(map[string]any{
 		"apiVersion": event.APIVersion, "kind": event.Kind, "metadata": event.Metadata, "spec": event.Spec,
 	})
@@ -82,11 +81,11 @@ func TestARecoveredAlertEventIsFolded(t *testing.T) {
 	p := startProcess(t, config.Host)
 	damaged := func(name, key string) (event *v1alpha1.AlertEvent, alerts string) {
 		event = alertEvent(p.namespace, name, key, v1alpha1.AlertFiring, 2*time.Hour)
-		event.Spec.Alerts = append(event.Spec.Alerts, event.Spec.Alerts[0])
-		text, err := json.Marshal(event.Spec.Alerts)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(packing.Pack(&event.Spec)).To(Succeed())
-		event.Spec.PackedAlerts = event.Spec.PackedAlerts[:len(event.Spec.PackedAlerts)/2]
+		g.Expect(alerttext.Decode(event)).To(Succeed())
+		event.Alerts[0].Description = strings.Repeat("long ", alerttext.MinCompressed/5)
+		text := testenv.Text(event.Alerts...)
+		g.Expect(alerttext.Encode(event)).To(Succeed())
+		event.Spec.Alerts = event.Spec.Alerts[:len(event.Spec.Alerts)/2]
 		g.Expect(p.client.Create(t.Context(), event, client.FieldOwner(v1alpha1.FieldManager))).To(Succeed())
 		return event, string(text)
 	}

@@ -25,10 +25,10 @@ func alertEvent(namespace, name, key string, status v1alpha1.AlertStatus, age ti
 		},
 		Spec: v1alpha1.AlertEventSpec{
 			IntegrationName: "test", ReceivedTime: v1alpha1.NewTimestamp(time.Now().Add(-age)),
-			Alerts: []v1alpha1.Alert{{
+			Summary: "firing: Old", Alerts: testenv.Text(v1alpha1.Alert{
 				ID: name, IncidentName: v1alpha1.IncidentName("test", key), DedupKey: key, Status: status,
 				AlertContent: v1alpha1.AlertContent{Title: "Old"},
-			}},
+			}),
 		},
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // TestNoAlertIsAcceptedUnderOlderDefinitions starts a manager in a cluster with the CustomResourceDefinitions of a version
-// before, which did not know comments. Nor does it lead: what is stored is folded once they are new enough.
+// before, which did not know summaries. Nor does it lead: what is stored is folded once they are new enough.
 func TestNoAlertIsAcceptedUnderOlderDefinitions(t *testing.T) {
 	g := NewWithT(t)
 	scheme := testenv.Scheme()
@@ -32,12 +32,12 @@ func TestNoAlertIsAcceptedUnderOlderDefinitions(t *testing.T) {
 		g.Expect(c.Update(t.Context(), definition)).To(Succeed())
 	}
 	older := definition.DeepCopy().Spec
-	delete(older.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["alerts"].Items.Schema.Properties, "comment")
+	delete(older.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties, "summary")
 	apply(older)
 
 	p := startProcess(t, config.Host)
 	g.Eventually(func() string { _, text := p.ready(); return text }, "20s", "50ms").Should(ContainSubstring(
-		"the CustomResourceDefinition alertevents.tocsin.dev is older than this manager and lacks spec.alerts[].comment: apply config/crd"))
+		"the CustomResourceDefinition alertevents.tocsin.dev is older than this manager and lacks spec.summary: apply config/crd"))
 	code, problem := p.post("one")
 	g.Expect(code).To(Equal(http.StatusServiceUnavailable))
 	g.Expect(problem).To(Equal("tag:tocsin.dev,2026:not-ready"))

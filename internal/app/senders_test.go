@@ -65,7 +65,7 @@ func foldSamples(t *testing.T, preset string, files ...string) []v1alpha1.Incide
 		g.Expect(err).NotTo(HaveOccurred())
 		for _, alert := range result.Alerts {
 			if !alert.Dropped {
-				event.Spec.Alerts = append(event.Spec.Alerts, alert.Alert)
+				event.Alerts = append(event.Alerts, alert.Alert)
 			}
 		}
 	}

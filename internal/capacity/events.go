@@ -9,11 +9,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alerttext"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/marks"
-	"github.com/tocsin-dev/tocsin/internal/packing"
 )
 
 // bound is how much each namespace uses of a limit of AlertEvents, with those that can drain, and with all that wait.
@@ -82,7 +82,7 @@ func (c *Counts) SetEvent(event *v1alpha1.AlertEvent, _ bool) {
 	counted := countedEvent{
 		created:     event.CreationTimestamp.Unix(),
 		integration: event.Spec.IntegrationName,
-		usage:       eventUsage{1, int64(packing.Size(event.Spec.Alerts)) + c.cached.Removed(event)}, // as the API server stores it
+		usage:       eventUsage{1, int64(alerttext.Size(event.Alerts)) + c.cached.Removed(event)}, // as the API server stores it
 		stuck:       clustercache.Stuck(event),
 		waiting:     c.waitingFor(event, &mark),
 	}

@@ -135,11 +135,11 @@ func TestLargeAlertEventsFillAShareAsWell(t *testing.T) {
 	p := newCounts(Limits{Incidents: 1})
 	p.cached = clustercache.NewEvents(1)
 	unreadable := newEvent("bad", "", func(e *v1alpha1.AlertEvent) {
-		e.Spec.Alerts, e.Spec.PackedAlerts = nil, strings.Repeat("A", 1<<20)
+		e.Alerts, e.Spec.Alerts = nil, v1alpha1.AlertsText(strings.Repeat("A", 1<<20))
 		_, err := p.cached.Condense(e)
 		g.Expect(err).NotTo(HaveOccurred())
 	})
-	g.Expect(unreadable.Spec.PackedAlerts).To(BeEmpty(), "the text is not kept")
+	g.Expect(unreadable.Spec.Alerts).To(BeEmpty(), "the text is not kept")
 	for i := range 63 {
 		unreadable.Name = fmt.Sprint(i)
 		p.SetEvent(unreadable, false)

@@ -140,8 +140,8 @@ func (c *Counts) waitingFor(event *v1alpha1.AlertEvent, mark *marks.Mark) (waiti
 	if !event.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	for i := range event.Spec.Alerts {
-		alert := &event.Spec.Alerts[i]
+	for i := range event.Alerts {
+		alert := &event.Alerts[i]
 		if name := event.IncidentNameFor(alert); alert.Status == v1alpha1.AlertFiring && !mark.Settles(name) {
 			waiting = append(waiting, c.hash(name))
 		}

@@ -16,9 +16,9 @@ import (
 func waitingEvent(namespace, name string, incidents ...string) *v1alpha1.AlertEvent {
 	event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: "10"}}
 	for _, incident := range incidents {
-		event.Spec.Alerts = append(event.Spec.Alerts, v1alpha1.Alert{IncidentName: incident, Status: v1alpha1.AlertFiring})
+		event.Alerts = append(event.Alerts, v1alpha1.Alert{IncidentName: incident, Status: v1alpha1.AlertFiring})
 	}
-	event.Spec.Alerts = append(event.Spec.Alerts, v1alpha1.Alert{IncidentName: "resolved", Status: v1alpha1.AlertResolved})
+	event.Alerts = append(event.Alerts, v1alpha1.Alert{IncidentName: "resolved", Status: v1alpha1.AlertResolved})
 	return event
 }
 

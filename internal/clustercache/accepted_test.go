@@ -28,7 +28,7 @@ func TestWhatIngestAcceptsIsNotHidden(t *testing.T) {
 			n++
 			event := &v1alpha1.AlertEvent{}
 			event.Namespace, event.Name, event.UID, event.ResourceVersion = namespace, fmt.Sprint(n), types.UID(fmt.Sprint(n)), "10"
-			event.Spec.IntegrationName, event.Spec.Alerts = "shop", []v1alpha1.Alert{{DedupKey: "a", Status: v1alpha1.AlertResolved}}
+			event.Spec.IntegrationName, event.Alerts = "shop", []v1alpha1.Alert{{DedupKey: "a", Status: v1alpha1.AlertResolved}}
 			if settled {
 				event.Annotations = map[string]string{v1alpha1.SettledAnnotation: "9/*"}
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
+	"github.com/tocsin-dev/tocsin/internal/alerttext"
 )
 
 // Condense is the transform of the cache for Incidents: it removes the metadata that nothing reads, of which a tenant could write
@@ -92,10 +93,10 @@ func IsRestored(e *v1alpha1.AlertEvent) bool {
 	return true
 }
 
-// isAsWritten reports whether an AlertEvent, as the API server has it, has the name, the label and the form that the operator
-// gives its own: several alerts are packed. What a person recovers from a damaged one lacks at least one of them, and must be
-// folded.
+// isAsWritten reports whether an AlertEvent, as the API server has it, has the name, the label, the summary and the encoding
+// that the operator gives its own. What a person recovers from a damaged one lacks at least one of them, and must be folded.
 func isAsWritten(e *v1alpha1.AlertEvent) bool {
 	return (v1alpha1.IsKeyedEventName(e.Name) || v1alpha1.IsGeneratedEventName(e.Name)) &&
-		e.Labels[v1alpha1.ExcludeFromBackupLabel] == "true" && len(e.Spec.Alerts) <= 1
+		e.Labels[v1alpha1.ExcludeFromBackupLabel] == "true" &&
+		e.Spec.Summary != "" && (e.Spec.Encoding != "" || len(e.Spec.Alerts) < alerttext.MinCompressed)
 }

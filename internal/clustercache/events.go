@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alerttext"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/marks"
-	"github.com/tocsin-dev/tocsin/internal/packing"
 )
 
 // maxContent bounds the memory of the content of cached AlertEvents, and contentShare is the part of it that one namespace may
@@ -35,13 +35,10 @@ const (
 	maxSettledBytes = 128 << 20
 )
 
-// maxCanaryBytes is the size up to which a canary is never a stub. As long as the leader folds none, it gives the lease up.
-const maxCanaryBytes = 2 << 10
-
 // Reasons why an AlertEvent stays in the queue regardless of its Incidents.
 const (
 	StuckTerminating = "Terminating" // a finalizer prevents its deletion
-	StuckUnreadable  = "Unreadable"  // its packed alerts cannot be decoded
+	StuckUnreadable  = "Unreadable"  // its alerts cannot be decoded
 	StuckNotCached   = "NotCached"   // its namespace has more AlertEvents than the cache holds; see Stub
 )
 
@@ -52,7 +49,7 @@ func Stuck(event *v1alpha1.AlertEvent) string {
 		return StuckTerminating
 	case IsStub(event):
 		return StuckNotCached
-	case len(event.Spec.Alerts) == 0:
+	case len(event.Alerts) == 0:
 		return StuckUnreadable
 	}
 	return ""
@@ -73,7 +70,7 @@ func IsStub(event *v1alpha1.AlertEvent) bool {
 	return ok && event.ResourceVersion == ""
 }
 
-// Events unpacks and condenses the AlertEvents of the cache, and keeps beside them what their copies do not tell.
+// Events decodes and condenses the AlertEvents of the cache, and keeps beside them what their copies do not tell.
 //
 // It bounds the memory that they take, by namespace. Of an AlertEvent that is stuck or whose content has no place, the cache has
 // what identifies its Incidents, and the fold reads it again. If even that has no place, the AlertEvent is a stub.
@@ -91,7 +88,7 @@ type Events struct {
 
 type cachedEvent struct {
 	alerts     []v1alpha1.Alert // as in the cache
-	unreadable error            // why packedAlerts cannot be unpacked
+	unreadable error            // why the alerts cannot be decoded
 	isWhole    bool             // the alerts have their content
 	stub       *list.Element    // in stubs; nil if it is none
 	memory     int64            // bytes that count towards content
@@ -122,8 +119,8 @@ func NewBoundedEvents(content, sizes fair.Limit) *Events {
 	}
 }
 
-// Condense is the transform of the cache. Of an AlertEvent it unpacks the alerts, and removes the metadata that nothing reads,
-// packedAlerts that cannot be unpacked, and what has no place. IsRestored returns the same as before.
+// Condense is the transform of the cache. Of an AlertEvent it decodes the alerts, and removes their text, the metadata that
+// nothing reads, and what has no place. IsRestored returns the same as before.
 //
 // Without it, AlertEvents of one namespace would fill the memory of every replica. A second call changes nothing: client-go
 // transforms an object of a list twice.
@@ -140,16 +137,15 @@ func (e *Events) Condense(object any) (any, error) {
 			e.makeStub(event, removed)
 			return object, nil
 		}
-		packed := len(event.Spec.PackedAlerts)
-		if entry.unreadable = packing.Unpack(&event.Spec); entry.unreadable != nil {
-			removed += packed + packing.Size(event.Spec.Alerts)
-			event.Spec.Alerts = nil
+		if entry.unreadable = alerttext.Decode(event); entry.unreadable != nil {
+			removed += alerttext.Stored(&event.Spec)
 		}
-		entry.alerts, entry.isWhole, entry.removed = event.Spec.Alerts, true, 0
+		entry.alerts, entry.isWhole, entry.removed = event.Alerts, true, 0
 	}
 	entry.removed = max(entry.removed, int64(removed))
 	e.admit(event, &entry, !known || entry.stub != nil)
-	event.Spec.Alerts, event.Spec.PackedAlerts, event.Spec.PackedFirst = entry.alerts, "", nil
+	event.Alerts = entry.alerts
+	event.Spec.Alerts, event.Spec.Encoding, event.Spec.Count, event.Spec.Summary, event.Spec.Report = "", "", 0, "", nil
 	if !entry.isWhole {
 		event.Spec.Defaults = nil
 	}
@@ -162,13 +158,12 @@ func (e *Events) IsCanary(name types.NamespacedName) bool {
 }
 
 // hasPlace reports whether the cache may have what identifies the Incidents of an AlertEvent. It may not while an older one of
-// the namespace is a stub: the alerts of an Incident would be folded in another order. Canaries, and what is settled, have no
-// order.
+// the namespace is a stub: the alerts of an Incident would be folded in another order. Canaries, which are small reports, and
+// what is settled have no order; and a leader that folds no canary gives the lease up.
 func (e *Events) hasPlace(event *v1alpha1.AlertEvent, own *list.Element) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	isCanary := e.IsCanary(client.ObjectKeyFromObject(event)) && event.Spec.PackedAlerts == "" &&
-		packing.Size(event.Spec.Alerts) <= maxCanaryBytes
+	isCanary := e.IsCanary(client.ObjectKeyFromObject(event)) && event.Spec.Report != nil
 	if mark, _ := marks.Of(event); isCanary || mark.All && e.settled.Allows(event.Namespace) {
 		return true
 	}
@@ -187,7 +182,7 @@ func (e *Events) makeStub(event *v1alpha1.AlertEvent, removed int) {
 		}
 		entry.stub = e.stubs[event.Namespace].PushBack(stub{client.ObjectKeyFromObject(event), event.UID})
 	}
-	entry.removed = int64(removed + len(event.Spec.PackedAlerts) + packing.Size(event.Spec.Alerts))
+	entry.removed = int64(removed + alerttext.Stored(&event.Spec))
 	e.events[event.UID] = entry
 	event.Spec = v1alpha1.AlertEventSpec{IntegrationName: event.Spec.IntegrationName, ReceivedTime: event.Spec.ReceivedTime}
 	event.ResourceVersion, event.Annotations = "", stubAnnotations
@@ -203,7 +198,7 @@ func (e *Events) admit(event *v1alpha1.AlertEvent, entry *cachedEvent, isNew boo
 		e.removeStub(event.Namespace, entry)
 		stuck = stuck || !e.content.Allows(event.Namespace)
 		if !stuck {
-			entry.memory = packing.Memory(&event.Spec)
+			entry.memory = alerttext.Memory(event)
 		}
 		e.content.Add(event.Namespace, entry.memory)
 	}
@@ -212,7 +207,7 @@ func (e *Events) admit(event *v1alpha1.AlertEvent, entry *cachedEvent, isNew boo
 	}
 	marks.Reduce(event, entry.alerts)
 	e.uncount(event.Namespace, entry)
-	entry.size, entry.counted = int64(packing.Size(entry.alerts))+entry.removed, &e.sizes
+	entry.size, entry.counted = int64(alerttext.Size(entry.alerts))+entry.removed, &e.sizes
 	if mark, _ := marks.Of(event); mark.All && e.settled.Allows(event.Namespace) {
 		entry.counted = &e.settled
 	}
@@ -233,10 +228,11 @@ func (c *cachedEvent) reduce() {
 	for i := range c.alerts {
 		alert := &c.alerts[i]
 		alerts[i] = v1alpha1.Alert{
-			ID: alert.ID, IncidentName: alert.IncidentName, DedupKey: alert.DedupKey, Status: alert.Status, By: alert.By,
+			ID: alert.ID, IncidentName: alert.IncidentName, DedupKey: alert.DedupKey, Status: alert.Status,
+			IsReport: alert.IsReport, By: alert.By,
 		}
 	}
-	c.removed += int64(packing.Size(c.alerts) - packing.Size(alerts))
+	c.removed += int64(alerttext.Size(c.alerts) - alerttext.Size(alerts))
 	c.alerts = alerts
 }
 
@@ -285,7 +281,7 @@ func (e *Events) IsWhole(event *v1alpha1.AlertEvent) bool {
 	return entry.isWhole
 }
 
-// Unreadable returns the reason why the alerts of an AlertEvent cannot be unpacked; nil if they can.
+// Unreadable returns the reason why the alerts of an AlertEvent cannot be decoded; nil if they can.
 func (e *Events) Unreadable(event *v1alpha1.AlertEvent) error {
 	entry, _ := e.find(event.UID)
 	return entry.unreadable

@@ -13,8 +13,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/alerttext"
 	"github.com/tocsin-dev/tocsin/internal/fair"
-	"github.com/tocsin-dev/tocsin/internal/packing"
 )
 
 // anyAlertEvent generates AlertEvents of all kinds that Condense treats differently.
@@ -48,12 +49,14 @@ func anyAlertEvent() *rapid.Generator[*v1alpha1.AlertEvent] {
 		if rapid.Bool().Draw(t, "has a time") {
 			event.Spec.ReceivedTime = v1alpha1.NewTimestamp(created.Add(times.Draw(t, "received")))
 		}
-		event.Spec.PackedAlerts = texts.Draw(t, "packed alerts")
+		event.Spec.Summary = texts.Draw(t, "summary")
+		var alerts []v1alpha1.Alert
 		for range rapid.IntRange(0, 2).Draw(t, "alerts") {
-			event.Spec.Alerts = append(event.Spec.Alerts, v1alpha1.Alert{
-				ID: "1", DedupKey: "disk", Comment: "c", AlertContent: v1alpha1.AlertContent{Title: texts.Draw(t, "title")},
+			alerts = append(alerts, v1alpha1.Alert{
+				ID: "1", DedupKey: "disk", Status: v1alpha1.AlertFiring, AlertContent: v1alpha1.AlertContent{Title: texts.Draw(t, "title")},
 			})
 		}
+		event.Spec.Alerts = testenv.Text(alerts...)
 		return event
 	})
 }
@@ -129,7 +132,7 @@ func TestACondensedAlertEventIsSmall(t *testing.T) {
 			if test.restored {
 				event.Spec.ReceivedTime = v1alpha1.NewTimestamp(created.Add(-time.Hour))
 			}
-			event.Spec.Alerts = []v1alpha1.Alert{{ID: "1"}}
+			event.Spec.Alerts, event.Spec.Summary = `[{"dedupKey":"disk","status":"firing"}]`, "disk"
 			events := NewEvents(fair.DefaultShare)
 			_, err := events.Condense(event)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -145,9 +148,9 @@ func TestACondensedAlertEventIsSmall(t *testing.T) {
 func largeEvent(namespace string, n, bytes int) *v1alpha1.AlertEvent {
 	event := &v1alpha1.AlertEvent{}
 	event.Namespace, event.Name, event.UID = namespace, fmt.Sprint(n), types.UID(fmt.Sprint(namespace, n))
-	event.Spec.Alerts = []v1alpha1.Alert{{ID: "1", IncidentName: "x", Status: v1alpha1.AlertFiring, AlertContent: v1alpha1.AlertContent{
+	event.Spec.Alerts = testenv.Text(v1alpha1.Alert{ID: "1", IncidentName: "x", DedupKey: "d", Status: v1alpha1.AlertFiring, AlertContent: v1alpha1.AlertContent{
 		Title: "disk", Description: strings.Repeat("x", bytes),
-	}}}
+	}})
 	return event
 }
 
@@ -156,8 +159,8 @@ func TestTheCacheHasABudgetForContent(t *testing.T) {
 	condense := func(event *v1alpha1.AlertEvent) (whole bool) {
 		_, err := events.Condense(event)
 		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(event.Spec.Alerts[0].ID+event.Spec.Alerts[0].IncidentName).To(Equal("1x"), "its Incident is known")
-		g.Expect(events.IsWhole(event)).To(Equal(event.Spec.Alerts[0].Title != ""))
+		g.Expect(event.Alerts[0].ID+event.Alerts[0].IncidentName).To(Equal("1x"), "its Incident is known")
+		g.Expect(events.IsWhole(event)).To(Equal(event.Alerts[0].Title != ""))
 		return events.IsWhole(event)
 	}
 	kept := 0
@@ -185,19 +188,19 @@ func TestTheCacheHasABudgetForContent(t *testing.T) {
 	g.Expect(events.content.Sum()).To(BeZero())
 }
 
-// A packed AlertEvent of a few kilobytes may have megabytes of identities, which the cache needs of those without content, too.
+// An AlertEvent of a few kilobytes may have megabytes of identities, which the cache needs of those without content, too.
 func TestBeyondItsShareANamespaceHasStubs(t *testing.T) {
 	g, events := NewWithT(t), NewEvents(fair.DefaultShare)
 	alerts := make([]v1alpha1.Alert, v1alpha1.MaxAlertsPerEvent)
 	for i := range alerts {
-		alerts[i] = v1alpha1.Alert{DedupKey: strings.Repeat("‹", 1000), By: strings.Repeat("‹", 200), Status: v1alpha1.AlertFiring}
+		alerts[i] = v1alpha1.Alert{DedupKey: strings.Repeat("‹", 1000), Status: v1alpha1.AlertFiring}
 	}
-	packed := v1alpha1.AlertEventSpec{IntegrationName: "mon", Alerts: alerts}
-	g.Expect(packing.Pack(&packed)).To(Succeed())
-	g.Expect(len(packed.PackedAlerts)).To(BeNumerically("<", 50_000))
+	many := &v1alpha1.AlertEvent{Spec: v1alpha1.AlertEventSpec{IntegrationName: "mon"}, Alerts: alerts}
+	g.Expect(alerttext.Encode(many)).To(Succeed())
+	g.Expect(len(many.Spec.Alerts)).To(BeNumerically("<", 50_000))
 	condense := func(namespace string, n int) *v1alpha1.AlertEvent {
 		event := largeEvent(namespace, n, 0)
-		event.ResourceVersion, event.Spec = fmt.Sprint(1000+n), packed
+		event.ResourceVersion, event.Spec = fmt.Sprint(1000+n), many.Spec
 		for range 2 {
 			_, err := events.Condense(event)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -208,12 +211,12 @@ func TestBeyondItsShareANamespaceHasStubs(t *testing.T) {
 	memory, stubs := 0, 0
 	for n := range all {
 		event := condense("a", n)
-		memory += int(packing.Identity(event.Spec.Alerts))
+		memory += int(alerttext.Identity(event.Alerts))
 		if IsStub(event) {
 			stubs++
 			g.Expect(Stuck(event)).To(Equal(StuckNotCached))
 			g.Expect(events.Unreadable(event)).To(Succeed(), "nobody has tried")
-			g.Expect(events.Removed(event)).To(BeNumerically(">=", len(packed.PackedAlerts)), "it counts as it is stored")
+			g.Expect(events.Removed(event)).To(BeNumerically(">=", len(many.Spec.Alerts)), "it counts as it is stored")
 		}
 	}
 	g.Expect(stubs).To(BeNumerically(">", all/2))
@@ -255,20 +258,21 @@ func TestWhatIngestAcceptsIsNoStub(t *testing.T) {
 			var last *v1alpha1.AlertEvent
 			for n := 0; stored < int(share*MaxPendingBytes); n++ {
 				last = largeEvent("only", n, 0)
-				last.Spec.IntegrationName, last.Spec.Alerts = "mon", nil
+				last.Spec.IntegrationName = "mon"
 				for i := range v1alpha1.MaxAlertsPerEvent {
 					key := fmt.Sprint(n, "-", i)
-					last.Spec.Alerts = append(last.Spec.Alerts, v1alpha1.Alert{
+					last.Alerts = append(last.Alerts, v1alpha1.Alert{
 						ID: "019b76da-a800-7000-8000-000000000001", IncidentName: v1alpha1.IncidentName("mon", key), DedupKey: key,
 						Status: v1alpha1.AlertFiring, AlertContent: v1alpha1.AlertContent{Title: "Disk full"},
 					})
 				}
-				stored += packing.Size(last.Spec.Alerts)
-				memory += int(packing.Identity(last.Spec.Alerts))
+				last.Spec.Alerts = testenv.Text(last.Alerts...)
+				stored += alerttext.Size(last.Alerts)
+				memory += int(alerttext.Identity(last.Alerts))
 				_, err := events.Condense(last)
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(IsStub(last)).To(BeFalse(), "after %d of %d bytes", stored, int(share*MaxPendingBytes))
-				last.Spec.Alerts = nil // the test needs no memory for them
+				last.Alerts = nil // the test needs no memory for them
 			}
 			g.Expect(memory).To(BeNumerically("<=", stored), "so the bound is one of the memory")
 		})
@@ -324,7 +328,7 @@ func TestSomeAlertEventsAreNoStubsHoweverManyOthersThereAre(t *testing.T) {
 		events.Canaries = "a"
 		canary, large := largeEvent("a", 100, 0), largeEvent("a", 101, bytes)
 		canary.Name, large.Name = v1alpha1.CanaryName+"-1", v1alpha1.CanaryName+"-2"
-		canary.Spec.Alerts = []v1alpha1.Alert{{IncidentName: v1alpha1.CanaryName, Status: v1alpha1.AlertResolved}}
+		canary.Spec = v1alpha1.AlertEventSpec{Report: &v1alpha1.Report{IncidentName: v1alpha1.CanaryName, Status: v1alpha1.AlertResolved}}
 		g.Expect(condense(canary)).To(BeFalse())
 		g.Expect(condense(large)).To(BeTrue(), "a person has made it")
 		events.Canaries = "operator"

@@ -25,7 +25,7 @@ func shortKeys(n int) string {
 	return "{" + strings.TrimPrefix(b.String(), ",") + "}"
 }
 
-// gzipped returns packedAlerts with the text.
+// gzipped returns the text as an AlertEvent has it.
 func gzipped(t *testing.T, text string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -74,13 +74,12 @@ func TestManyKeysTakeLittleMemory(t *testing.T) {
 	g.Expect(took).To(BeNumerically("<", 2*len(stored)))
 }
 
-// TestPackedAlertsTakeLittleMemory unpacks small objects made by hand: what takes too much memory is unreadable.
 // A few kilobytes are a million alerts with nothing in them.
-func TestEmptyPackedAlertsAreNotDecoded(t *testing.T) {
+func TestEmptyAlertsAreNotDecoded(t *testing.T) {
 	for _, empty := range []string{"{}", "null", "[]", "0"} {
 		g := NewWithT(t)
 		list := "[" + strings.TrimSuffix(strings.Repeat(empty+",", 700_000), ",") + "]"
-		stored, err := json.Marshal(map[string]any{"spec": map[string]any{"packedAlerts": gzipped(t, list)}})
+		stored, err := json.Marshal(map[string]any{"spec": map[string]any{"alerts": gzipped(t, list), "encoding": "gzip"}})
 		g.Expect(err).NotTo(HaveOccurred())
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -91,7 +90,8 @@ func TestEmptyPackedAlertsAreNotDecoded(t *testing.T) {
 	}
 }
 
-func TestPackedAlertsTakeLittleMemory(t *testing.T) {
+// What takes too much memory is unreadable.
+func TestAlertsTakeLittleMemory(t *testing.T) {
 	for sentence, test := range map[string]struct {
 		alerts, keys int
 		readable     bool
@@ -106,7 +106,7 @@ func TestPackedAlertsTakeLittleMemory(t *testing.T) {
 			g := NewWithT(t)
 			alert := `{"incidentName":"a","dedupKey":"a","status":"firing","custom":` + shortKeys(test.keys) + `}`
 			list := "[" + strings.TrimSuffix(strings.Repeat(alert+",", test.alerts), ",") + "]"
-			stored, err := json.Marshal(map[string]any{"spec": map[string]any{"packedAlerts": gzipped(t, list)}})
+			stored, err := json.Marshal(map[string]any{"spec": map[string]any{"alerts": gzipped(t, list), "encoding": "gzip"}})
 			g.Expect(err).NotTo(HaveOccurred())
 			took := heapOf(func() *v1alpha1.AlertEvent {
 				event := condensed(g, stored)

@@ -31,9 +31,9 @@ func TestStubsAreReadAgainWhenThereIsAPlace(t *testing.T) {
 			for n := from; n < to; n++ {
 				event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%02d", n)}}
 				event.Spec.IntegrationName = "shop"
-				event.Spec.Alerts = []v1alpha1.Alert{{DedupKey: fmt.Sprint(n), Status: v1alpha1.AlertFiring, AlertContent: v1alpha1.AlertContent{
+				event.Spec.Alerts = testenv.Text(v1alpha1.Alert{DedupKey: fmt.Sprint(n), Status: v1alpha1.AlertFiring, AlertContent: v1alpha1.AlertContent{
 					Description: strings.Repeat("x", 10_000),
-				}}}
+				}})
 				g.Expect(live.Create(t.Context(), event)).To(Succeed())
 				events = append(events, event)
 			}
@@ -76,8 +76,8 @@ func follow(ctx context.Context, g *WithT, objects cache.Cache, condensed *Event
 	_, err := informers.Feed(ctx, objects, &v1alpha1.AlertEvent{}, func(event *v1alpha1.AlertEvent, _ bool) {
 		changes <- func(known map[string]string) {
 			key := ""
-			for i := range event.Spec.Alerts {
-				key = event.Spec.Alerts[i].DedupKey
+			for i := range event.Alerts {
+				key = event.Alerts[i].DedupKey
 			}
 			known[event.Namespace+"/"+event.Name] = key
 		}

@@ -195,7 +195,7 @@ func TestARestartedWatchShowsWhatWasMissed(t *testing.T) {
 			store := func(name string) func() error {
 				event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 				event.Spec.IntegrationName = "shop"
-				event.Spec.Alerts = []v1alpha1.Alert{{DedupKey: "disk", Status: v1alpha1.AlertFiring}}
+				event.Spec.Alerts = `[{"dedupKey":"disk","status":"firing"}]`
 				g.Expect(live.Create(ctx, event)).To(Succeed())
 				return func() error { return objects.Get(ctx, client.ObjectKeyFromObject(event), &v1alpha1.AlertEvent{}) }
 			}

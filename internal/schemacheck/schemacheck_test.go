@@ -60,8 +60,8 @@ func TestOlderCustomResourceDefinitionsAreFound(t *testing.T) {
 	}{
 		"a field of AlertEvents": {"alertevents", forget("spec", "defaults", "severity"),
 			"alertevents.tocsin.dev is older than this manager and lacks spec.defaults.severity: apply config/crd"},
-		"a field of every alert": {"alertevents", forget("spec", "alerts", "comment"),
-			"alertevents.tocsin.dev is older than this manager and lacks spec.alerts[].comment"},
+		"a field of a report": {"alertevents", forget("spec", "report", "comment"),
+			"alertevents.tocsin.dev is older than this manager and lacks spec.report.comment"},
 		"a field in the status of Incidents": {"incidents", forget("status", "ledger", "resourceVersion"),
 			"incidents.tocsin.dev is older than this manager and lacks status.ledger.resourceVersion"},
 		"a field in the status of WebhookIntegrations": {"webhookintegrations", forget("status", "lastRejection"),

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alerttext"
 	"github.com/tocsin-dev/tocsin/internal/eventclient"
-	"github.com/tocsin-dev/tocsin/internal/packing"
 )
 
 // Client writes AlertEvents. It implements Store.
@@ -30,27 +30,14 @@ func NewClient(config *rest.Config) (*Client, error) {
 
 // Create implements Store.
 func (c *Client) Create(ctx context.Context, event *v1alpha1.AlertEvent) error {
-	body, err := json.Marshal(packed(event))
+	body, err := json.Marshal(event)
 	if err != nil {
 		return &notStoredError{fmt.Errorf("encoding the AlertEvent: %w", err)}
 	}
 	return eventclient.Create(c.rest, event.Namespace, body).Timeout(timeoutOf(ctx)).Do(ctx).Error()
 }
 
-// packed returns the event as it is written: several alerts are packed, which costs the API server a
-// fraction. Alerts that it would refuse are sent unpacked, so that its error names the field at fault.
-func packed(event *v1alpha1.AlertEvent) *v1alpha1.AlertEvent {
-	if len(event.Spec.Alerts) < 2 {
-		return event
-	}
-	small := *event
-	if err := packing.Pack(&small.Spec); err != nil {
-		return event
-	}
-	return &small
-}
-
-// Get implements Store. An AlertEvent that cannot be unpacked has no alerts.
+// Get implements Store. An AlertEvent whose text cannot be decoded has no alerts.
 func (c *Client) Get(ctx context.Context, namespace, name string) (*v1alpha1.AlertEvent, error) {
 	event := &v1alpha1.AlertEvent{}
 	body, err := c.rest.Get().
@@ -64,7 +51,7 @@ func (c *Client) Get(ctx context.Context, namespace, name string) (*v1alpha1.Ale
 	if err == nil {
 		err = json.Unmarshal(body, event)
 	}
-	_ = packing.Unpack(&event.Spec)
+	_ = alerttext.Decode(event)
 	return event, err
 }
 

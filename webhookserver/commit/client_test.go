@@ -61,33 +61,6 @@ func TestStoreSendsTypedObjectsWithoutLimit(t *testing.T) {
 	g.Expect(time.Since(start)).To(BeNumerically("<", 5*time.Second), "the manager's rate limit does not count")
 }
 
-func TestStorePacksSeveralAlerts(t *testing.T) {
-	sent := func(t *testing.T, s Submission) map[string]any {
-		t.Helper()
-		g := NewWithT(t)
-		var spec map[string]any
-		store := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
-			var object struct {
-				Spec map[string]any `json:"spec"`
-			}
-			g.Expect(json.NewDecoder(r.Body).Decode(&object)).To(Succeed())
-			spec = object.Spec
-			w.WriteHeader(http.StatusCreated)
-		})
-		event := newAlertEvent([]*entry{{Submission: s}})
-		g.Expect(store.Create(t.Context(), event)).To(Succeed())
-		g.Expect(event.Spec.Alerts).To(Equal(s.Alerts), "what was given is not changed")
-		return spec
-	}
-	g := NewWithT(t)
-	g.Expect(sent(t, submission("x", "1"))).To(And(HaveKey("alerts"), Not(HaveKey("packedAlerts"))))
-	g.Expect(sent(t, submission("x", "1", "2"))).To(And(HaveKey("packedAlerts"), Not(HaveKey("alerts"))))
-
-	invalid := submission("x", "1", "2")
-	invalid.Alerts[1].Status = "odd"
-	g.Expect(sent(t, invalid)).To(HaveKey("alerts"), "the API server has to say what is wrong")
-}
-
 func TestStoreLeavesRetriesToTheWriter(t *testing.T) {
 	for name, handle := range map[string]http.HandlerFunc{
 		"of 429 with Retry-After": func(w http.ResponseWriter, _ *http.Request) {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/packing"
+	"github.com/tocsin-dev/tocsin/internal/alerttext"
 )
 
 // Submission holds the alerts of one request. All of them are stored in one AlertEvent, or none.
@@ -52,12 +52,12 @@ var (
 
 // Fits reports whether alerts can be stored in one AlertEvent.
 func Fits(alerts []v1alpha1.Alert) bool {
-	switch size := packing.Size(alerts); {
+	switch size := alerttext.Size(alerts); {
 	case size <= MaxBytes:
 		return true
-	case size > maxGroupBytes || len(alerts) < 2: // a single alert is not packed
+	case size > maxGroupBytes:
 		return false
 	}
-	spec := v1alpha1.AlertEventSpec{Alerts: alerts}
-	return packing.Pack(&spec) == nil && len(spec.PackedAlerts) <= MaxBytes
+	event := v1alpha1.AlertEvent{Alerts: alerts}
+	return alerttext.Encode(&event) == nil && len(event.Spec.Alerts) <= MaxBytes
 }

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alerttext"
 	"github.com/tocsin-dev/tocsin/internal/fair"
-	"github.com/tocsin-dev/tocsin/internal/packing"
 )
 
 // Committer stores submissions with a fixed number of writers, see fair.Turns.
@@ -105,7 +105,7 @@ func (c *Committer) Commit(ctx context.Context, submission Submission) (Receipt,
 		deadline = time.Now().Add(Timeout)
 	}
 	e := &entry{
-		Submission: submission, size: packing.Size(submission.Alerts), ctx: ctx, deadline: deadline, done: make(chan result, 1),
+		Submission: submission, size: alerttext.Size(submission.Alerts), ctx: ctx, deadline: deadline, done: make(chan result, 1),
 	}
 	if err := c.enqueue(e); err != nil {
 		return Receipt{}, err
@@ -128,7 +128,7 @@ func (c *Committer) Find(ctx context.Context, name types.NamespacedName) (receip
 	case err != nil:
 		return receipt, fmt.Errorf("reading the AlertEvent of an earlier copy: %w", err)
 	}
-	return Receipt{EventName: name.Name, Alerts: stored.Spec.Alerts}, nil
+	return Receipt{EventName: name.Name, Alerts: stored.Alerts}, nil
 }
 
 // CheckCapacity returns ErrOverloaded when there is no space for a submission of the integration to wait.

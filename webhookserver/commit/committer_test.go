@@ -88,7 +88,7 @@ func contents(store *memorystore.Store) []string {
 	var list []string
 	for _, event := range store.Stored() {
 		var ids []string
-		for _, alert := range event.Spec.Alerts {
+		for _, alert := range event.Alerts {
 			ids = append(ids, alert.ID)
 		}
 		list = append(list, event.Spec.IntegrationName+":"+strings.Join(ids, ","))
@@ -196,14 +196,14 @@ func TestCommitterBoundsAnEvent(t *testing.T) {
 		for _, name := range []string{"c", "d"} {
 			s := submission("x", name, name+"2")
 			for i := range s.Alerts {
-				s.Alerts[i].Description = strings.Repeat("x", 150<<10)
+				s.Alerts[i].Custom = v1alpha1.Bag{"x": []byte(`"` + strings.Repeat("x", 150<<10) + `"`)}
 			}
 			c.add(s, time.Minute)
 		}
 		c.finish()
 		var sizes []int
 		for _, event := range store.Stored() {
-			sizes = append(sizes, len(event.Spec.Alerts))
+			sizes = append(sizes, len(event.Alerts))
 		}
 		g.Expect(sizes).To(Equal([]int{1, 300, 300, 2, 2}))
 	})
@@ -213,7 +213,7 @@ func TestCommitterDoesNotWaitForASlowWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		store := &memorystore.Store{Before: func(_ context.Context, event *v1alpha1.AlertEvent, _ int) error {
-			if event.Spec.Alerts[0].ID == "hangs" {
+			if event.Alerts[0].ID == "hangs" {
 				time.Sleep(2 * time.Second)
 			}
 			return nil
@@ -316,7 +316,7 @@ func TestCommitterSplitsWhatIsRejected(t *testing.T) {
 						return err
 					}
 					names[event.Name] = true
-					for _, alert := range event.Spec.Alerts {
+					for _, alert := range event.Alerts {
 						if invalid[alert.ID] {
 							return memorystore.SchemaError("spec.alerts[0].title")
 						}
@@ -331,7 +331,7 @@ func TestCommitterSplitsWhatIsRejected(t *testing.T) {
 				c.finish()
 				stored := map[string]int{}
 				for _, event := range store.Stored() {
-					for _, alert := range event.Spec.Alerts {
+					for _, alert := range event.Alerts {
 						stored[alert.ID]++
 					}
 				}

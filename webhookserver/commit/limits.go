@@ -11,15 +11,15 @@ const (
 	// Timeout bounds a submission: its wait for a writer, the write and its retries.
 	Timeout = 5 * time.Second
 
-	// MaxBytes bounds the packing.Size of the alerts of one submission, which go into one AlertEvent: etcd takes no more than
-	// 1.5 MiB. A group of alerts whose texts are alike may have maxGroupBytes, if it takes no more than MaxBytes when packed.
+	// MaxBytes bounds the text of the alerts of one submission, which go into one AlertEvent: etcd takes no more than 1.5 MiB.
+	// Their alerttext.Size may be up to maxGroupBytes, if the text is no longer than MaxBytes when it is compressed.
 	MaxBytes      = 1 << 20
 	maxGroupBytes = 3 << 20
 )
 
 // Limits of the submissions that wait in memory, and of their batches.
 const (
-	// maxBatchAlerts and maxBatchBytes bound one AlertEvent that holds the alerts of several submissions. Packed, an additional
+	// maxBatchAlerts and maxBatchBytes bound one AlertEvent that holds the alerts of several submissions. An additional
 	// alert costs the API server next to nothing; but should it refuse so large an object, the halves must be worth a try.
 	maxBatchAlerts = v1alpha1.MaxAlertsPerEvent
 	maxBatchBytes  = 512 << 10

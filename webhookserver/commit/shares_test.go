@@ -3,6 +3,7 @@ package commit
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -33,7 +34,8 @@ func submit(c *Committer, namespace, integration string, alerts int) chan error 
 	done := make(chan error, 1)
 	go func() {
 		_, err := c.Commit(context.Background(), Submission{
-			Integration: types.NamespacedName{Namespace: namespace, Name: integration}, Alerts: make([]v1alpha1.Alert, alerts),
+			Integration: types.NamespacedName{Namespace: namespace, Name: integration},
+			Alerts:      slices.Repeat([]v1alpha1.Alert{{DedupKey: "k", Status: v1alpha1.AlertFiring}}, alerts),
 		})
 		done <- err
 	}()

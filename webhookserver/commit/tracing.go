@@ -28,7 +28,7 @@ func startSpan(tracer trace.Tracer, batch []*entry, event *v1alpha1.AlertEvent) 
 			attribute.String("k8s.namespace.name", event.Namespace),
 			attribute.String("tocsin.integration.name", event.Spec.IntegrationName),
 			attribute.String("tocsin.alertevent.name", event.Name),
-			attribute.Int("tocsin.alert.count", len(event.Spec.Alerts)),
+			attribute.Int("tocsin.alert.count", len(event.Alerts)),
 		))
 	if span.SpanContext().IsSampled() {
 		carrier := propagation.MapCarrier{} // W3C Trace Context

@@ -14,10 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alerttext"
 )
 
 // Store is the part of the API server that a write needs. Its errors are client-go's.
 type Store interface {
+	// Create stores an AlertEvent as its spec has it.
 	Create(ctx context.Context, event *v1alpha1.AlertEvent) error
 	// Get reads what was last committed, from no cache.
 	Get(ctx context.Context, namespace, name string) (*v1alpha1.AlertEvent, error)
@@ -54,7 +56,7 @@ func (c *Committer) writeOrSplit(ctx context.Context, batch []*entry, splits *in
 		}
 		receipt := Receipt{EventName: event.Name, Alerts: e.Alerts}
 		if e.EventName != "" && stored != nil {
-			receipt.Alerts = stored.Spec.Alerts
+			receipt.Alerts = stored.Alerts
 		}
 		e.done <- result{receipt: receipt}
 	}
@@ -98,7 +100,7 @@ func newAlertEvent(batch []*entry) *v1alpha1.AlertEvent {
 		if e.Received.Before(event.Spec.ReceivedTime.Time) {
 			event.Spec.ReceivedTime = v1alpha1.NewTimestamp(e.Received)
 		}
-		event.Spec.Alerts = append(event.Spec.Alerts, e.Alerts...)
+		event.Alerts = append(event.Alerts, e.Alerts...)
 	}
 	return event
 }
@@ -107,9 +109,12 @@ func newAlertEvent(batch []*entry) *v1alpha1.AlertEvent {
 // same object under the same name, so it is stored once, however many of them reach the API server. A late attempt may store a
 // second copy after the first was folded and deleted; package replica detects it. It returns when ctx ends at the latest.
 func (c *Committer) createWithRetries(ctx context.Context, event *v1alpha1.AlertEvent) (*v1alpha1.AlertEvent, error) {
-	writeAlerts.Observe(float64(len(event.Spec.Alerts)))
+	writeAlerts.Observe(float64(len(event.Alerts)))
 	start := time.Now()
 	defer func() { writeDuration.Observe(time.Since(start).Seconds()) }()
+	if err := alerttext.Encode(event); err != nil {
+		return nil, &InvalidError{Message: "not valid: " + printable(err.Error())}
+	}
 	// uncertain is the error of the last attempt that may have stored the event all the same. From then on no other
 	// answer than success says what is stored: a batch that is rejected must not be split and written again.
 	var uncertain error

@@ -218,7 +218,7 @@ func TestNothingIsAcknowledgedThatIsNotStored(t *testing.T) {
 				g.Expect(c.committer.Close(t.Context())).To(Succeed())
 				stored := map[string]int{}
 				for _, event := range store.Stored() {
-					for _, alert := range event.Spec.Alerts {
+					for _, alert := range event.Alerts {
 						stored[alert.ID]++
 					}
 				}

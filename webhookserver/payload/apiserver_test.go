@@ -3,6 +3,7 @@ package payload_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"testing"
 	"time"
@@ -35,6 +36,7 @@ func TestAPIServerStoresEveryAlertAsItIs(t *testing.T) {
 	bodies := senderFiles(t)
 	maps.Copy(bodies, accepted)
 	bodies["a typical payload"] = string(typicalPayload(t))
+	var seen []string
 	for name, body := range bodies {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -44,17 +46,20 @@ func TestAPIServerStoresEveryAlertAsItIs(t *testing.T) {
 			if alert.DedupKey == "" {
 				alert.DedupKey = "key"
 			}
-			event := &v1alpha1.AlertEvent{
-				ObjectMeta: metav1.ObjectMeta{GenerateName: "event-", Namespace: namespace},
-				Spec:       v1alpha1.AlertEventSpec{IntegrationName: "demo", Alerts: []v1alpha1.Alert{alert}},
+			incident := &v1alpha1.Incident{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("incident-", len(seen)), Namespace: namespace},
+				Spec:       v1alpha1.IncidentSpec{IntegrationName: "demo", DedupKey: alert.DedupKey},
 			}
-			sent := string(encode(t, event.Spec.Alerts[0]))
-			g.Expect(c.Create(context.Background(), event, client.FieldValidation(metav1.FieldValidationStrict))).To(Succeed())
+			seen = append(seen, incident.Name)
+			g.Expect(c.Create(context.Background(), incident)).To(Succeed())
+			incident.Status = v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, Alert: alert.AlertContent}
+			sent := string(encode(t, incident.Status.Alert))
+			g.Expect(c.Status().Update(context.Background(), incident, client.FieldValidation(metav1.FieldValidationStrict))).To(Succeed())
 
-			var stored v1alpha1.AlertEvent
-			g.Expect(c.Get(context.Background(), client.ObjectKeyFromObject(event), &stored)).To(Succeed())
-			g.Expect(string(encode(t, stored.Spec.Alerts[0]))).To(Equal(sent))
-			g.Expect(testenv.Bags(&stored.Spec.Alerts[0].AlertContent)).To(Equal(testenv.Bags(&alert.AlertContent)))
+			var stored v1alpha1.Incident
+			g.Expect(c.Get(context.Background(), client.ObjectKeyFromObject(incident), &stored)).To(Succeed())
+			g.Expect(string(encode(t, stored.Status.Alert))).To(Equal(sent))
+			g.Expect(testenv.Bags(&stored.Status.Alert)).To(Equal(testenv.Bags(&alert.AlertContent)))
 		})
 	}
 }

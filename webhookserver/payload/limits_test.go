@@ -19,12 +19,13 @@ import (
 // The bounds in use are those of the generated definition of AlertEvent.
 func TestTextsFillTheirBoundsInTheDefinition(t *testing.T) {
 	g := NewWithT(t)
-	content, err := os.ReadFile(filepath.Join(testenv.Root(), "config/crd/bases/tocsin.dev_alertevents.yaml"))
+	content, err := os.ReadFile(filepath.Join(testenv.Root(), "config/crd/bases/tocsin.dev_incidents.yaml"))
 	g.Expect(err).NotTo(HaveOccurred())
 	var definition map[string]any
 	g.Expect(yaml.Unmarshal(content, &definition)).To(Succeed())
 	version := definition["spec"].(map[string]any)["versions"].([]any)[0]
-	alert := dig(version, "schema", "openAPIV3Schema", "properties", "spec", "properties", "alerts", "items", "properties")
+	properties := dig(version, "schema", "openAPIV3Schema", "properties")
+	alert := dig(properties, "status", "properties", "alert", "properties")
 
 	long := strings.Repeat("ö", 20_000)
 	read, warnings := read(t, `{"title":"`+long+`","description":"`+long+`","type":"`+long+`","link":"`+long+
@@ -36,7 +37,7 @@ func TestTextsFillTheirBoundsInTheDefinition(t *testing.T) {
 	} {
 		g.Expect([]rune(text)).To(HaveLen(int(dig(alert, field).(map[string]any)["maxLength"].(float64))), field)
 	}
-	g.Expect(dig(alert, "dedupKey").(map[string]any)["maxLength"]).To(BeEquivalentTo(1024))
+	g.Expect(dig(properties, "spec", "properties", "dedupKey").(map[string]any)["maxLength"]).To(BeEquivalentTo(1024))
 }
 
 // dig follows keys into decoded YAML.

@@ -21,7 +21,7 @@ import (
 // FieldManager is the field manager of the objects that the plugin and the page create.
 const FieldManager = client.FieldOwner("kubectl-tocsin")
 
-const maxByChars = 256 // of spec.alerts[].by
+const maxByChars = 256 // of spec.report.by
 
 // Action is what a user does to Incidents.
 type Action struct {
@@ -60,22 +60,21 @@ func unneededReopen(incident *v1alpha1.Incident) string {
 
 // Event returns the AlertEvent that does the action to an Incident, in the name of a user.
 func (a Action) Event(incident *v1alpha1.Incident, user string) *v1alpha1.AlertEvent {
-	alert := v1alpha1.Alert{Status: a.Status, IncidentName: incident.Name, By: user, Comment: a.Message}
+	report := &v1alpha1.Report{Status: a.Status, IncidentName: incident.Name, By: user, Comment: a.Message}
 	if a.Status == v1alpha1.AlertSilenced {
-		alert.SilenceFor = &metav1.Duration{Duration: a.Length}
+		report.SilenceFor = &metav1.Duration{Duration: a.Length}
 	}
-	if a.Status == v1alpha1.AlertFiring { // it reopens the Incident, as it was, from now on
-		alert.DedupKey, alert.AlertContent = incident.Spec.DedupKey, *incident.Status.Alert.DeepCopy()
-		alert.StartTime, alert.EndTime = nil, nil
+	if a.Status == v1alpha1.AlertFiring {
+		report.DedupKey = incident.Spec.DedupKey
 	}
 	return &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{Namespace: incident.Namespace, GenerateName: "kubectl-"},
-		Spec:       v1alpha1.AlertEventSpec{IntegrationName: incident.Spec.IntegrationName, Alerts: []v1alpha1.Alert{alert}},
+		Spec:       v1alpha1.AlertEventSpec{IntegrationName: incident.Spec.IntegrationName, Report: report},
 	}
 }
 
 // User returns the user name that the API server authenticates, which differs from the one in the kubeconfig. It has at most as
-// many characters as spec.alerts[].by may have.
+// many characters as spec.report.by may have.
 func User(ctx context.Context, c client.Client) (string, error) {
 	review := &authenticationv1.SelfSubjectReview{}
 	if err := c.Create(ctx, review); err != nil {

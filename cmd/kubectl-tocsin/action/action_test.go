@@ -2,7 +2,6 @@ package action
 
 import (
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -12,23 +11,15 @@ import (
 // The Incident is as it was, but begins now: a firing that began in the episode that has ended counts as a late one.
 func TestReopenTakesTheContentAndNotTheTimes(t *testing.T) {
 	g := NewWithT(t)
-	began := v1alpha1.NewTimestamp(time.Now())
 	incident := &v1alpha1.Incident{Spec: v1alpha1.IncidentSpec{IntegrationName: "mon", DedupKey: "disk"}}
 	incident.Namespace, incident.Name = "shop", v1alpha1.IncidentName("mon", "disk")
 	incident.Status.State = v1alpha1.IncidentOpen
-	incident.Status.Alert = v1alpha1.AlertContent{
-		Title: "Disk full", Severity: v1alpha1.SeverityCritical, Labels: v1alpha1.Texts{"team": "storage"},
-		StartTime: &began, EndTime: &began,
-	}
 	reopen := Action{Status: v1alpha1.AlertFiring, Message: "wrong one"}
 	g.Expect(reopen.Unneeded(incident)).To(Equal("already open"))
 	incident.Status.State = v1alpha1.IncidentResolved
 	g.Expect(reopen.Unneeded(incident)).To(BeEmpty())
 	spec := reopen.Event(incident, "maria").Spec
-	g.Expect(spec).To(Equal(v1alpha1.AlertEventSpec{IntegrationName: "mon", Alerts: []v1alpha1.Alert{{
+	g.Expect(spec).To(Equal(v1alpha1.AlertEventSpec{IntegrationName: "mon", Report: &v1alpha1.Report{
 		Status: v1alpha1.AlertFiring, IncidentName: incident.Name, DedupKey: "disk", By: "maria", Comment: "wrong one",
-		AlertContent: v1alpha1.AlertContent{
-			Title: "Disk full", Severity: v1alpha1.SeverityCritical, Labels: v1alpha1.Texts{"team": "storage"},
-		},
-	}}}))
+	}}))
 }

@@ -151,7 +151,7 @@ func (r *response) event(integration *v1alpha1.WebhookIntegration) *v1alpha1.Ale
 	event.Namespace = integration.Namespace
 	for _, alert := range r.Alerts {
 		if !alert.Dropped {
-			event.Spec.Alerts = append(event.Spec.Alerts, *alert.Alert)
+			event.Alerts = append(event.Alerts, *alert.Alert)
 		}
 	}
 	return event

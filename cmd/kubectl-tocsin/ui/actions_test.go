@@ -57,7 +57,7 @@ func TestASilenceIsDoneWhenAlertmanagerHasIt(t *testing.T) {
 	var events v1alpha1.AlertEventList
 	g.Expect(c.List(t.Context(), &events)).To(Succeed())
 	g.Expect(events.Items).To(HaveLen(1))
-	g.Expect(events.Items[0].Spec.Alerts[0].SilenceFor.Duration).To(Equal(2 * time.Hour))
+	g.Expect(events.Items[0].Spec.Report.SilenceFor.Duration).To(Equal(2 * time.Hour))
 
 	g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(incident), incident)).To(Succeed())
 	until := time.Now().Add(2 * time.Hour).Truncate(time.Second).UTC()

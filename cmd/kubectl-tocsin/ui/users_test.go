@@ -201,9 +201,9 @@ func TestNoRequestBearsAnythingButTheUsersToken(t *testing.T) {
 		}
 	}
 	g.Expect(r.created).To(HaveLen(1))
-	g.Expect(r.created[0].Spec.Alerts[0].By).To(Equal("maria"))
-	g.Expect(r.created[0].Spec.Alerts[0].IncidentName).To(Equal("a"))
-	g.Expect(r.created[0].Spec.Alerts[0].Comment).To(Equal("mine"))
+	g.Expect(r.created[0].Spec.Report.By).To(Equal("maria"))
+	g.Expect(r.created[0].Spec.Report.IncidentName).To(Equal("a"))
+	g.Expect(r.created[0].Spec.Report.Comment).To(Equal("mine"))
 }
 
 func TestWhatIsRejectedInACluster(t *testing.T) {

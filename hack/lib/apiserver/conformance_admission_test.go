@@ -46,31 +46,30 @@ var admission = conformance{
 	}, []string{"422 Invalid: FieldValueInvalid <nil>", "200"}},
 
 	"an AlertEvent is validated": {func(s *site) {
-		alert := func(value any, path ...string) object {
+		report := func(value any, path ...string) object {
 			valid := object{"dedupKey": "key", "status": "firing"}
-			return with(alertEvent("a"), []any{with(valid, value, path...)}, "spec", "alerts")
+			return with(with(alertEvent("a"), nil, "spec", "alerts"), with(valid, value, path...), "spec", "report")
 		}
 		for _, o := range []object{
-			alert("burning", "status"), alert(nil, "status"), alert(nil, "dedupKey"), alert(strings.Repeat("x", 2000), "title"),
-			alert(7, "title"), alert("yesterday", "startTime"),
-			with(alertEvent("a"), nil, "spec"), with(alertEvent("a"), nil, "spec", "alerts"), with(alertEvent("a"), []any{}, "spec",
-				"alerts"),
-			with(alertEvent("a"), "H4sI", "spec", "packedAlerts"), with(alertEvent("a"), nil, "spec", "integrationName"),
+			report("burning", "status"), report(nil, "status"), report(nil, "dedupKey"), report(strings.Repeat("x", 2000), "comment"),
+			report(7, "comment"), with(alertEvent("a"), "yesterday", "spec", "receivedTime"),
+			with(alertEvent("a"), nil, "spec"), with(alertEvent("a"), nil, "spec", "alerts"), with(alertEvent("a"), "", "spec", "alerts"),
+			with(alertEvent("a"), "{}", "spec", "alerts"), with(alertEvent("a"), nil, "spec", "integrationName"),
 			with(alertEvent("a"), "Not a name", "metadata", "name"), with(alertEvent("a"), nil, "metadata", "name"),
 		} {
 			s.note("%v", s.send("POST", s.path("alertevents"), o))
 		}
 	}, []string{
-		"422 Invalid: FieldValueInvalid <nil>, FieldValueNotSupported spec.alerts[0].status",
-		"422 Invalid: FieldValueInvalid <nil>, FieldValueRequired spec.alerts[0].status",
-		"422 Invalid: FieldValueInvalid spec.alerts[0], FieldValueInvalid spec.alerts[0]",
-		"422 Invalid: FieldValueInvalid <nil>, FieldValueTooLong spec.alerts[0].title",
-		"422 Invalid: FieldValueInvalid <nil>, FieldValueTypeInvalid spec.alerts[0].title",
-		"422 Invalid: FieldValueInvalid <nil>, FieldValueInvalid spec.alerts[0].startTime, " +
-			"FieldValueTypeInvalid spec.alerts[0].startTime",
+		"422 Invalid: FieldValueInvalid <nil>, FieldValueNotSupported spec.report.status",
+		"422 Invalid: FieldValueInvalid <nil>, FieldValueRequired spec.report.status",
+		"422 Invalid: FieldValueInvalid spec.report, FieldValueInvalid spec.report",
+		"422 Invalid: FieldValueInvalid <nil>, FieldValueTooLong spec.report.comment",
+		"422 Invalid: FieldValueInvalid <nil>, FieldValueTypeInvalid spec.report.comment",
+		"422 Invalid: FieldValueInvalid <nil>, FieldValueInvalid spec.receivedTime, " +
+			"FieldValueTypeInvalid spec.receivedTime",
 		"422 Invalid: FieldValueInvalid <nil>, FieldValueRequired spec",
 		"422 Invalid: FieldValueInvalid spec",
-		"422 Invalid: FieldValueInvalid spec.alerts",
+		"422 Invalid: FieldValueInvalid spec, FieldValueInvalid spec.alerts",
 		"422 Invalid: FieldValueInvalid spec",
 		"422 Invalid: FieldValueInvalid spec",
 		"422 Invalid: FieldValueInvalid metadata.name",

@@ -53,7 +53,7 @@ var reads = conformance{
 			a = s.send("GET", path, nil, "Accept", "application/json")
 			return a
 		})
-		comment := []string{"properties", "spec", "properties", "alerts", "items", "properties", "comment", "maxLength"}
+		comment := []string{"properties", "spec", "properties", "report", "properties", "comment", "maxLength"}
 		s.note("%v", a.at(append([]string{"components", "schemas", "dev.tocsin.v1alpha1.AlertEvent"}, comment...)...))
 		s.note("%d", s.status("GET", path+"0"))
 	}, []string{"1024", "404"}},

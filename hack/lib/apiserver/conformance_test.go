@@ -275,9 +275,7 @@ func resource(kind, name string, spec object) object {
 }
 
 func alertEvent(name string) object {
-	return resource("AlertEvent", name, object{"integrationName": "app", "alerts": []any{
-		object{"dedupKey": "key", "incidentName": "app-key", "status": "firing", "title": "Disk full"},
-	}})
+	return resource("AlertEvent", name, object{"integrationName": "app", "alerts": `[{"dedupKey":"key","incidentName":"app-key","status":"firing","title":"Disk full"}]`})
 }
 
 func incident(name string) object {

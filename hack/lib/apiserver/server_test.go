@@ -359,7 +359,7 @@ func TestTheClockIsThatOfTheOptions(t *testing.T) {
 
 func TestAPropertyIsNotPublished(t *testing.T) {
 	bubble(t, apiserver.Options{}, nil, func(g *WithT, server *apiserver.Server, s *site) {
-		path := []string{"properties", "spec", "properties", "alerts", "items", "properties", "comment"}
+		path := []string{"properties", "spec", "properties", "report", "properties", "comment"}
 		published := func() any {
 			a := s.send("GET", "/openapi/v3/apis/tocsin.dev/v1alpha1", nil, "Accept", "application/json")
 			return a.at(append([]string{"components", "schemas", "dev.tocsin.v1alpha1.AlertEvent"}, path...)...)

@@ -48,7 +48,7 @@ const (
 	folded               // into a life
 )
 
-func newEvent(c *Commit, stored *storedEvent, order int) *event {
+func newEvent(c *Commit, stored *storedEvent, alerts []alert, order int) *event {
 	e := &event{
 		namespace: c.Namespace, name: c.Name, uid: stored.Metadata.UID, order: order,
 		committed: c.At, received: stored.received(), heard: stored.heard(),
@@ -57,7 +57,7 @@ func newEvent(c *Commit, stored *storedEvent, order int) *event {
 		restored: c.Restored || stored.Metadata.Labels[v1alpha1.RestoreLabel] != "",
 		settled:  map[string]settlement{}, marked: map[string]bool{}, again: map[string]bool{},
 	}
-	for i, a := range stored.Spec.Alerts {
+	for i, a := range alerts {
 		name := a.incidentName(e.integration)
 		id := cmp.Or(a.text("id"), fmt.Sprintf("%s/%d", e.uid, i))
 		e.seqs[id] = a.seq()

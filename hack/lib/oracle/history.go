@@ -97,10 +97,11 @@ func (h *History) commitEvent(c *Commit) error {
 	}
 	e := h.events[stored.Metadata.UID]
 	if e == nil {
-		if err := stored.unpack(); err != nil && !c.ByUser {
+		alerts, err := stored.alerts()
+		if err != nil && !c.ByUser {
 			return err
 		}
-		e = newEvent(c, &stored, h.commits)
+		e = newEvent(c, &stored, alerts, h.commits)
 		h.createEvent(e, c)
 	}
 	if stored.Metadata.Deleting != nil {

@@ -141,7 +141,11 @@ func (m *modelIncident) begin(a told, transition string) {
 	m.acknowledged, m.excused, m.silent = false, false, false
 	m.episode++
 	m.episodeCount = 0
-	m.content = map[string]any{}
+	if a.alert[ofReport] == nil {
+		m.content = map[string]any{}
+	}
+	delete(m.content, "startTime") // of a person's report, which tells nothing but that it is as before
+	delete(m.content, "endTime")
 	m.started, m.lastStart, m.opened, m.resolved = time.Time{}, time.Time{}, a.received, time.Time{}
 	m.merge(a)
 	m.timeline = append(m.timeline, transition)

@@ -1,10 +1,11 @@
 package oracle
 
 import (
-	"bytes"
 	"compress/gzip"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -27,24 +28,38 @@ type storedEvent struct {
 		IntegrationName string         `json:"integrationName"`
 		Received        string         `json:"receivedTime"`
 		Defaults        map[string]any `json:"defaults"`
-		Alerts          []alert        `json:"alerts"`
-		PackedAlerts    []byte         `json:"packedAlerts"`
+		Alerts          string         `json:"alerts"`
+		Encoding        string         `json:"encoding"`
+		Report          alert          `json:"report"`
 	} `json:"spec"`
 }
 
-// unpack puts packed alerts where the others are.
-func (e *storedEvent) unpack() error {
-	if len(e.Spec.PackedAlerts) == 0 {
-		return nil
+// ofReport is in an alert that is a person's report. Only those have what is in onlyReports.
+const ofReport = "report"
+
+var onlyReports = []string{"by", "silenceFor", ofReport}
+
+// alerts decodes what the event says.
+func (e *storedEvent) alerts() (alerts []alert, err error) {
+	if said := e.Spec.Report; said != nil {
+		said[ofReport] = true
+		return []alert{said}, nil
 	}
-	r, err := gzip.NewReader(bytes.NewReader(e.Spec.PackedAlerts))
-	if err != nil {
-		return fmt.Errorf("unpacking alerts: %w", err)
+	var text io.Reader = strings.NewReader(e.Spec.Alerts)
+	if e.Spec.Encoding == "gzip" {
+		if text, err = gzip.NewReader(base64.NewDecoder(base64.StdEncoding, text)); err != nil {
+			return nil, fmt.Errorf("decompressing alerts: %w", err)
+		}
 	}
-	if err := json.NewDecoder(r).Decode(&e.Spec.Alerts); err != nil {
-		return fmt.Errorf("unpacking alerts: %w", err)
+	if err := json.NewDecoder(text).Decode(&alerts); err != nil {
+		return nil, fmt.Errorf("decoding alerts: %w", err)
 	}
-	return nil
+	for _, alert := range alerts {
+		for _, name := range onlyReports {
+			delete(alert, name)
+		}
+	}
+	return alerts, nil
 }
 
 // received is when the alerts count as received: a time that is far from their creation is not believed.

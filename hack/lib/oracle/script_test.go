@@ -110,6 +110,12 @@ func (s *script) sent(name string, alerts ...map[string]any) *Record {
 }
 
 // store commits an AlertEvent, with the name of the commit or else the short one.
+// text is the text of alerts in an AlertEvent.
+func text(alerts []map[string]any) string {
+	encoded, _ := json.Marshal(alerts)
+	return string(encoded)
+}
+
 func (s *script) store(short string, c Commit, alerts ...map[string]any) {
 	s.events[short] = &scriptEvent{
 		uid: s.next("uid-"), name: cmp.Or(c.Name, short), created: s.now, alerts: alerts, meta: map[string]any{},
@@ -123,9 +129,13 @@ func (s *script) commitEvent(short string, c Commit) {
 	meta := maps.Clone(e.meta)
 	meta["uid"], meta["creationTimestamp"] = e.uid, stamp(e.created)
 	c.Resource, c.Namespace, c.Name, c.At = "alertevents", ns, e.name, s.now
-	c.Object = encode(map[string]any{"metadata": meta, "spec": map[string]any{
-		"integrationName": integration, "receivedTime": stamp(e.created), "alerts": e.alerts,
-	}})
+	spec := map[string]any{"integrationName": integration, "receivedTime": stamp(e.created)}
+	if first := e.alerts[0]; first["by"] != nil || first["silenceFor"] != nil {
+		spec["report"] = first
+	} else {
+		spec["alerts"] = text(e.alerts)
+	}
+	c.Object = encode(map[string]any{"metadata": meta, "spec": spec})
 	s.Commit(c)
 }
 

@@ -26,7 +26,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/internal/packing"
+	"github.com/tocsin-dev/tocsin/internal/alerttext"
 )
 
 // Integration is the name of the integration whose alerts a test folds.
@@ -53,7 +53,7 @@ func warmUp(config *rest.Config) error {
 		return err
 	}
 	event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "warm-"}}
-	event.Spec.Alerts = []v1alpha1.Alert{{IncidentName: "warm", Status: v1alpha1.AlertResolved}}
+	event.Spec.Report = &v1alpha1.Report{IncidentName: "warm", Status: v1alpha1.AlertResolved}
 	return c.Create(context.Background(), event, client.DryRunAll)
 }
 
@@ -136,14 +136,12 @@ func (s *Site) PostAs(name string, alerts ...v1alpha1.Alert) *v1alpha1.AlertEven
 		Spec: v1alpha1.AlertEventSpec{
 			IntegrationName: Integration,
 			ReceivedTime:    v1alpha1.NewTimestamp(s.Clock.Now()),
-			Alerts:          alerts,
 		},
+		Alerts: alerts,
 	}
-	if len(alerts) > 1 {
-		s.Expect(packing.Pack(&event.Spec)).To(gomega.Succeed())
-	}
+	s.Expect(testenv.Say(event)).To(gomega.Succeed())
 	s.Expect(s.Live.Create(s.Ctx, event, client.FieldOwner(v1alpha1.FieldManager))).To(gomega.Succeed())
-	s.Expect(packing.Unpack(&event.Spec)).To(gomega.Succeed())
+	s.Expect(alerttext.Decode(event)).To(gomega.Succeed())
 	s.Created[event.UID] = metav1.NewTime(s.Clock.Now())
 	return event
 }
@@ -212,8 +210,9 @@ func (s *Site) ExpectCounted(dedupKey string, events ...*v1alpha1.AlertEvent) {
 	var digest fold.Digest
 	count := int64(0)
 	for _, event := range events {
-		for i := range event.Spec.Alerts {
-			if event.IncidentNameFor(&event.Spec.Alerts[i]) == s.KeyOf(dedupKey).Name {
+		s.Expect(alerttext.Decode(event)).To(gomega.Succeed())
+		for i := range event.Alerts {
+			if event.IncidentNameFor(&event.Alerts[i]) == s.KeyOf(dedupKey).Name {
 				digest.Add(fold.AlertID(event, i))
 				count++
 			}

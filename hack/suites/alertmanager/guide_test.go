@@ -82,7 +82,7 @@ func walkthrough(r *rig) {
 	hears(firing)
 	length, err := time.ParseDuration(string(silences[1]))
 	r.Must(err)
-	r.act(key, v1alpha1.Alert{Status: v1alpha1.AlertSilenced, SilenceFor: &metav1.Duration{Duration: length}, Comment: "testing the pager"})
+	r.act(key, v1alpha1.Report{Status: v1alpha1.AlertSilenced, SilenceFor: &metav1.Duration{Duration: length}, Comment: "testing the pager"})
 	r.Await(testenv.WaitTimeout, func(context.Context) error { // each has a silence of its own
 		list, err := testenv.Call(r.Context, http.MethodGet, "http://"+address+"/api/v2/silences", "")
 		if err == nil && !strings.Contains(list, about.incident) {

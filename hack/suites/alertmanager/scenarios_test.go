@@ -84,11 +84,11 @@ func lifecycle(r *rig) {
 }
 
 // act creates an AlertEvent of a user about the Incident of a key.
-func (r *rig) act(key string, alert v1alpha1.Alert) {
-	alert.By, alert.IncidentName = "maria", name(key)
+func (r *rig) act(key string, report v1alpha1.Report) {
+	report.By, report.IncidentName = "maria", name(key)
 	r.Must(r.Client.Create(r.Context, &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "act-"},
-		Spec:       v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{alert}},
+		Spec:       v1alpha1.AlertEventSpec{Report: &report},
 	}))
 }
 
@@ -109,7 +109,7 @@ func (r *rig) becomes(key, condition, reason string) {
 
 func acknowledge(r *rig) {
 	r.begins("ack", "error")
-	r.act("ack", v1alpha1.Alert{Status: v1alpha1.AlertAcknowledged})
+	r.act("ack", v1alpha1.Report{Status: v1alpha1.AlertAcknowledged})
 	r.becomes("ack", v1alpha1.ConditionAcknowledged, v1alpha1.ReasonAcknowledgedByUser)
 	r.unchanged(quietTime)
 	r.ends("ack", "error")
@@ -118,7 +118,7 @@ func acknowledge(r *rig) {
 func silenceFromTocsin(r *rig) {
 	r.begins("silence", "critical")
 	silence := func(length time.Duration) {
-		request := v1alpha1.Alert{Status: v1alpha1.AlertSilenced, SilenceFor: &metav1.Duration{Duration: length}, Comment: "maintenance"}
+		request := v1alpha1.Report{Status: v1alpha1.AlertSilenced, SilenceFor: &metav1.Duration{Duration: length}, Comment: "maintenance"}
 		r.act("silence", request)
 	}
 	silence(time.Hour)
@@ -201,7 +201,7 @@ func maintenanceWindow(r *rig) {
 func silenceEndedInAlertmanager(r *rig) {
 	const key = "expired"
 	r.begins(key, "critical")
-	r.act(key, v1alpha1.Alert{Status: v1alpha1.AlertSilenced, SilenceFor: &metav1.Duration{Duration: time.Hour}})
+	r.act(key, v1alpha1.Report{Status: v1alpha1.AlertSilenced, SilenceFor: &metav1.Duration{Duration: time.Hour}})
 	r.becomes(key, v1alpha1.ConditionSilenced, v1alpha1.ReasonSilenced)
 	url := "http://" + r.addresses[0] + "/api/v2/silence"
 	list, err := testenv.Call(r.Context, http.MethodGet, url+"s", "")

@@ -53,7 +53,7 @@ func (r *rig) create(namespace string, received time.Time, alerts []v1alpha1.Ale
 	r.Must(r.Client.Create(r.Context, &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "suite-"},
 		Spec: v1alpha1.AlertEventSpec{
-			IntegrationName: namespace, ReceivedTime: v1alpha1.NewTimestamp(received), Alerts: alerts,
+			IntegrationName: namespace, ReceivedTime: v1alpha1.NewTimestamp(received), Alerts: testenv.Text(alerts...),
 		},
 	}))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/alerttext"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
@@ -104,14 +105,15 @@ func plainAlert() (v1alpha1.Alert, error) {
 }
 
 func plainEvent(namespace string, alerts []v1alpha1.Alert) *v1alpha1.AlertEvent {
-	return &v1alpha1.AlertEvent{
+	event := &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: uuid.Must(uuid.NewV7()).String()},
-		Spec: v1alpha1.AlertEventSpec{
-			IntegrationName: "yardstick",
-			ReceivedTime:    v1alpha1.NewTimestamp(time.Now()),
-			Alerts:          alerts,
-		},
+		Spec:       v1alpha1.AlertEventSpec{IntegrationName: "yardstick", ReceivedTime: v1alpha1.NewTimestamp(time.Now())},
+		Alerts:     alerts,
 	}
+	if err := alerttext.Encode(event); err != nil {
+		panic(err) // the alerts are ours
+	}
+	return event
 }
 
 // batchRow is a row of the table of plain creates of several alerts each: what group commit can gain at most.

@@ -99,8 +99,8 @@ func TestUsersOfACluster(t *testing.T) {
 		var list v1alpha1.AlertEventList
 		c.g.Expect(c.List(context.Background(), &list, client.InNamespace(c.namespace))).To(Succeed())
 		for _, event := range list.Items {
-			for _, alert := range event.Spec.Alerts {
-				alerts = append(alerts, fmt.Sprintf("%s %s by %s: %s", alert.Status, alert.IncidentName, alert.By, alert.Comment))
+			if said := event.Spec.Report; said != nil {
+				alerts = append(alerts, fmt.Sprintf("%s %s by %s: %s", said.Status, said.IncidentName, said.By, said.Comment))
 			}
 		}
 		return alerts

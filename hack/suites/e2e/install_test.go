@@ -180,9 +180,7 @@ func (s *suite) testOutside(t *testing.T) {
 	for _, status := range []string{"acknowledged", "resolved"} {
 		event := &v1alpha1.AlertEvent{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "by-hand-"},
-			Spec: v1alpha1.AlertEventSpec{IntegrationName: "outside", Alerts: []v1alpha1.Alert{
-				{DedupKey: "outside", Status: v1alpha1.AlertStatus(status)},
-			}},
+			Spec:       v1alpha1.AlertEventSpec{IntegrationName: "outside", Alerts: testenv.Text(v1alpha1.Alert{DedupKey: "outside", Status: v1alpha1.AlertStatus(status)})},
 		}
 		g.Expect(s.Create(t.Context(), event)).To(Succeed())
 	}

@@ -177,7 +177,7 @@ func eventOf(namespace, name string) *v1alpha1.AlertEvent {
 	return &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.AlertEventSpec{
-			IntegrationName: name, Alerts: []v1alpha1.Alert{{DedupKey: name, Status: v1alpha1.AlertFiring}},
+			IntegrationName: name, Alerts: testenv.Text(v1alpha1.Alert{DedupKey: name, Status: v1alpha1.AlertFiring}),
 		},
 	}
 }

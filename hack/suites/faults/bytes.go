@@ -21,7 +21,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/internal/packing"
+	"github.com/tocsin-dev/tocsin/internal/alerttext"
 )
 
 const (
@@ -183,14 +183,14 @@ func (r *run) judgeBytes(ctx context.Context, result *report, groups []*memoryGr
 // attackByBytes takes turns with all attacks until the context ends.
 func (r *run) attackByBytes(ctx context.Context, t tenant) {
 	metadata := largeMetadata(t.namespace)
-	packed := v1alpha1.AlertEventSpec{IntegrationName: integrationName}
+	large := v1alpha1.AlertEvent{Spec: v1alpha1.AlertEventSpec{IntegrationName: integrationName}}
 	for n := range 8 {
-		packed.Alerts = append(packed.Alerts, v1alpha1.Alert{
-			DedupKey: fmt.Sprint("packed-", n), Status: v1alpha1.AlertFiring,
+		large.Alerts = append(large.Alerts, v1alpha1.Alert{
+			DedupKey: fmt.Sprint("large-", n), Status: v1alpha1.AlertFiring,
 			AlertContent: v1alpha1.AlertContent{Custom: v1alpha1.Bag{"text": json.RawMessage(`"` + strings.Repeat("x", 500<<10) + `"`)}},
 		})
 	}
-	_ = packing.Pack(&packed)
+	_ = alerttext.Encode(&large)
 	for n := 0; pause(ctx, hostilePause); n++ {
 		metadata.Name = fmt.Sprint("large-", n/5%hostileObjects)
 		switch n % 5 {
@@ -206,8 +206,8 @@ func (r *run) attackByBytes(ctx context.Context, t tenant) {
 			event.Finalizers = []string{"example.com/hostage"}
 			_ = r.admin.Create(ctx, event)
 		case 3:
-			event := &v1alpha1.AlertEvent{Spec: packed}
-			event.Namespace, event.Name = t.namespace, fmt.Sprint("packed-", n/5)
+			event := &v1alpha1.AlertEvent{Spec: large.Spec}
+			event.Namespace, event.Name = t.namespace, fmt.Sprint("text-", n/5)
 			_ = r.admin.Create(ctx, event)
 		case 4:
 			_ = r.admin.Create(ctx, &v1alpha1.WebhookIntegration{ObjectMeta: metadata, Spec: v1alpha1.WebhookIntegrationSpec{
@@ -248,7 +248,7 @@ func (r *run) storedByManagers(ctx context.Context) (bytes int64, err error) {
 			}
 			err := meta.EachListItem(list, func(item runtime.Object) error {
 				object, err := meta.Accessor(item)
-				if err != nil || object.GetAnnotations()["large"] != "" || strings.HasPrefix(object.GetName(), "packed-") ||
+				if err != nil || object.GetAnnotations()["large"] != "" || strings.HasPrefix(object.GetName(), "text-") ||
 					strings.HasPrefix(object.GetName(), "tiny-") {
 					return err // stored by hand
 				}

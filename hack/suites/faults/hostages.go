@@ -70,8 +70,7 @@ func hostage(namespace string, n int) *v1alpha1.AlertEvent {
 			Namespace: namespace, Name: fmt.Sprintf("hostage-%d", n), Finalizers: []string{"example.com/hostage"},
 		},
 		Spec: v1alpha1.AlertEventSpec{
-			IntegrationName: integrationName,
-			Alerts:          []v1alpha1.Alert{{DedupKey: fmt.Sprintf("key-%d", n%20), Status: v1alpha1.AlertFiring}},
+			IntegrationName: integrationName, Alerts: v1alpha1.AlertsText(fmt.Sprintf(`[{"dedupKey":"key-%d","status":"firing"}]`, n%20)),
 		},
 	}
 }

@@ -168,9 +168,9 @@ func (r *rig) act(key string, status v1alpha1.AlertStatus) {
 	r.leaf.T.Helper()
 	r.leaf.Must(r.leaf.Client.Create(r.leaf.Context, &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{Namespace: shop, GenerateName: "act-"},
-		Spec: v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{{
+		Spec: v1alpha1.AlertEventSpec{Report: &v1alpha1.Report{
 			Status: status, By: "maria", IncidentName: v1alpha1.IncidentName(shop, key),
-		}}},
+		}},
 	}))
 }
 

@@ -108,7 +108,7 @@ func (r *rig) createClosed() {
 			},
 			Spec: v1alpha1.AlertEventSpec{
 				IntegrationName: closed,
-				Alerts:          []v1alpha1.Alert{{DedupKey: "kept", Status: v1alpha1.AlertFiring}},
+				Alerts:          testenv.Text(v1alpha1.Alert{DedupKey: "kept", Status: v1alpha1.AlertFiring}),
 			},
 		}
 		r.Must(r.Client.Create(r.Context, event))

@@ -54,8 +54,8 @@ EOF
 kubectl -n shop wait --for=condition=Ready webhookintegration/monitoring
 `
 
-// packed is one alert as the operator packs many.
-const packed = "H4sIAAAAAAACA4uuVkpJTSkt8E6tVLJSUErJLM7WT0nSNVTSUVAqLkksKS0GCadlFmXmpSvV6ihgV26EXXksAMQs18ReAAAA"
+// compressed is one alert as the operator compresses many.
+const compressed = "H4sIAAAAAAACA4uuVkpJTSkt8E6tVLJSUErJLM7WT0nSNVTSUVAqLkksKS0GCadlFmXmpSvV6ihgV26EXXksAMQs18ReAAAA"
 
 // takenForGranted makes, by page, what its commands take for granted besides: Incidents and an AlertEvent with the names
 // that they have in the page.
@@ -64,24 +64,25 @@ var takenForGranted = map[string]string{
 apiVersion: tocsin.dev/v1alpha1
 kind: AlertEvent
 metadata: {name: first}
-spec: {integrationName: prometheus, alerts: [{status: firing, dedupKey: disk/db-1, title: Disk almost full}]}
+spec: {integrationName: prometheus, alerts: '[{"status": "firing", "dedupKey": "disk/db-1", "title": "Disk almost full"}]'}
 ---
 # The operator would soon have folded and deleted it: the finalizer keeps it.
 apiVersion: tocsin.dev/v1alpha1
 kind: AlertEvent
-metadata: {name: packed, finalizers: [test.tocsin.dev/keep]}
-spec: {integrationName: prometheus, packedAlerts: ` + packed + `}
+metadata: {name: second, finalizers: [test.tocsin.dev/keep]}
+spec: {integrationName: prometheus, encoding: gzip, alerts: ` + compressed + `}
 EOF
 until kubectl get incident prometheus-htyerfqyyti4zhdcznusvhdlv5 2>/dev/null; do sleep 0.1; done
 `,
-	"incident.md": `kubectl patch alertevent packed --type=merge -p '{"metadata":{"finalizers":null}}'
+	"incident.md": `kubectl patch alertevent second --type=merge -p '{"metadata":{"finalizers":null}}'
 kubectl create -f - <<EOF
 apiVersion: tocsin.dev/v1alpha1
 kind: AlertEvent
 metadata: {name: demo}
 spec:
   integrationName: demo
-  alerts: [{status: firing, dedupKey: disk-full-db-1, title: Disk full}, {status: resolved, dedupKey: disk-full-db-1}]
+  alerts: '[{"status": "firing", "dedupKey": "disk-full-db-1", "title": "Disk full"},
+    {"status": "resolved", "dedupKey": "disk-full-db-1"}]'
 EOF
 until kubectl get incident demo-dcqj4fhmtusbva2hkgzu5k5lll 2>/dev/null; do sleep 0.1; done
 `,
@@ -146,7 +147,7 @@ func runPage(t *testing.T, kubeconfig, folder, file, url string) {
 	runIn(t, kubeconfig, folder, strings.NewReplacer(
 		"http://127.0.0.1:8080/api/v1/events/webhook/", url,
 		"https://tocsin.example.com/api/v1/events/webhook/TOKEN", url+"$(cat token.txt)",
-		"alertevent NAME", "alertevent packed",
+		"alertevent NAME", "alertevent second",
 	).Replace(script))
 	for i, block := range kustomizationBlock.FindAllStringSubmatch(string(page), -1) {
 		example := filepath.Join(folder, fmt.Sprintf("example-%d", i))

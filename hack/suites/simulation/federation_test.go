@@ -155,11 +155,11 @@ func (s *site) post(key, status string) {
 }
 
 // act stores an AlertEvent of a user about an Incident.
-func (s *site) act(incident string, alert v1alpha1.Alert) {
-	alert.By, alert.IncidentName = "maria", incident
+func (s *site) act(incident string, report v1alpha1.Report) {
+	report.By, report.IncidentName = "maria", incident
 	s.Expect(s.users.Create(context.Background(), &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{Namespace: siteNamespace, GenerateName: "act-"},
-		Spec:       v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{alert}},
+		Spec:       v1alpha1.AlertEventSpec{Report: &report},
 	})).To(Succeed())
 }
 
@@ -241,7 +241,7 @@ func TestALinkIsDownForLongerThanALease(t *testing.T) {
 		hub.stays(time.Minute, down...)
 		leaf.post("ends", "resolved")
 		leaf.post("begins", "firing")
-		leaf.act(leaf.incidents()["stays"].Name, v1alpha1.Alert{Status: v1alpha1.AlertAcknowledged})
+		leaf.act(leaf.incidents()["stays"].Name, v1alpha1.Report{Status: v1alpha1.AlertAcknowledged})
 		leaf.failOver()
 		hub.failOver()
 		hub.stays(endsPosted-6*time.Minute, down...)
@@ -257,13 +257,14 @@ func TestALinkIsDownForLongerThanALease(t *testing.T) {
 		hub.stays(2*hubLease, missed+"Resolved ResolvedByAlert", "begins Open", "ends Resolved Expired",
 			"lasts Resolved ResolvedByAlert", "stays Open")
 
-		hub.act(hub.incidents()["begins"].Name, v1alpha1.Alert{Status: v1alpha1.AlertResolved})
+		hub.act(hub.incidents()["begins"].Name, v1alpha1.Report{Status: v1alpha1.AlertResolved})
 		time.Sleep(5 * time.Second)
-		hub.Expect(hub.states()).To(ContainElement("begins Resolved ResolvedByUser"))
+		hub.Expect(hub.incidents()["begins"].Status.Timeline).To(ContainElement(
+			And(HaveField("Type", v1alpha1.TransitionResolved), HaveField("By", "maria"))))
 		time.Sleep(2 * time.Minute)
 		hub.Expect(hub.states()).To(ContainElement("begins Open"), "it is open on the leaf")
 
-		leaf.act(leaf.incidents()["stays"].Name, v1alpha1.Alert{Status: v1alpha1.AlertUnacknowledged})
+		leaf.act(leaf.incidents()["stays"].Name, v1alpha1.Report{Status: v1alpha1.AlertUnacknowledged})
 		time.Sleep(5 * time.Second)
 		hub.Expect(hub.incidents()["stays"].Status.Alert.Annotations).To(HaveKeyWithValue("acknowledged_by", ""))
 		leaf.post("stays", "resolved")

@@ -18,6 +18,7 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/alerttext"
 )
 
 const (
@@ -170,10 +171,10 @@ func (p *pings) commit(c *apiserver.Commit, resource string, key types.Namespace
 		}
 	case "alertevents":
 		event := decode[v1alpha1.AlertEvent](object)
-		if c.Client == backupTool || event == nil || c.Object == nil || len(event.Spec.Alerts) != 1 {
+		if c.Client == backupTool || event == nil || c.Object == nil || alerttext.Decode(event) != nil || len(event.Alerts) != 1 {
 			return
 		}
-		alert := &event.Spec.Alerts[0]
+		alert := &event.Alerts[0]
 		if alert.DedupKey == v1alpha1.HeartbeatKey(heartbeatName) && alert.Status == v1alpha1.AlertFiring {
 			p.judge(key.Namespace, time.Now())
 		}

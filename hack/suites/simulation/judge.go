@@ -104,7 +104,7 @@ func (j *judge) commit(c apiserver.Commit) {
 		fact.Object = object
 	}
 	byReplica := !fact.ByUser
-	if resource == "alertevents" && fact.Created && bytes.Contains(object, []byte(`"dedupKey":"heartbeat/`)) {
+	if resource == "alertevents" && fact.Created && bytes.Contains(object, []byte(`\"dedupKey\":\"heartbeat/`)) {
 		fact.ByUser = true // no sender has sent it
 	}
 	j.mu.Lock()

@@ -23,11 +23,11 @@ func (o rollBack) String() string {
 
 func (o rollBack) do(w *world) {
 	w.network.rolledBack.Store(true)
-	w.server.PublishWithout("AlertEvent", "properties", "spec", "properties", "alerts", "items", "properties", newField)
+	w.server.PublishWithout("AlertEvent", "properties", "spec", "properties", "report", "properties", newField)
 	w.later(o.d, func() { w.server.PublishWithout("AlertEvent") })
 }
 
-// newField is the field of alerts that the older definition lacks. Only users write it.
+// newField is the field of reports that the older definition lacks. Only users write it.
 const newField = "comment"
 
 // definitionsSeen is what a process knows of the CustomResourceDefinitions, and what it does when they are too old.

@@ -188,21 +188,20 @@ func (o report) String() string {
 }
 
 func (o report) do(w *world) {
-	a := v1alpha1.Alert{
+	said := &v1alpha1.Report{
 		IncidentName: v1alpha1.IncidentName(integrationName, keyName(o.key)),
 		Status:       v1alpha1.AlertStatus(o.status), By: "alice", Comment: "seen",
 	}
 	event := &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tenantName(o.tenant), GenerateName: "report-"},
-		Spec:       v1alpha1.AlertEventSpec{Alerts: []v1alpha1.Alert{a}},
+		Spec:       v1alpha1.AlertEventSpec{Report: said},
 	}
 	if !o.unnamed {
 		event.Spec.IntegrationName = integrationName
 	}
 	if o.status == "firing" {
-		event.Spec.IntegrationName, event.Spec.Alerts[0].DedupKey = integrationName, keyName(o.key)
-		event.Spec.Alerts[0].By, event.Spec.Alerts[0].Comment = "", ""
-		event.Spec.Alerts[0].Title = "by hand"
+		event.Spec.IntegrationName, event.Spec.Report = integrationName, nil
+		event.Spec.Alerts = v1alpha1.AlertsText(fmt.Sprintf(`[{"status":"firing","dedupKey":%q,"title":"by hand"}]`, keyName(o.key)))
 	}
 	_ = w.users.Create(context.Background(), event)
 }
