@@ -19,7 +19,6 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
-	"github.com/tocsin-dev/tocsin/internal/depthlimit"
 	"github.com/tocsin-dev/tocsin/internal/memlimit"
 	"github.com/tocsin-dev/tocsin/internal/pages"
 )
@@ -141,7 +140,6 @@ func ClientConfig(environment *rest.Config, program string) *rest.Config {
 	config := rest.CopyConfig(environment)
 	config.UserAgent = program + "/" + buildinfo.Read().Version
 	config.Wrap(pages.Bound(v1alpha1.GroupVersion.Group))
-	config.Wrap(depthlimit.Wrap(v1alpha1.GroupVersion.Group))
 	config.DisableCompression = true // in a cluster's network it costs both ends more than it saves
 	config.QPS = -1                  // the API server's priority and fairness limits requests; a limit of our own would lose alerts
 	return config
