@@ -37,20 +37,13 @@ var policy = config.Config{
 }
 
 // compatibleRules are the rules (CEL) that were added since the baseline and reject no object that it accepts.
-var compatibleRules = []string{ // about federate, heartbeats and skipUntil, which are new
-	"has(self.schedule) || !has(self.skipUntil)",
-	"!has(self.federate) || !self.federate || has(self.heartbeats) && self.heartbeats.exists(h, !has(h.match) && " +
-		"duration(h.interval) <= duration('4m') && (!has(h.grace) || duration(h.grace) <= duration('1m')))",
-	"!has(self.federate) || !self.federate || !has(self.mapping)",
-	"!has(self.verify) || !has(self.heartbeats) || !self.heartbeats.exists(h, has(h.match) && has(h.match.ping) && h.match.ping)",
-}
+var compatibleRules []string
 
 // operatorOwned is the part of an object that has the operator as its only writer: who owns its fields concerns nobody else.
 var operatorOwned = map[string]string{"incidents.tocsin.dev": "status", "alertevents.tocsin.dev": "spec"}
 
-// intended are incompatibilities that users are told of. A preset that does not exist never had an effect, and a stored object that
-// names one may be updated as long as the name stays.
-var intended = []string{"^.spec.preset: enum: enum constraint added"}
+// intended are incompatibilities that users are told of.
+var intended []string
 
 // An upgrade must not invalidate a stored object or a manifest in Git. That the operator reads them, too, is for the
 // upgrade in ../e2e and the rollback in ../faults to check.
