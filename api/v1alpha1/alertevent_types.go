@@ -138,6 +138,7 @@ type AlertEventSpec struct {
 
 	// count is how many alerts there are, and summary tells of them in one line, for people. Nothing else depends on them.
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"
 	// +optional
 	Count int64 `json:"count,omitempty"`
 
