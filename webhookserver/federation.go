@@ -9,9 +9,9 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
-// periodsPerLease times the time after which its heartbeat is missed is the least time for which an alert of a federated
+// periodsPerExpiry times the time after which its heartbeat is missed is the least time for which an alert of a federated
 // integration is valid: when the link breaks, the heartbeat has to be missed before the first alert ends.
-const periodsPerLease = 2
+const periodsPerExpiry = 2
 
 // annotationAcknowledged is the annotation by which the forwarding tells who has acknowledged an Incident.
 const annotationAcknowledged = "acknowledged_by"
@@ -75,7 +75,7 @@ func federate(integration *v1alpha1.WebhookIntegration, alert *mapping.Alert, re
 	if alert.Hops > 0 {
 		alert.Annotations = alertcontent.Merge(v1alpha1.Texts{annotationAcknowledged: ""}, alert.Annotations)
 	}
-	if alert.LeaseEndTime == nil {
+	if alert.ExpiryTime == nil {
 		return
 	}
 	if start := alert.StartTime; start != nil && start.After(received) {
@@ -83,8 +83,8 @@ func federate(integration *v1alpha1.WebhookIntegration, alert *mapping.Alert, re
 	}
 	for i := range integration.Spec.Heartbeats {
 		beat := &integration.Spec.Heartbeats[i]
-		if least := received.Add(periodsPerLease * beat.Period()); beat.Match == nil && alert.LeaseEndTime.Before(least) {
-			alert.LeaseEndTime = new(v1alpha1.NewTimestamp(least))
+		if least := received.Add(periodsPerExpiry * beat.Period()); beat.Match == nil && alert.ExpiryTime.Before(least) {
+			alert.ExpiryTime = new(v1alpha1.NewTimestamp(least))
 		}
 	}
 }

@@ -30,9 +30,9 @@ func federated(change ...func(*v1alpha1.WebhookIntegrationSpec)) *bench {
 }
 
 // forwarded is an alert of a Tocsin, with more labels.
-func forwarded(now time.Time, lease time.Duration, labels string) string {
+func forwarded(now time.Time, expiry time.Duration, labels string) string {
 	return fmt.Sprintf(`{"labels":{"alertname":"Disk","cluster":"leaf-1","tocsin_incident":"disk-x"%s},"annotations":{"summary":"Disk full"},
-		"startsAt":%q,"endsAt":%q}`, labels, now.Add(-time.Hour).Format(time.RFC3339), now.Add(lease).Format(time.RFC3339))
+		"startsAt":%q,"endsAt":%q}`, labels, now.Add(-time.Hour).Format(time.RFC3339), now.Add(expiry).Format(time.RFC3339))
 }
 
 // alertsOfTocsin posts a list of alerts as the forwarding does, and returns those that were stored.
@@ -137,19 +137,19 @@ func TestDroppedAlertsOfAnotherTocsinAreReported(t *testing.T) {
 	}
 }
 
-// A heartbeat is missed before any alert ends, whatever lease the sender has, and whichever clock.
-func TestLeasesOfFederatedAlertsOutlastTheHeartbeat(t *testing.T) {
+// A heartbeat is missed before any alert ends, whatever expiry the sender has, and whichever clock.
+func TestExpiryOfFederatedAlertsOutlastTheHeartbeat(t *testing.T) {
 	const least = 6 * time.Minute // twice the interval and the grace
 	ping := v1alpha1.Heartbeat{Name: "slow", Interval: &metav1.Duration{Duration: 24 * time.Hour}, Match: &v1alpha1.HeartbeatMatch{Ping: true}}
 	for name, c := range map[string]struct {
-		lease, want time.Duration
-		federate    bool
+		expiry, want time.Duration
+		federate     bool
 	}{
-		"a short lease":         {time.Minute, least, true},
-		"a long one":            {15 * time.Minute, 15 * time.Minute, true},
-		"without federate":      {time.Minute, 0, false},
-		"an alert that ended":   {-time.Second, 0, true},
-		"the last of its lease": {least, least, true},
+		"a short expiry":         {time.Minute, least, true},
+		"a long one":             {15 * time.Minute, 15 * time.Minute, true},
+		"without federate":       {time.Minute, 0, false},
+		"an alert that ended":    {-time.Second, 0, true},
+		"the last of its expiry": {least, least, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
@@ -157,21 +157,21 @@ func TestLeasesOfFederatedAlertsOutlastTheHeartbeat(t *testing.T) {
 				spec.Federate, spec.Heartbeats = c.federate, append(spec.Heartbeats, ping)
 			})
 			now := time.Now().Truncate(time.Second)
-			alerts, _ := b.alertsOfTocsin(g, "["+forwarded(now, c.lease, "")+"]")
+			alerts, _ := b.alertsOfTocsin(g, "["+forwarded(now, c.expiry, "")+"]")
 			switch {
 			case !c.federate:
 				g.Expect(alerts).To(BeEmpty())
 			case c.want == 0:
-				g.Expect(alerts).To(ConsistOf(And(HaveField("Status", v1alpha1.AlertResolved), HaveField("LeaseEndTime", BeNil()))))
+				g.Expect(alerts).To(ConsistOf(And(HaveField("Status", v1alpha1.AlertResolved), HaveField("ExpiryTime", BeNil()))))
 			default:
-				g.Expect(alerts[0].LeaseEndTime.Time).To(BeTemporally("~", now.Add(c.want), 2*time.Second))
+				g.Expect(alerts[0].ExpiryTime.Time).To(BeTemporally("~", now.Add(c.want), 2*time.Second))
 			}
 		})
 	}
 	g := NewWithT(t)
 	alerts, _ := federated().alertsOfTocsin(g, fmt.Sprintf(`[{"labels":{"tocsin_incident":"x"},"startsAt":%q,"endsAt":%q}]`,
 		time.Now().Add(time.Hour).Format(time.RFC3339), time.Now().Add(time.Hour+time.Minute).Format(time.RFC3339)))
-	g.Expect(alerts[0].LeaseEndTime.Sub(alerts[0].StartTime.Time)).To(Equal(least), "a leaf whose clock is an hour ahead")
+	g.Expect(alerts[0].ExpiryTime.Sub(alerts[0].StartTime.Time)).To(Equal(least), "a leaf whose clock is an hour ahead")
 }
 
 // Nothing is stored of a request that has no alerts, and it is a signal all the same.

@@ -170,7 +170,7 @@ func TestThePathOfAlertmanagerTellsTheFormat(t *testing.T) {
 	alerts, _, _ := answerTo(t, "", nil, testPath+"/api/v2/alerts", body)
 	again, _, _ := answerTo(t, "", nil, testPath+"/api/v2/alerts", body)
 	g.Expect(again[0].DedupKey).To(Equal(alerts[0].DedupKey))
-	g.Expect(alerts[0].LeaseEndTime).NotTo(BeNil())
+	g.Expect(alerts[0].ExpiryTime).NotTo(BeNil())
 }
 
 // Tocsin → Alertmanager → Tocsin must not go round. The label counts wherever the format has it.
@@ -233,7 +233,7 @@ func TestAWrongClockEndsNoAlert(t *testing.T) {
 		g.Expect(b.post(testPath, `[{"labels":{"a":"b"},"endsAt":"`+ends+`"}]`).StatusCode).To(Equal(http.StatusAccepted))
 		stored := b.store.Stored()[0]
 		g.Expect(stored.Alerts[0].Status).To(Equal(v1alpha1.AlertFiring), "%s", lead)
-		g.Expect(stored.Alerts[0].LeaseEndTime).NotTo(BeNil())
+		g.Expect(stored.Alerts[0].ExpiryTime).NotTo(BeNil())
 		g.Expect(stored.Spec.ReceivedTime.Time).To(BeTemporally("~", right, 10*time.Second))
 	}
 }

@@ -20,9 +20,9 @@ type Alert struct {
 	// Status is that of the alert. An alert of a text is not silenced: only a Report is.
 	Status AlertStatus `json:"status,omitempty"`
 
-	// LeaseEndTime is the time at which the alert ends unless the sender repeats it, as reported by the sender. See
-	// status.lease of an Incident. Ignored in alerts that do not fire.
-	LeaseEndTime *Timestamp `json:"leaseEndTime,omitempty,omitzero"`
+	// ExpiryTime is the time at which the alert ends unless the sender repeats it, as reported by the sender. See
+	// status.expiry of an Incident. Ignored in alerts that do not fire.
+	ExpiryTime *Timestamp `json:"expiryTime,omitempty,omitzero"`
 
 	// Comment is for the timeline: that of a user, or of a sender whose protocol has comments.
 	Comment string `json:"comment,omitempty"`

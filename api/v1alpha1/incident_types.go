@@ -437,14 +437,14 @@ type IncidentStatus struct {
 	// +optional
 	Resolution *Resolution `json:"resolution,omitempty,omitzero"`
 
-	// lease is how long the Incident stays open after its last alert, because its sender repeats firing alerts and reports
-	// until when each is valid. Absent if the newest firing alert had no leaseEndTime. Written by the operator, from 1m to 24h.
+	// expiry is how long the Incident stays open after its last alert, because its sender repeats firing alerts and reports
+	// until when each is valid. Absent if the newest firing alert had no expiryTime. Written by the operator, from 1m to 24h.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="must be a duration from 0s to 24h, such as 4m"
 	// +optional
-	Lease *metav1.Duration `json:"lease,omitempty"`
+	Expiry *metav1.Duration `json:"expiry,omitempty"`
 
 	// silence is the newest requested silence of the episode. Absent if there is none, or if somebody has ended it.
 	// +optional

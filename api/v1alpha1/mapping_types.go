@@ -67,9 +67,9 @@ type MappingFields struct {
 	// +optional
 	EndTime Expression `json:"endTime,omitempty"`
 
-	// leaseEndTime evaluates to the time at which a firing alert ends unless the sender repeats it, in the same formats.
+	// expiryTime evaluates to the time at which a firing alert ends unless the sender repeats it, in the same formats.
 	// +optional
-	LeaseEndTime Expression `json:"leaseEndTime,omitempty"`
+	ExpiryTime Expression `json:"expiryTime,omitempty"`
 
 	// labels evaluates to an object that identifies the subject of the alert.
 	// +optional

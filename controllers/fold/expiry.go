@@ -37,7 +37,7 @@ func Deadline(incident *v1alpha1.Incident, p Policy) (at time.Time, ok bool) {
 }
 
 // openDeadline is when an Open Incident resolves by itself: when its integration's autoResolveAfter has passed without an
-// alert, or when its lease expires. at is zero when that never happens.
+// alert, or when it expires. at is zero when that never happens.
 func openDeadline(incident *v1alpha1.Incident, p Policy) (at time.Time, expires bool) {
 	status := &incident.Status
 	since := valueOf(status.LastAlertTime, status.OpenedTime, &v1alpha1.Timestamp{Time: incident.CreationTimestamp.Time})
@@ -50,37 +50,37 @@ func openDeadline(incident *v1alpha1.Incident, p Policy) (at time.Time, expires 
 	if p.AutoResolveAfter > 0 {
 		at = Latest(since.Time, p.QuietFrom, p.HeardSince).Add(p.AutoResolveAfter)
 	}
-	if status.Lease == nil || p.Absent { // the sender cannot renew the lease if there is no integration
+	if status.Expiry == nil || p.Absent { // the sender cannot repeat the alert if there is no integration
 		return at, false
 	}
-	end := Latest(since.Time, p.QuietFrom, p.HeardSince, p.AcceptingFrom).Add(boundLease(status.Lease.Duration))
+	end := Latest(since.Time, p.QuietFrom, p.HeardSince, p.AcceptingFrom).Add(boundExpiry(status.Expiry.Duration))
 	if at.IsZero() || end.Before(at) {
 		return end, true
 	}
 	return at, false
 }
 
-// leaseOf returns how long an Incident stays open after a firing alert that is not repeated; nil if its sender does not
+// expiryOf returns how long an Incident stays open after a firing alert that is not repeated; nil if its sender does not
 // say until when the alert is valid.
 //
-// The end of the lease is a time of the sender's clock, so it is never compared with the leader's. The lease is the shorter of
+// That time is one of the sender's clock, so it is never compared with the leader's. The expiry is the shorter of
 // two durations: from startTime to the end, which is exact in the first message of an alert and grows with its age, and from the
 // receipt to the end, which is exact if the clocks agree. They may differ by MaxClockDifference, and no alert may end early. What
 // a larger difference does is in docs/lifecycle.md.
-func leaseOf(a receivedAlert) *metav1.Duration {
-	if !isSet(a.LeaseEndTime) {
+func expiryOf(a receivedAlert) *metav1.Duration {
+	if !isSet(a.ExpiryTime) {
 		return nil
 	}
-	lease := min(a.LeaseEndTime.Sub(a.heard), maxLease) + MaxClockDifference
-	if isSet(a.StartTime) && a.LeaseEndTime.After(a.StartTime.Time) {
-		lease = min(lease, a.LeaseEndTime.Sub(a.StartTime.Time))
+	expiry := min(a.ExpiryTime.Sub(a.heard), maxExpiry) + MaxClockDifference
+	if isSet(a.StartTime) && a.ExpiryTime.After(a.StartTime.Time) {
+		expiry = min(expiry, a.ExpiryTime.Sub(a.StartTime.Time))
 	}
-	return &metav1.Duration{Duration: boundLease(lease).Round(time.Second)}
+	return &metav1.Duration{Duration: boundExpiry(expiry).Round(time.Second)}
 }
 
-// boundLease limits a lease: a tiny one would resolve and reopen its Incident with each repetition, and a huge one would
+// boundExpiry limits an expiry: a tiny one would resolve and reopen its Incident with each repetition, and a huge one would
 // never end.
-func boundLease(lease time.Duration) time.Duration { return min(max(lease, minLease), maxLease) }
+func boundExpiry(expiry time.Duration) time.Duration { return min(max(expiry, minExpiry), maxExpiry) }
 
 // ReceivedTime is when an event was accepted. People may write any time into an AlertEvent of theirs, and a replica's
 // clock may be wrong: one that is too far from the creation counts as the creation. Otherwise the times of Incidents, and the

@@ -61,7 +61,7 @@ func TestDeadline(t *testing.T) {
 		},
 		"Open, and a heartbeat of the sender is missed: never": {
 			status: v1alpha1.IncidentStatus{
-				State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5), Lease: &metav1.Duration{Duration: time.Hour},
+				State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5), Expiry: &metav1.Duration{Duration: time.Hour},
 			},
 			policy: Policy{AutoResolveAfter: time.Hour, Silent: true},
 		},
@@ -73,9 +73,9 @@ func TestDeadline(t *testing.T) {
 			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5)},
 			policy: Policy{AutoResolveAfter: time.Hour, HeardSince: minute(30)}, want: minute(90),
 		},
-		"Open with a lease, and the sender was silent: the lease from when it was heard again": {
+		"Open with an expiry, and the sender was silent: the expiry from when it was heard again": {
 			status: v1alpha1.IncidentStatus{
-				State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5), Lease: &metav1.Duration{Duration: time.Hour},
+				State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5), Expiry: &metav1.Duration{Duration: time.Hour},
 			},
 			policy: Policy{HeardSince: minute(30)}, want: minute(90),
 		},

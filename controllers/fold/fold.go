@@ -290,7 +290,7 @@ func (f *folding) foldAlert(a receivedAlert) string {
 	return result
 }
 
-// autoResolve resolves an Open Incident whose deadline has come or whose lease has ended, unless alerts of it still wait.
+// autoResolve resolves an Open Incident whose deadline has come or whose expiry has ended, unless alerts of it still wait.
 func (f *folding) autoResolve() {
 	if f.plan.LedgerFull || f.in.Waiting || f.status.State != v1alpha1.IncidentOpen {
 		return
@@ -304,7 +304,7 @@ func (f *folding) autoResolve() {
 	entry.Message = fmt.Sprintf("Resolved after %s without an alert", f.in.Policy.AutoResolveAfter)
 	if expires {
 		reason, message = v1alpha1.ReasonExpired, messageExpired
-		entry.Message = fmt.Sprintf("Expired: the sender did not repeat the alert for %s", boundLease(f.status.Lease.Duration))
+		entry.Message = fmt.Sprintf("Expired: the sender did not repeat the alert for %s", boundExpiry(f.status.Expiry.Duration))
 	}
 	f.resolve(reason, message, entry)
 	f.plan.Write, f.plan.AutoResolved = true, true

@@ -79,7 +79,7 @@ func (f *folding) stepOpen(a receivedAlert) string {
 	before := f.status.Alert.Severity
 	f.merge(a)
 	if a.Status == v1alpha1.AlertFiring {
-		f.status.Lease = leaseOf(a)
+		f.status.Expiry = expiryOf(a)
 	}
 	if a.Status == v1alpha1.AlertResolved {
 		f.resolve(a.report(v1alpha1.TransitionResolved, v1alpha1.ReasonResolvedByAlert, v1alpha1.ReasonResolvedByUser))
@@ -172,7 +172,7 @@ func (f *folding) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	s.OpenedTime = timestamp(a.received)
 	s.Forwarding, s.LastIgnored = nil, nil // people are to be told anew
 	s.ResolvedTime, s.Resolution, s.Acknowledgement, s.Silence = nil, nil, nil, nil
-	s.Lease = leaseOf(a)
+	s.Expiry = expiryOf(a)
 	if a.IsReport {
 		s.Alert.StartTime, s.Alert.EndTime = nil, nil
 	} else {
@@ -226,7 +226,7 @@ func (f *folding) resolve(reason, message string, entry v1alpha1.Transition) {
 	f.status.State = v1alpha1.IncidentResolved
 	f.status.ResolvedTime = &entry.Time
 	f.status.Resolution = &v1alpha1.Resolution{Reason: reason, By: entry.By}
-	f.status.Lease, f.status.Silence = nil, nil
+	f.status.Expiry, f.status.Silence = nil, nil
 	f.condition(v1alpha1.ConditionResolved, metav1.ConditionTrue, entry.Time.Time, reason, message)
 	f.plan.record(entry)
 	f.plan.Urgent = true

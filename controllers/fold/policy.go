@@ -36,10 +36,10 @@ const (
 	// EmptyPatience is how long an Incident without a status is kept: its creator may be about to write it.
 	EmptyPatience = 10 * time.Minute
 
-	// minLease and maxLease bound how long an Incident stays open without a repetition of an alert whose sender says until
+	// minExpiry and maxExpiry bound how long an Incident stays open without a repetition of an alert whose sender says until
 	// when it is valid. Prometheus' default is four minutes.
-	minLease = time.Minute
-	maxLease = 24 * time.Hour
+	minExpiry = time.Minute
+	maxExpiry = 24 * time.Hour
 )
 
 // Policy is the part of an integration's spec that applies to its Incidents, and the state of ingest.
@@ -64,7 +64,7 @@ type Policy struct {
 	Unavailable time.Time // when a replica last reported an answer of 5xx, by the API server's clock
 
 	QuietFrom     time.Time // quiet is measured from then on at the earliest
-	AcceptingFrom time.Time // as QuietFrom, for leases: their senders can renew them from then on
+	AcceptingFrom time.Time // as QuietFrom, for expiries: their senders can renew them from then on
 
 	Maintenance *maintenance.Plan // nil: there are no windows
 	Stub        bool              // the windows are unknown: what is muted stays so; and nothing ends for its age

@@ -272,7 +272,7 @@ func shortLabel(text string) string {
 // alertsOf returns the alerts to post for the sets of an Incident, which is nil after it was deleted. The firing one comes first,
 // so that a group of alerts never looks resolved while a set replaces another.
 //
-// Alertmanager's clock, or that of a proxy that wrote the Date, is ahead of now (negative: behind). A set fires for a lease from
+// Alertmanager's clock, or that of a proxy that wrote the Date, is ahead of now (negative: behind). A set fires for an expiry from
 // the later time, and has ended by the earlier one, so neither clock can make an Alertmanager take an open Incident for one that
 // has ended.
 func alertsOf(
@@ -292,7 +292,7 @@ func alertsOf(
 		annotations["incident_url"] = link
 	}
 	for _, set := range sets {
-		starts, ends := set.from, now.Add(max(0, ahead)).Add(config.Lease.Duration)
+		starts, ends := set.from, now.Add(max(0, ahead)).Add(config.Expiry.Duration)
 		if !set.fires() {
 			ends = fold.Earliest(set.to, now.Add(min(0, ahead)).Add(-clockMargin))
 			starts = fold.Earliest(starts, ends.Add(-time.Millisecond))

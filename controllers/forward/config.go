@@ -29,7 +29,7 @@ type Config struct {
 	ExternalLabels      map[string]string `json:"external_labels"`
 	AlertLabels         []string          `json:"alert_labels"`      // names of the labels of alerts that are forwarded
 	AlertAnnotations    []string          `json:"alert_annotations"` // names of the annotations of alerts that are forwarded
-	Lease               *metav1.Duration  `json:"lease"`             // a firing alert ends so long after it was last posted
+	Expiry              *metav1.Duration  `json:"expiry"`            // a firing alert ends so long after it was last posted
 	SilenceAcknowledged bool              `json:"silence_acknowledged"`
 
 	pageURL *url.URL // of --page-url; nil if there is no page
@@ -61,15 +61,15 @@ func parseConfig(data []byte, folder string) (*Config, error) {
 	if err := yaml.UnmarshalStrict(data, config); err != nil {
 		return nil, explain(err)
 	}
-	if config.Lease == nil {
-		config.Lease = &metav1.Duration{Duration: defaultLease}
+	if config.Expiry == nil {
+		config.Expiry = &metav1.Duration{Duration: defaultExpiry}
 	}
 	if config.AlertAnnotations == nil {
 		config.AlertAnnotations = []string{"runbook_url", "dashboard_url"}
 	}
 	var errs []error
-	if lease := config.Lease.Duration; lease < minLease || lease > maxLease {
-		errs = append(errs, fmt.Errorf("lease: %s is not between %s and %s", lease, minLease, maxLease))
+	if expiry := config.Expiry.Duration; expiry < minExpiry || expiry > maxExpiry {
+		errs = append(errs, fmt.Errorf("expiry: %s is not between %s and %s", expiry, minExpiry, maxExpiry))
 	}
 	if n := len(config.Alertmanagers); n == 0 || n > maxAlertmanagers {
 		errs = append(errs, fmt.Errorf("alertmanagers: need 1 to %d entries, got %d", maxAlertmanagers, n))
@@ -229,14 +229,14 @@ func checkLabelName(field, name string) error {
 // isValid reports whether the configuration was read from a valid file.
 func (c *Config) isValid() bool { return len(c.Alertmanagers) > 0 }
 
-// roundInterval is how often everything is posted: two posts of a lease may fail.
+// roundInterval is how often everything is posted: two posts of an expiry may fail.
 func (c *Config) roundInterval() time.Duration {
-	const postsPerLease = 3
-	return min(maxRoundInterval, c.Lease.Duration/postsPerLease)
+	const postsPerExpiry = 3
+	return min(maxRoundInterval, c.Expiry.Duration/postsPerExpiry)
 }
 
 // endedWindow is how long ended alerts are posted again.
-func (c *Config) endedWindow() time.Duration { return max(minEndedWindow, c.Lease.Duration) }
+func (c *Config) endedWindow() time.Duration { return max(minEndedWindow, c.Expiry.Duration) }
 
 // name returns the name of the Alertmanager in metrics, logs and conditions: host, port and path of the URL.
 func (t *target) name() string { return hostPort(t.url) + t.url.Path }

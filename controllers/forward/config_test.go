@@ -23,7 +23,7 @@ alertmanagers:
   - url: http://10.0.0.1:9093
 external_labels: {cluster: prod-1}
 alert_labels: [team, mount]
-lease: 10m
+expiry: 10m
 `
 
 func TestConfig(t *testing.T) {
@@ -32,7 +32,7 @@ func TestConfig(t *testing.T) {
 	g.Expect(os.WriteFile(filepath.Join(folder, "token"), []byte("secret"), 0o600)).To(Succeed())
 	config, err := parseConfig([]byte(fullConfig), folder)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(config.Lease.Duration).To(Equal(10 * time.Minute))
+	g.Expect(config.Expiry.Duration).To(Equal(10 * time.Minute))
 	g.Expect(config.ExternalLabels).To(Equal(map[string]string{"cluster": "prod-1"}))
 	g.Expect(config.AlertLabels).To(Equal([]string{"team", "mount"}))
 	first, second := &config.Alertmanagers[0], &config.Alertmanagers[1]
@@ -45,10 +45,10 @@ func TestConfig(t *testing.T) {
 
 	config, err = parseConfig([]byte("alertmanagers: [{url: 'http://am'}]"), "")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(config.Lease.Duration).To(Equal(15 * time.Minute))
+	g.Expect(config.Expiry.Duration).To(Equal(15 * time.Minute))
 	g.Expect(hostPort(config.Alertmanagers[0].url)).To(Equal("am:80"))
 	g.Expect(config.roundInterval()).To(Equal(time.Minute))
-	config.Lease.Duration = time.Minute
+	config.Expiry.Duration = time.Minute
 	g.Expect(config.roundInterval()).To(Equal(20 * time.Second))
 }
 
@@ -70,7 +70,7 @@ func TestInvalidConfig(t *testing.T) {
 		"an annotation of Tocsin's":           {am + "alert_annotations: [summary]", "alert_annotations: Tocsin writes the annotation summary itself"},
 		"no name of an annotation":            {am + "alert_annotations: [a-b]", `alert_annotations: "a-b" is not the name of an annotation`},
 		"a list for the file":                 {"[]", "the file: need a mapping, got a list"},
-		"a lease of another unit":             {am + "lease: 1 week", "lease: unknown unit"},
+		"an expiry of another unit":           {am + "expiry: 1 week", "expiry: unknown unit"},
 		"a missing CA":                        {"alertmanagers: [{url: 'http://am', http_config: {tls_config: {ca_file: none}}}]", "none: no such file"},
 		"a missing password":                  {"alertmanagers: [{url: 'http://am', http_config: {basic_auth: {username: a, password_file: none}}}]", "none: no such file"},
 		"a missing token":                     {"alertmanagers: [{url: 'http://am', http_config: {authorization: {credentials_file: none}}}]", "none: no such file"},
@@ -85,8 +85,8 @@ func TestInvalidConfig(t *testing.T) {
 		"the same Alertmanager twice":         {"alertmanagers: [{url: 'http://am:80'}, {url: 'http://am/'}]", "alertmanagers[1]: duplicate url"},
 		"a selector that cannot be parsed":    {"alertmanagers: [{url: 'http://am', integration_selector: '='}]", "integration_selector: "},
 		"an unknown severity":                 {"alertmanagers: [{url: 'http://am', severities: [page]}]", `severities: "page" is not one of`},
-		"a lease that is too short":           {am + "lease: 59s", "lease: 59s is not between 1m0s and 24h0m0s"},
-		"a lease without a unit":              {am + "lease: 15", "lease: need a duration such as 15m, got a number"},
+		"an expiry that is too short":         {am + "expiry: 59s", "expiry: 59s is not between 1m0s and 24h0m0s"},
+		"an expiry without a unit":            {am + "expiry: 15", "expiry: need a duration such as 15m, got a number"},
 		"an external label of Tocsin's":       {am + "external_labels: {tocsin_incident: x}", "external_labels: tocsin_incident is a label by which"},
 		"hops as an external label":           {am + "external_labels: {tocsin_hops: '1'}", "external_labels: tocsin_hops is a label by which"},
 		"hops as an alert label":              {am + "alert_labels: [tocsin_hops]", "alert_labels: tocsin_hops is a label by which"},
@@ -131,7 +131,7 @@ func TestInvalidFileKeepsTheLastValidContent(t *testing.T) {
 	g.Expect(f.current()).To(BeIdenticalTo(valid))
 	write(strings.Replace(fullConfig, "10m", "20m", 1))
 	f.load()
-	g.Expect(f.current().Lease.Duration).To(Equal(20 * time.Minute))
+	g.Expect(f.current().Expiry.Duration).To(Equal(20 * time.Minute))
 	g.Expect(f.file.Load().err).NotTo(HaveOccurred())
 }
 
@@ -156,12 +156,12 @@ func TestTheConditionHasTheErrorOfTheFile(t *testing.T) {
 	f := c.term.forwarder
 	f.path = filepath.Join(t.TempDir(), "alertmanager.yaml")
 	f.term.Store(c.term)
-	g.Expect(os.WriteFile(f.path, []byte("lease: 1s\nexternal_labels: {b: '', a: ''}"), 0o600)).To(Succeed())
+	g.Expect(os.WriteFile(f.path, []byte("expiry: 1s\nexternal_labels: {b: '', a: ''}"), 0o600)).To(Succeed())
 	f.load()
 	condition, ok := f.Condition(&v1alpha1.WebhookIntegration{})
 	g.Expect(ok).To(BeTrue())
 	g.Expect(condition.Reason).To(Equal(v1alpha1.ReasonInvalidConfig))
 	g.Expect(condition.Message).To(Equal("The operator's Alertmanager configuration is invalid: " +
-		"lease: 1s is not between 1m0s and 24h0m0s; alertmanagers: need 1 to 16 entries, got 0; " +
+		"expiry: 1s is not between 1m0s and 24h0m0s; alertmanagers: need 1 to 16 entries, got 0; " +
 		"external_labels: the value of a needs 1 to 256 characters; external_labels: the value of b needs 1 to 256 characters."))
 }

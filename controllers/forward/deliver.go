@@ -40,7 +40,7 @@ func (s *sender) deliver(ctx context.Context, client *httpClient, items, alone [
 // post posts Incidents in one request, or if that fails, in smaller ones, down to those that are the cause. What the failure
 // looks like does not matter, since a proxy may answer an alert that it dislikes with anything. The cause is in the alerts if
 // Alertmanager accepts an empty list; that does not count as a success, because alerts are what it has to accept. After the
-// deadline, all that are left may be the cause: they are posted alone later, so that the leases of others do not end.
+// deadline, all that are left may be the cause: they are posted alone later, so that those of others do not expire.
 func (s *sender) post(ctx context.Context, client *httpClient, items []item, timeout time.Duration, deadline time.Time) error {
 	cause := s.request(ctx, client, items, timeout)
 	if cause == nil {

@@ -3,7 +3,7 @@
 // # Level-triggered and stateless
 //
 // The leader posts what is true now, to each Alertmanager, whenever it changes and once a minute: every Open Incident as an
-// alert that ends when its lease does, and every Resolved one, for some time, as an alert that has ended. Nothing is stored:
+// alert that ends with its expiry, and every Resolved one, for some time, as an alert that has ended. Nothing is stored:
 // a restart, a failover, a lost request and an Alertmanager that forgot everything are all repaired in the next round.
 // All that is written for it in the API server are the condition Forwarded of integrations, and whether people are told of each
 // Incident (status.go), when they change.

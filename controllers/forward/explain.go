@@ -49,14 +49,14 @@ var yamlNames = map[string]string{
 
 func yamlName(kind string) string { return cmp.Or(yamlNames[kind], "a "+kind) }
 
-// fieldLease is the only duration of the file.
-const fieldLease = "lease"
+// fieldExpiry is the only duration of the file.
+const fieldExpiry = "expiry"
 
 // explain returns an error of the decoder in the words of the file.
 func explain(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		needed := yamlName(wrong.Type.Kind().String())
-		if wrong.Field == fieldLease { // which decodes itself
+		if wrong.Field == fieldExpiry { // which decodes itself
 			needed = "a duration such as 15m"
 		}
 		given, _, _ := strings.Cut(wrong.Value, " ") // without the value
@@ -67,7 +67,7 @@ func explain(err error) error {
 	}
 	text := plaintext.SanitizeLine(err.Error())
 	if wrongDuration, ok := strings.CutPrefix(text, "time: "); ok {
-		return fmt.Errorf("%s: %s", fieldLease, wrongDuration)
+		return fmt.Errorf("%s: %s", fieldExpiry, wrongDuration)
 	}
 	return fmt.Errorf("the file: %s", strings.TrimPrefix(text, "json: "))
 }

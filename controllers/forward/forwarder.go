@@ -47,12 +47,12 @@ type file struct {
 }
 
 // New returns a Forwarder with the configuration in a file. The clock returns the time by the API server's clock, by which
-// leases are computed: a leader's own clock may be wrong. It is not ok while that time is unknown. installation returns what
+// expiries are computed: a leader's own clock may be wrong. It is not ok while that time is unknown. installation returns what
 // tells this Tocsin from all others, without spaces: they may share an Alertmanager, and none may end the silences of another.
 func New(path string, clock clock, installation func(context.Context) (string, error), log logr.Logger) *Forwarder {
 	f := &Forwarder{path: path, clock: clock, installation: installation, log: log, plans: maintenance.NewCache()}
 	f.Dial = (&net.Dialer{Timeout: requestTimeout}).DialContext
-	f.file.Store(&file{config: &Config{Lease: &metav1.Duration{Duration: defaultLease}}})
+	f.file.Store(&file{config: &Config{Expiry: &metav1.Duration{Duration: defaultExpiry}}})
 	return f
 }
 

@@ -4,16 +4,16 @@ import "time"
 
 // Limits and delays of the forwarding.
 const (
-	// defaultLease is longer than an upgrade, a failover or a short outage of Tocsin takes.
-	defaultLease = 15 * time.Minute
-	minLease     = time.Minute
-	maxLease     = 24 * time.Hour
+	// defaultExpiry is longer than an upgrade, a failover or a short outage of Tocsin takes.
+	defaultExpiry = 15 * time.Minute
+	minExpiry     = time.Minute
+	maxExpiry     = 24 * time.Hour
 
-	// maxRoundInterval is how often everything is posted, unless a third of the lease is shorter: two posts may fail.
+	// maxRoundInterval is how often everything is posted, unless a third of the expiry is shorter: two posts may fail.
 	maxRoundInterval = time.Minute
 
-	// minEndedWindow is how long ended alerts are posted again, unless the lease is longer: an Alertmanager that missed
-	// the end keeps the alert for a lease.
+	// minEndedWindow is how long ended alerts are posted again, unless the expiry is longer: an Alertmanager that missed
+	// the end keeps the alert for an expiry.
 	minEndedWindow = 15 * time.Minute
 
 	// clockMargin is how far in the past an alert ends at least. Alertmanager ignores an end that lies in its future, and
@@ -35,7 +35,7 @@ const (
 	batchBytes     = 512 << 10
 
 	// changedIncidents and changedBytes bound the Incidents that changed in one request. The rest is for the round, so that
-	// a storm of changes never lets the leases of other alerts end.
+	// a storm of changes never lets other alerts expire.
 	changedIncidents = batchIncidents * 3 / 4
 	changedBytes     = batchBytes * 3 / 4
 
@@ -53,7 +53,7 @@ const (
 
 	// maxAlone bounds the Incidents in one turn that are posted alone because Alertmanager has not accepted their alerts,
 	// isolationTime for how long new requests are made to find and to post such, and partTimeout each request to find them:
-	// together they take much less than the shortest lease.
+	// together they take much less than the shortest expiry.
 	maxAlone      = 8
 	isolationTime = 10 * time.Second
 	partTimeout   = 2 * time.Second

@@ -47,7 +47,7 @@ func (r *rig) storm(name string, count int) {
 }
 
 func TestOpenIncidentsAreToldWithinAThirdOfTheLease(t *testing.T) {
-	const open, lease = 1000, time.Minute
+	const open, expiry = 1000, time.Minute
 	for sentence, test := range map[string]struct {
 		reader     client.Reader
 		answerTime time.Duration // of Alertmanager
@@ -67,7 +67,7 @@ func TestOpenIncidentsAreToldWithinAThirdOfTheLease(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
-				r.target.config.Lease = &metav1.Duration{Duration: lease}
+				r.target.config.Expiry = &metav1.Duration{Duration: expiry}
 				r.term.live, r.am.takes = test.reader, test.answerTime
 				r.lead()
 				for i := range open {
@@ -75,17 +75,17 @@ func TestOpenIncidentsAreToldWithinAThirdOfTheLease(t *testing.T) {
 				}
 				r.storm("before", test.ended)
 				r.wait(30 * time.Second) // until the next round
-				r.Expect(r.told(lease)).To(HaveLen(open))
+				r.Expect(r.told(expiry)).To(HaveLen(open))
 				longest := time.Duration(0)
 				for second := range 120 {
 					r.storm(fmt.Sprint("in-", second, "-"), test.keys)
 					r.wait(time.Second)
-					for _, since := range r.told(lease) {
+					for _, since := range r.told(expiry) {
 						longest = max(longest, since)
 					}
 				}
 				t.Log("an open Incident was told again after at most", longest)
-				r.Expect(longest).To(BeNumerically("<=", lease/3+3*time.Second))
+				r.Expect(longest).To(BeNumerically("<=", expiry/3+3*time.Second))
 				if _, hangs := test.reader.(hangingReader); !hangs && test.ended+test.keys > 0 {
 					r.Expect(len(r.am.alerts)).To(BeNumerically(">", open+50), "the ends of others are told as well")
 				}
@@ -95,12 +95,12 @@ func TestOpenIncidentsAreToldWithinAThirdOfTheLease(t *testing.T) {
 }
 
 // told returns how long ago Alertmanager was told of each open Incident.
-func (r *rig) told(lease time.Duration) (since []time.Duration) {
+func (r *rig) told(expiry time.Duration) (since []time.Duration) {
 	r.am.mu.Lock()
 	defer r.am.mu.Unlock()
 	for _, alert := range r.am.alerts {
 		if alert.labels[labelNamespace] == namespace {
-			since = append(since, time.Since(alert.endsAt.Add(-lease)))
+			since = append(since, time.Since(alert.endsAt.Add(-expiry)))
 		}
 	}
 	return since

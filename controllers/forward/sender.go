@@ -239,7 +239,7 @@ type batch struct {
 // collect takes as many Incidents as fit in one request, and those that are to be posted alone. It returns none if there is
 // nothing to post.
 //
-// The open ones come first, since their leases end. The others follow when the round has reached all that are open: thousands of
+// The open ones come first, since they expire. The others follow when the round has reached all that are open: thousands of
 // them may have to be read one after another.
 func (s *sender) collect(ctx context.Context, t *target, client *httpClient, now time.Time) (items, alone []item) {
 	b := &batch{sender: s}
@@ -314,7 +314,7 @@ func (s *sender) encode(
 	}
 	var sets []set
 	// Without the integration, a set that fires is neither renewed nor ended, so nothing changes if the integration is created
-	// again within the lease; otherwise the set ends with it.
+	// again within the expiry; otherwise the set ends with it.
 	if integration != nil || incident == nil || incident.Status.State != v1alpha1.IncidentOpen {
 		mute := mutedBy(incident, integration, s.term.forwarder.plans.Of(integration), now)
 		wanted := want(incident, integration, mute, t, now)

@@ -99,7 +99,7 @@ func TestFireChangeResolve(t *testing.T) {
 		r.alert("k", v1alpha1.AlertFiring, typed("Disk"))
 		r.Expect(r.am.firing()).To(ContainElement("alertname=Disk severity=warning"), "at once")
 		r.wait(time.Hour)
-		r.Expect(r.am.firing()).To(HaveLen(2), "renewed before the lease ends")
+		r.Expect(r.am.firing()).To(HaveLen(2), "renewed before the expiry ends")
 		r.alert("k", v1alpha1.AlertFiring, severity("critical"))
 		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=warning", "alertname=Disk severity=critical"))
 		r.wait(time.Minute)
@@ -226,7 +226,7 @@ func TestIntegrationThatIsReplaced(t *testing.T) {
 		r.Expect(r.am.firing()).To(HaveLen(1))
 		r.disintegrate()
 		r.wait(15*time.Minute + time.Second)
-		r.Expect(r.am.firing()).To(BeEmpty(), "the lease ended")
+		r.Expect(r.am.firing()).To(BeEmpty(), "the expiry ended")
 	})
 }
 
@@ -312,7 +312,7 @@ func TestRejectedAlertDelaysNoOther(t *testing.T) {
 					r.alert(fmt.Sprint(i), v1alpha1.AlertFiring, typed(fmt.Sprint(kind, i)))
 				}
 				r.lead()
-				r.wait(minLease)
+				r.wait(minExpiry)
 				r.wait(time.Hour)
 				r.Expect(r.am.firing()).To(HaveLen(200 - c.bad))
 				for set, fired := range r.am.fired {
@@ -494,7 +494,7 @@ func TestNothingIsPostedAfterTheLease(t *testing.T) {
 // one that is wrong.
 func TestWrongClockOfAlertmanager(t *testing.T) {
 	for name, c := range map[string]struct{ ahead, proxy time.Duration }{
-		"ahead by a lease":               {defaultLease, defaultLease},
+		"ahead by an expiry":             {defaultExpiry, defaultExpiry},
 		"ahead by a day":                 {24 * time.Hour, 24 * time.Hour},
 		"behind by an hour":              {-time.Hour, -time.Hour},
 		"a proxy in front an hour ahead": {0, time.Hour},

@@ -44,8 +44,8 @@ func targetOf(config *Config) *target {
 			config: config, url: &url.URL{Scheme: "http", Host: "alertmanager:9093"}, integrations: labels.Everything(),
 		}}
 	}
-	if config.Lease == nil {
-		config.Lease = &metav1.Duration{Duration: defaultLease}
+	if config.Expiry == nil {
+		config.Expiry = &metav1.Duration{Duration: defaultExpiry}
 	}
 	return &config.Alertmanagers[0]
 }
@@ -159,7 +159,7 @@ func (c *cluster) store(incident *v1alpha1.Incident) {
 	c.mu.Lock()
 	c.objects[keyOf(incident)] = incident
 	c.mu.Unlock()
-	c.term.index.set(incident, c.now().Add(-maxLease))
+	c.term.index.set(incident, c.now().Add(-maxExpiry))
 }
 
 // edit changes the status of an Incident.

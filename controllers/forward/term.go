@@ -205,7 +205,7 @@ func (t *term) whole(ctx context.Context, known wholeKey) (*v1alpha1.Incident, e
 			return incident, nil
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, readTimeout) // or an API server that hangs ends the leases of all alerts
+	ctx, cancel := context.WithTimeout(ctx, readTimeout) // or an API server that hangs lets all alerts expire
 	defer cancel()
 	incident := &v1alpha1.Incident{}
 	err := t.live.Get(ctx, client.ObjectKey{Namespace: known.namespace, Name: known.name}, incident)

@@ -39,7 +39,7 @@ func hostile(g *WithT, n int) []byte {
 	w.Spec.Mapping = &v1alpha1.Mapping{Alerts: v1alpha1.Expression(text(2048)), Drop: v1alpha1.Expression(text(2048))}
 	fields, expression := map[string]string{}, text(2048)
 	for _, name := range []string{"title", "description", "severity", "status", "dedupKey", "link", "hostname", "region", "startTime",
-		"endTime", "leaseEndTime", "labels", "annotations", "values", "type", "custom"} {
+		"endTime", "expiryTime", "labels", "annotations", "values", "type", "custom"} {
 		fields[name] = expression
 	}
 	encoded, err := json.Marshal(fields)

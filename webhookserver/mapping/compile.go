@@ -309,7 +309,7 @@ var fields = []field{
 	{"region", "region", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Region }},
 	{"startTime", "starts_at", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.StartTime }},
 	{"endTime", "ends_at", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.EndTime }},
-	{"leaseEndTime", "lease_ends_at", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.LeaseEndTime }},
+	{"expiryTime", "expires_at", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.ExpiryTime }},
 	{"labels", "labels", true, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Labels }},
 	{"annotations", "annotations", true, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Annotations }},
 	{"values", "values", true, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Values }},

@@ -36,7 +36,7 @@ func hostileCases() map[string]hostileCase {
 	everyField := func(expression string) string {
 		text := "fields:\n"
 		for _, name := range []string{"title", "description", "severity", "status", "dedupKey", "link", "hostname", "region",
-			"startTime", "endTime", "leaseEndTime", "type", "labels", "annotations", "values", "custom"} {
+			"startTime", "endTime", "expiryTime", "type", "labels", "annotations", "values", "custom"} {
 			text += fmt.Sprintf("  %s: %s\n", name, quoted("dyn("+expression+")"))
 		}
 		return text

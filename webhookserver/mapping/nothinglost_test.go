@@ -79,7 +79,7 @@ func (s said) has(text string) bool {
 }
 
 func isTime(at time.Time, a mapping.Alert) bool {
-	return slices.ContainsFunc([]*v1alpha1.Timestamp{a.StartTime, a.EndTime, a.LeaseEndTime}, func(t *v1alpha1.Timestamp) bool {
+	return slices.ContainsFunc([]*v1alpha1.Timestamp{a.StartTime, a.EndTime, a.ExpiryTime}, func(t *v1alpha1.Timestamp) bool {
 		return t != nil && t.Equal(at)
 	})
 }

@@ -186,7 +186,7 @@ var ownFields = map[string][]any{
 	"title": {"Disk full", "Backup success"}, "subject": {"Disk full"}, "description": {"97 %"}, "message": {"97 %"},
 	"severity": {"critical", "info"}, "priority": {"P1"}, "type": {"disk"}, "link": {"https://example.com"},
 	"hostname": {"db-1"}, "region": {"eu"}, "status": {"firing", "resolved", "RESOLVED", "ok"}, "dedup_key": {"disk/db-1"},
-	"starts_at": {"2026-03-01T11:53:00Z"}, "ends_at": {"2026-03-01T11:59:00Z"}, "lease_ends_at": {"2026-03-01T12:59:00Z"},
+	"starts_at": {"2026-03-01T11:53:00Z"}, "ends_at": {"2026-03-01T11:59:00Z"}, "expires_at": {"2026-03-01T12:59:00Z"},
 	"labels": {map[string]any{"alertname": "DiskFull"}}, "annotations": {map[string]any{"summary": "Disk full"}},
 	"values": {map[string]any{"used": json.Number("97")}}, "custom": {map[string]any{"ticket": "SHOP-1"}},
 }

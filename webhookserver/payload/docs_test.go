@@ -170,7 +170,7 @@ func TestTheTypicalPayloadUsesEveryField(t *testing.T) {
 	var object map[string]any
 	g.Expect(json.Unmarshal(typicalPayload(t), &object)).To(Succeed())
 	for _, rule := range payload.Rules {
-		if rule.Field() != "ends_at" && rule.Field() != "lease_ends_at" {
+		if rule.Field() != "ends_at" && rule.Field() != "expires_at" {
 			g.Expect(object).To(HaveKey(rule.Field()))
 		}
 	}

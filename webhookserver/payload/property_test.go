@@ -25,7 +25,7 @@ func newRat(literal string) (*big.Rat, bool) {
 // fieldNames are the names that mean something, and some that do not.
 var fieldNames = []string{
 	"title", "subject", "description", "message", "severity", "priority", "type", "link", "hostname", "region",
-	"labels", "annotations", "values", "custom", "status", "dedup_key", "starts_at", "ends_at", "lease_ends_at",
+	"labels", "annotations", "values", "custom", "status", "dedup_key", "starts_at", "ends_at", "expires_at",
 	"Title", "alerts", "severity_2", "a", "a_2", "", "\u202e", "<&>",
 }
 

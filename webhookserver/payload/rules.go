@@ -37,7 +37,7 @@ var rules = []rule{
 		read: readTime(andReceiptCounts, func(a *v1alpha1.Alert) **v1alpha1.Timestamp { return &a.StartTime })},
 	{names: []string{"ends_at"}, fallback: endsWhenReceived,
 		read: readTime(andReceiptCounts, func(a *v1alpha1.Alert) **v1alpha1.Timestamp { return &a.EndTime })},
-	{names: []string{"lease_ends_at"}, read: readTime("", func(a *v1alpha1.Alert) **v1alpha1.Timestamp { return &a.LeaseEndTime })},
+	{names: []string{"expires_at"}, read: readTime("", func(a *v1alpha1.Alert) **v1alpha1.Timestamp { return &a.ExpiryTime })},
 }
 
 // listed are the top-level keys that a field is read from; every other one goes into the custom bag.

@@ -16,11 +16,11 @@ func TestEveryFieldIsOptionalAndKeysMatchCaseSensitively(t *testing.T) {
 		"every field has its place": {
 			payload: `{"title":"T","description":"D","severity":"error","type":"Y","link":"L","hostname":"H","region":"R",
 				"labels":{"a":1},"annotations":{"b":[2]},"values":{"c":3.5},"custom":{"d":{"e":null}},"status":"firing",
-				"dedup_key":"K","starts_at":"2024-01-15T10:30:00Z","ends_at":"2024-01-15T10:31:00Z","lease_ends_at":1705314720}`,
+				"dedup_key":"K","starts_at":"2024-01-15T10:30:00Z","ends_at":"2024-01-15T10:31:00Z","expires_at":1705314720}`,
 			alert: `{"title":"T","description":"D","severity":"error","type":"Y","link":"L","hostname":"H","region":"R",
 				"labels":{"a":"1"},"annotations":{"b":"[2]"},"values":{"c":3.5},"custom":{"d":{"e":null}},"status":"firing",
 				"dedupKey":"K","startTime":"2024-01-15T10:30:00.000000Z","endTime":"2024-01-15T10:31:00.000000Z",
-				"leaseEndTime":"2024-01-15T10:32:00.000000Z"}`,
+				"expiryTime":"2024-01-15T10:32:00.000000Z"}`,
 		},
 		"a key in another case is an unknown key": {
 			payload: `{"Title":"T","STATUS":"resolved","dedupKey":"K"}`,

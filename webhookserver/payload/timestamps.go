@@ -67,12 +67,12 @@ func endsWhenReceived(n *normaliser) {
 // maxLead is how far ahead of its receipt a firing alert may begin without a warning.
 const maxLead = 5 * time.Minute
 
-// settleTimes warns of a start far ahead. It drops the lease of an alert that is not firing, and an end that lies before the
+// settleTimes warns of a start far ahead. It drops the expiry of an alert that is not firing, and an end that lies before the
 // start. A start that was only guessed gives way instead.
 func (n *normaliser) settleTimes() {
 	starts, ends := n.alert.StartTime, n.alert.EndTime
 	if n.alert.Status != v1alpha1.AlertFiring {
-		n.alert.LeaseEndTime = nil
+		n.alert.ExpiryTime = nil
 	} else if starts != nil {
 		if lead := starts.Sub(n.received); lead > maxLead {
 			n.warnings.addf("starts_at", "it is %s ahead: check the clock and the time zone of the sender, "+

@@ -98,24 +98,24 @@ func TestTimesThatCannotBeRead(t *testing.T) {
 	})
 }
 
-func TestLeases(t *testing.T) {
+func TestExpiry(t *testing.T) {
 	check(t, map[string]example{
 		"a firing alert has one, whatever its end and its start": {
-			payload: `{"lease_ends_at":"2024-01-15T10:34:00+0000","starts_at":"2024-01-15T11:00:00Z"}`,
-			alert:   `{"status":"firing","startTime":"2024-01-15T11:00:00.000000Z","leaseEndTime":"2024-01-15T10:34:00.000000Z"}`,
+			payload: `{"expires_at":"2024-01-15T10:34:00+0000","starts_at":"2024-01-15T11:00:00Z"}`,
+			alert:   `{"status":"firing","startTime":"2024-01-15T11:00:00.000000Z","expiryTime":"2024-01-15T10:34:00.000000Z"}`,
 		},
 		"a resolved alert has none": {
-			payload: `{"status":"resolved","dedup_key":"k","lease_ends_at":"2024-01-15T10:34:00Z"}`,
+			payload: `{"status":"resolved","dedup_key":"k","expires_at":"2024-01-15T10:34:00Z"}`,
 			alert:   `{"status":"resolved","dedupKey":"k"}`,
 		},
 		"the zero time is none": {
-			payload: `{"lease_ends_at":"0001-01-01T00:00:00Z"}`,
+			payload: `{"expires_at":"0001-01-01T00:00:00Z"}`,
 			alert:   `{"status":"firing"}`,
 		},
 		"an unreadable one is kept in custom, and the alert has none": {
-			payload:  `{"lease_ends_at":"soon"}`,
-			alert:    `{"status":"firing","custom":{"lease_ends_at":"soon"}}`,
-			warnings: []string{"lease_ends_at"},
+			payload:  `{"expires_at":"soon"}`,
+			alert:    `{"status":"firing","custom":{"expires_at":"soon"}}`,
+			warnings: []string{"expires_at"},
 		},
 	})
 }

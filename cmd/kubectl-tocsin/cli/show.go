@@ -96,8 +96,8 @@ func (d *description) incident(incident *v1alpha1.Incident) {
 		d.field("Began", d.time(&status.Episode.StartTime))
 	}
 	d.field("Last alert", d.time(status.LastAlertTime))
-	if status.Lease != nil && status.State == v1alpha1.IncidentOpen {
-		d.field("Lease", fmt.Sprintf("expires %s after the last alert", duration.HumanDuration(status.Lease.Duration)))
+	if status.Expiry != nil && status.State == v1alpha1.IncidentOpen {
+		d.field("Expiry", fmt.Sprintf("%s after the last alert", duration.HumanDuration(status.Expiry.Duration)))
 	}
 	d.field("Alerts", d.count(status))
 	if last := status.LastIgnored; last != nil {

@@ -30,18 +30,18 @@ const (
 	shop     = "shop"     // the namespace of the leaf's integration, and its name
 	clusters = "clusters" // the namespace of the hub's integrations
 
-	// The shortest times that are allowed, and the lease that they make on the hub. It includes the difference that clocks may
+	// The shortest times that are allowed, and the expiry that they make on the hub. It includes the difference that clocks may
 	// have.
-	leafLease = time.Minute
-	beatEvery = time.Minute
-	beatGrace = 10 * time.Second
-	hubLease  = 2*(beatEvery+beatGrace) + time.Minute
+	leafExpiry = time.Minute
+	beatEvery  = time.Minute
+	beatGrace  = 10 * time.Second
+	hubExpiry  = 2*(beatEvery+beatGrace) + time.Minute
 
 	// missTime is how long it takes until the hub misses the leaf. It looks at what it heard up to a third of an interval ago.
 	missTime = beatEvery + beatGrace + 30*time.Second
 
-	// afterMiss is how long an outage goes on after that: longer than a lease together.
-	afterMiss = hubLease - 30*time.Second
+	// afterMiss is how long an outage goes on after that: longer than an expiry together.
+	afterMiss = hubExpiry - 30*time.Second
 
 	// backTime is how long it takes after an outage until the hub has everything: what ended before, and is posted, included.
 	backTime = 90 * time.Second
@@ -79,7 +79,7 @@ func startRig(t *testing.T, replicas int) *rig {
 	t.Cleanup(func() { _ = r.link.listener.Close() })
 	r.tokenFile = r.leaf.Write("hub-token", testenv.Token(integration.Namespace, integration.Name))
 	forwarding = strings.NewReplacer("https://tocsin.example.com", "http://"+r.link.address(),
-		"/etc/tocsin/hub/token", r.tokenFile).Replace(forwarding) + fmt.Sprintf("lease: %s\n", leafLease)
+		"/etc/tocsin/hub/token", r.tokenFile).Replace(forwarding) + fmt.Sprintf("expiry: %s\n", leafExpiry)
 	for i := range replicas {
 		r.leaf.run(i, "--alertmanager-config="+r.leaf.Write("forwarding.yaml", forwarding))
 	}

@@ -34,9 +34,9 @@ var scenarios = []struct {
 	{"the link is cut for a moment", true, briefCut},
 	{"a tenant of the hub federates himself", true, tenant},
 	{"the token of another leaf", false, otherToken},
-	{"the link swallows everything for longer than a lease, and both leaders are killed", false, outage},
-	{"the leaf is down for longer than a lease", false, leafDown},
-	{"the hub is down for longer than a lease", false, hubDown},
+	{"the link swallows everything for longer than an expiry, and both leaders are killed", false, outage},
+	{"the leaf is down for longer than an expiry", false, leafDown},
+	{"the hub is down for longer than an expiry", false, hubDown},
 	{"a token that is not valid", false, noToken},
 	{"the hub forwards to the leaf", false, loop},
 }
@@ -233,7 +233,7 @@ func outage(r *rig) {
 	r.link.set(up)
 	r.shows(backTime, silent+"Resolved ResolvedByAlert", "begins error Open", "ends error Resolved ResolvedByAlert", "stays error Open")
 	r.annotated("stays", "acknowledged_by", "maria")
-	r.stays(hubLease+30*time.Second,
+	r.stays(hubExpiry+30*time.Second,
 		silent+"Resolved ResolvedByAlert", "begins error Open", "ends error Resolved ResolvedByAlert", "stays error Open")
 	r.asksForSilences()
 	r.end("begins", "stays")
@@ -278,7 +278,7 @@ func hubDown(r *rig) {
 		m.Kill()
 	}
 	r.post("ends", "error", "resolved")
-	r.leaf.Pause(hubLease + 30*time.Second)
+	r.leaf.Pause(hubExpiry + 30*time.Second)
 	for _, m := range r.hub.managers {
 		r.hub.Start(m.Process)
 	}

@@ -39,11 +39,11 @@ const (
 	siteNamespace = "team"
 	linkAddress   = "10.0.0.1:8080"
 
-	// Short times keep the runs short. The least that a hub allows is longer than the lease of the leaf.
-	leafLease = time.Minute
-	beatEvery = time.Minute
-	beatGrace = 10 * time.Second
-	hubLease  = 2*(beatEvery+beatGrace) + time.Minute // by which clocks may differ
+	// Short times keep the runs short. The least that a hub allows is longer than the expiry of the leaf.
+	leafExpiry = time.Minute
+	beatEvery  = time.Minute
+	beatGrace  = 10 * time.Second
+	hubExpiry  = 2*(beatEvery+beatGrace) + time.Minute // by which clocks may differ
 
 	// endsPosted is how long the end of an Incident is posted.
 	endsPosted = 15 * time.Minute
@@ -91,8 +91,8 @@ alertmanagers:
 - url: http://%s
   http_config: {authorization: {credentials: %s}}
 external_labels: {cluster: %s}
-lease: %s
-`, linkAddress, testenv.Token(siteNamespace, s.name), s.name, leafLease), 0o600)).To(Succeed())
+expiry: %s
+`, linkAddress, testenv.Token(siteNamespace, s.name), s.name, leafExpiry), 0o600)).To(Succeed())
 	for _, r := range s.replicas {
 		r.args = []string{"--alertmanager-config=" + path}
 		r.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -221,7 +221,7 @@ func federation(t *testing.T, play func(leaf, hub *site)) {
 
 const missed = "The heartbeat leaf is missed "
 
-// The link is broken for six leases. Meanwhile both leaders die, and Incidents of the leaf begin, end and are acknowledged.
+// The link is broken for six expiry. Meanwhile both leaders die, and Incidents of the leaf begin, end and are acknowledged.
 func TestALinkIsDownForLongerThanALease(t *testing.T) {
 	federation(t, func(leaf, hub *site) {
 		hub.stays(2 * (beatEvery + beatGrace)) // a leaf that has nothing to tell is heard
@@ -231,7 +231,7 @@ func TestALinkIsDownForLongerThanALease(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		hub.Expect(hub.incidents()["stays"].Status.Alert.Labels).To(And(
 			HaveKeyWithValue("cluster", "leaf"), HaveKeyWithValue("integration", "app"), HaveKeyWithValue("tocsin_hops", "1")))
-		hub.stays(2*hubLease, "ends Open", "stays Open")
+		hub.stays(2*hubExpiry, "ends Open", "stays Open")
 
 		leaf.post("lasts", "firing")
 		time.Sleep(time.Second)
@@ -253,8 +253,8 @@ func TestALinkIsDownForLongerThanALease(t *testing.T) {
 		hub.Expect(hub.states()).To(Equal([]string{missed + "Resolved ResolvedByAlert", "begins Open", "ends Open",
 			"lasts Resolved ResolvedByAlert", "stays Open"}), "the end of \"ends\" is not posted any more")
 		hub.Expect(hub.incidents()["stays"].Status.Alert.Annotations).To(HaveKeyWithValue("acknowledged_by", "maria"))
-		time.Sleep(hubLease)
-		hub.stays(2*hubLease, missed+"Resolved ResolvedByAlert", "begins Open", "ends Resolved Expired",
+		time.Sleep(hubExpiry)
+		hub.stays(2*hubExpiry, missed+"Resolved ResolvedByAlert", "begins Open", "ends Resolved Expired",
 			"lasts Resolved ResolvedByAlert", "stays Open")
 
 		hub.act(hub.incidents()["begins"].Name, v1alpha1.Report{Status: v1alpha1.AlertResolved})
@@ -274,7 +274,7 @@ func TestALinkIsDownForLongerThanALease(t *testing.T) {
 	})
 }
 
-// A whole Tocsin is down for longer than a lease: first the leaf, then the hub.
+// A whole Tocsin is down for longer than an expiry: first the leaf, then the hub.
 func TestATocsinIsDownForLongerThanALease(t *testing.T) {
 	federation(t, func(leaf, hub *site) {
 		leaf.post("stays", "firing")
@@ -284,11 +284,11 @@ func TestATocsinIsDownForLongerThanALease(t *testing.T) {
 			r.kill()
 		}
 		time.Sleep(beatEvery + beatGrace + 30*time.Second)
-		hub.stays(2*hubLease, missed+"Open", "ends Open", "stays Open")
+		hub.stays(2*hubExpiry, missed+"Open", "ends Open", "stays Open")
 		leaf.start()
 		time.Sleep(time.Minute)
 		up := []string{missed + "Resolved ResolvedByAlert", "ends Open", "stays Open"}
-		hub.stays(2*hubLease, up...)
+		hub.stays(2*hubExpiry, up...)
 
 		for _, r := range hub.replicas {
 			r.kill()
@@ -298,8 +298,8 @@ func TestATocsinIsDownForLongerThanALease(t *testing.T) {
 		hub.start()
 		time.Sleep(time.Minute)
 		hub.stays(time.Minute, up...)
-		time.Sleep(hubLease)
-		hub.stays(2*hubLease, missed+"Resolved ResolvedByAlert", "ends Resolved Expired", "stays Open")
+		time.Sleep(hubExpiry)
+		hub.stays(2*hubExpiry, missed+"Resolved ResolvedByAlert", "ends Resolved Expired", "stays Open")
 	})
 }
 

@@ -11,40 +11,40 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// leasedAlert is a firing alert as Prometheus sends it: it began at a time and is valid until another, by the sender's clock.
-func leasedAlert(starts, until time.Time) v1alpha1.Alert {
+// expiringAlert is a firing alert as Prometheus sends it: it began at a time and is valid until another, by the sender's clock.
+func expiringAlert(starts, until time.Time) v1alpha1.Alert {
 	alert := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartTime: timestamp(starts)})
-	alert.LeaseEndTime = timestamp(until)
+	alert.ExpiryTime = timestamp(until)
 	return alert
 }
 
 func TestLeaseOf(t *testing.T) {
-	const lease, ahead = 4 * time.Minute, time.Hour
+	const expiry, ahead = 4 * time.Minute, time.Hour
 	for sentence, c := range map[string]struct {
 		starts, until time.Time // by the sender's clock
 		want          time.Duration
 	}{
-		"a new alert: from startTime to the end":       {minute(10), minute(14), lease},
-		"an old alert: from the receipt, and a minute": {minute(-600), minute(14), lease + time.Minute},
+		"a new alert: from startTime to the end":       {minute(10), minute(14), expiry},
+		"an old alert: from the receipt, and a minute": {minute(-600), minute(14), expiry + time.Minute},
 		"without startTime: from the receipt, and a minute": {
-			time.Time{}, minute(14), lease + time.Minute},
+			time.Time{}, minute(14), expiry + time.Minute},
 		"the sender's clock an hour ahead, a new alert: not an hour longer": {
-			minute(10).Add(ahead), minute(14).Add(ahead), lease},
+			minute(10).Add(ahead), minute(14).Add(ahead), expiry},
 		"the sender's clock an hour ahead, an old alert: at most an hour longer": {
-			minute(-600).Add(ahead), minute(14).Add(ahead), lease + time.Minute + ahead},
+			minute(-600).Add(ahead), minute(14).Add(ahead), expiry + time.Minute + ahead},
 		"the sender's clock three minutes behind, a new alert: not less than a minute": {
 			minute(7), minute(11), 2 * time.Minute},
-		"a tiny lease: a minute":                 {minute(10), minute(10).Add(time.Second), time.Minute},
+		"a tiny expiry: a minute":                {minute(10), minute(10).Add(time.Second), time.Minute},
 		"an end that has passed: a minute":       {minute(0), minute(5), time.Minute},
-		"an end before the start: as without it": {minute(20), minute(14), lease + time.Minute},
-		"a huge lease: a day":                    {minute(10), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), 24 * time.Hour},
+		"an end before the start: as without it": {minute(20), minute(14), expiry + time.Minute},
+		"a huge expiry: a day":                   {minute(10), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), 24 * time.Hour},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			alert := leasedAlert(c.starts, c.until)
+			alert := expiringAlert(c.starts, c.until)
 			if c.starts.IsZero() {
 				alert.StartTime = nil
 			}
-			got := leaseOf(receivedAlert{Alert: &alert, received: minute(10), heard: minute(10)})
+			got := expiryOf(receivedAlert{Alert: &alert, received: minute(10), heard: minute(10)})
 			NewWithT(t).Expect(got.Duration).To(Equal(c.want))
 		})
 	}
@@ -55,10 +55,10 @@ func TestALeaseDoesNotDependOnTheReplicasClock(t *testing.T) {
 	for _, skew := range []time.Duration{-time.Hour, 0, time.Hour} {
 		g := NewWithT(t)
 		bench := newBench()
-		event := eventOf(10, leasedAlert(minute(-600), minute(14)))
+		event := eventOf(10, expiringAlert(minute(-600), minute(14)))
 		event.Spec.ReceivedTime = *timestamp(minute(10).Add(skew))
 		bench.fold(event)
-		g.Expect(bench.status().Lease.Duration).To(BeNumerically("~", 5*time.Minute, time.Minute), "%s", skew)
+		g.Expect(bench.status().Expiry.Duration).To(BeNumerically("~", 5*time.Minute, time.Minute), "%s", skew)
 	}
 }
 
@@ -66,18 +66,18 @@ func TestExpiry(t *testing.T) {
 	open := func() *foldBench {
 		bench := newBench()
 		bench.now = minute(1)
-		bench.fold(eventOf(1, leasedAlert(minute(1), minute(5))))
+		bench.fold(eventOf(1, expiringAlert(minute(1), minute(5))))
 		return bench
 	}
 	reason := func(b *foldBench) string {
 		return meta.FindStatusCondition(b.status().Conditions, v1alpha1.ConditionResolved).Reason
 	}
-	t.Run("not before the end of the lease", func(t *testing.T) {
+	t.Run("not before the end of the expiry", func(t *testing.T) {
 		bench := open()
 		bench.now = minute(5).Add(-time.Microsecond)
 		NewWithT(t).Expect(bench.fold().Write).To(BeFalse())
 	})
-	t.Run("at the end of the lease, without counting an alert", func(t *testing.T) {
+	t.Run("at the end of the expiry, without counting an alert", func(t *testing.T) {
 		g := NewWithT(t)
 		bench := open()
 		bench.now = minute(5)
@@ -89,14 +89,14 @@ func TestExpiry(t *testing.T) {
 		}}))
 		g.Expect(reason(bench)).To(Equal(v1alpha1.ReasonExpired))
 		g.Expect(bench.status().AlertCount).To(BeEquivalentTo(1))
-		g.Expect(bench.status().Lease).To(BeNil())
+		g.Expect(bench.status().Expiry).To(BeNil())
 		g.Expect(bench.fold().Write).To(BeFalse(), "once")
 	})
 	t.Run("a repetition renews it, however late it is folded", func(t *testing.T) {
 		g := NewWithT(t)
 		bench := open()
 		bench.now = minute(60)
-		bench.fold(eventOf(4, leasedAlert(minute(1), minute(8))), eventOf(59, leasedAlert(minute(1), minute(63))))
+		bench.fold(eventOf(4, expiringAlert(minute(1), minute(8))), eventOf(59, expiringAlert(minute(1), minute(63))))
 		g.Expect(bench.status().State).To(Equal(v1alpha1.IncidentOpen))
 		bench.now = minute(63)
 		g.Expect(bench.fold().Write).To(BeFalse())
@@ -117,7 +117,7 @@ func TestExpiry(t *testing.T) {
 		bench.now, bench.policy.AcceptingFrom = minute(60), minute(57)
 		NewWithT(t).Expect(bench.fold().Write).To(BeFalse())
 	})
-	t.Run("not without the integration: its sender cannot renew the lease", func(t *testing.T) {
+	t.Run("not without the integration: its sender cannot renew the expiry", func(t *testing.T) {
 		bench := open()
 		bench.now, bench.policy.Absent = minute(60), true
 		NewWithT(t).Expect(bench.fold().AutoResolved).To(BeFalse())
@@ -129,42 +129,42 @@ func TestExpiry(t *testing.T) {
 		bench.fold()
 		g.Expect(reason(bench)).To(Equal(v1alpha1.ReasonAutoResolved))
 	})
-	t.Run("an alert without an end of validity has no lease", func(t *testing.T) {
+	t.Run("an alert without an end of validity has no expiry", func(t *testing.T) {
 		g := NewWithT(t)
 		bench := open()
 		bench.fold(eventOf(2, firingAlert()))
 		bench.now = minute(6000)
 		g.Expect(bench.fold().Write).To(BeFalse())
 	})
-	t.Run("a resolve ends the lease, and a late lease of a resolve counts for nothing", func(t *testing.T) {
+	t.Run("a resolve ends the expiry, and a late expiry of a resolve counts for nothing", func(t *testing.T) {
 		g := NewWithT(t)
 		bench := open()
-		resolve := leasedAlert(minute(1), minute(900))
+		resolve := expiringAlert(minute(1), minute(900))
 		resolve.Status, resolve.EndTime = v1alpha1.AlertResolved, minuteStamp(2)
 		bench.fold(eventOf(2, resolve))
 		g.Expect(reason(bench)).To(Equal(v1alpha1.ReasonResolvedByAlert))
-		g.Expect(bench.status().Lease).To(BeNil())
+		g.Expect(bench.status().Expiry).To(BeNil())
 	})
 	t.Run("what fires after it reopens, even with the startTime of before", func(t *testing.T) {
 		g := NewWithT(t)
 		bench := open()
 		bench.now = minute(5)
 		bench.fold()
-		p := bench.fold(eventOf(6, leasedAlert(minute(1), minute(10))))
+		p := bench.fold(eventOf(6, expiringAlert(minute(1), minute(10))))
 		g.Expect(resultsOf(p)).To(Equal([]string{ResultReopened}))
-		g.Expect(bench.status().Lease).NotTo(BeNil())
+		g.Expect(bench.status().Expiry).NotTo(BeNil())
 	})
-	t.Run("a lease from another hand is bounded too", func(t *testing.T) {
+	t.Run("an expiry from another hand is bounded too", func(t *testing.T) {
 		g := NewWithT(t)
 		bench := open()
-		bench.incident.Status.Lease = &metav1.Duration{Duration: time.Nanosecond}
+		bench.incident.Status.Expiry = &metav1.Duration{Duration: time.Nanosecond}
 		bench.now = minute(1).Add(59 * time.Second)
 		g.Expect(bench.fold().Write).To(BeFalse())
 	})
 }
 
 func TestALeaseDoesNotRunWhileTheIntegrationAcceptsNoAlerts(t *testing.T) {
-	const lease = 4 * time.Minute
+	const expiry = 4 * time.Minute
 	now := minute(100)
 	isReady := func(status metav1.ConditionStatus, reason string, since time.Time) func(*v1alpha1.WebhookIntegration) {
 		return func(w *v1alpha1.WebhookIntegration) {
@@ -185,7 +185,7 @@ func TestALeaseDoesNotRunWhileTheIntegrationAcceptsNoAlerts(t *testing.T) {
 	}
 	for sentence, test := range map[string]struct {
 		history []func(w *v1alpha1.WebhookIntegration)
-		from    time.Time // when the lease begins to run at the earliest
+		from    time.Time // when the expiry begins to run at the earliest
 	}{
 		"it accepts alerts":                                    {from: minute(0), history: apply(accepts)},
 		"it accepts alerts, and its namespace is full":         {from: minute(0), history: apply(accepts, full)},
@@ -221,12 +221,12 @@ func TestALeaseDoesNotRunWhileTheIntegrationAcceptsNoAlerts(t *testing.T) {
 				policy.AcceptingFrom = now
 			}
 			incident := &v1alpha1.Incident{Status: v1alpha1.IncidentStatus{
-				State: v1alpha1.IncidentOpen, Lease: &metav1.Duration{Duration: lease}, LastAlertTime: timestamp(minute(0)),
+				State: v1alpha1.IncidentOpen, Expiry: &metav1.Duration{Duration: expiry}, LastAlertTime: timestamp(minute(0)),
 			}}
 			at, ok := Deadline(incident, policy)
 			g := NewWithT(t)
 			g.Expect(ok).To(BeTrue())
-			g.Expect(at).To(Equal(test.from.Add(lease)))
+			g.Expect(at).To(Equal(test.from.Add(expiry)))
 		})
 	}
 }
