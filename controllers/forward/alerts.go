@@ -272,9 +272,9 @@ func shortLabel(text string) string {
 // alertsOf returns the alerts to post for the sets of an Incident, which is nil after it was deleted. The firing one comes first,
 // so that a group of alerts never looks resolved while a set replaces another.
 //
-// Alertmanager's clock, or that of a proxy that wrote the Date, is ahead of now (negative: behind). A set fires for an expiry from
-// the later time, and has ended by the earlier one, so neither clock can make an Alertmanager take an open Incident for one that
-// has ended.
+// Alertmanager's clock, or that of a proxy that wrote the Date, is ahead of now (negative: behind). A set fires for an expiry,
+// from the later time on, and has ended by the earlier one, so neither clock can make an Alertmanager take an open Incident for
+// one that has ended.
 func alertsOf(
 	key incidentKey, incident *v1alpha1.Incident, sets []set, config *Config, now time.Time, ahead time.Duration,
 ) []alert {

@@ -182,8 +182,8 @@ func (p *silencePlan) isOutdated(s, want *silence, kind string) bool {
 	return outdated || s.Comment != want.Comment || s.CreatedBy != want.CreatedBy
 }
 
-// want adds the silences that an Incident is to have. Without its integration, its alerts fire on for the expiry, and it has those
-// that it had: it may be created again.
+// want adds the silences that an Incident is to have. Without its integration, its alerts fire on until they expire, and it has
+// those that it had: it may be created again.
 func (p *silencePlan) want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration) {
 	if integration != nil && p.target.skipsIncident(incident, integration) != "" {
 		return
