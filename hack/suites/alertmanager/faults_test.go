@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// outage stands for ten minutes of 15: two thirds of the lease.
-	outage = 2 * lease / 3
+	// outage stands for ten minutes of 15: two thirds of the expiry.
+	outage = 2 * expiry / 3
 
 	// each is how many Incidents are in each state during a fault.
 	each = 10
@@ -29,7 +29,7 @@ func (r *rig) all(fault, kind, status string) {
 }
 
 // during puts a fault upon Incidents: some fire all the time, some begin and some end during the fault. Nobody may miss one,
-// and none that fires may be resolved, also not within a lease after the fault.
+// and none that fires may be resolved, also not within an expiry after the fault.
 func (r *rig) during(fault string, begin, end func()) {
 	r.all(fault, "on", firing)
 	r.all(fault, "off", firing)
@@ -40,8 +40,8 @@ func (r *rig) during(fault string, begin, end func()) {
 	r.all(fault, "off", resolved)
 	end()
 	r.told()
-	// A lease that nobody renews ends, and a post that a zombie had in flight arrives.
-	r.unchanged(lease + quietTime)
+	// What nobody posts again ends, and a post that a zombie had in flight arrives.
+	r.unchanged(expiry + quietTime)
 	r.all(fault, "on", resolved)
 	r.all(fault, "new", resolved)
 	r.told()
@@ -89,7 +89,7 @@ func tocsinDown(r *rig) {
 	r.killManagers()
 	r.Pause(outage)
 	r.startManagers()
-	r.unchanged(lease + quietTime)
+	r.unchanged(expiry + quietTime)
 	r.all("down", "on", resolved)
 	r.told()
 }
@@ -120,7 +120,7 @@ func (r *rig) wrongClock(fault, skew string) {
 		r.Leader(r.managers)
 	}
 	r.during(fault, begin, func() {
-		r.unchanged(lease / 2) // Longer than a sweep takes: every alert was posted by the wrong clock.
+		r.unchanged(expiry / 2) // Longer than a sweep takes: every alert was posted by the wrong clock.
 		r.receiver.fault()
 		wrong.Kill()
 		r.managers = right

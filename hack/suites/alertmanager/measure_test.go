@@ -130,7 +130,7 @@ func (r *rig) memory(name string, args ...string) (most int64) {
 		Env: []string{"GOGC=50"}, Args: append(args, "--leader-elect=false"), // what is garbage counts for little
 	})
 	defer m.Kill()
-	r.Pause(lease) // three sweeps
+	r.Pause(expiry) // three sweeps
 	for range 60 {
 		r.Pause(time.Second)
 		inUse, series, err := testenv.Metric(r.Context, m.MetricsURL, "go_memstats_heap_inuse_bytes")

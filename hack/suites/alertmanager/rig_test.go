@@ -4,7 +4,7 @@
 // receiver of notifications, breaks each of them, and judges by the notifications that the receiver got: no missing
 // page, no false resolve, and at most one duplicate for each fault.
 //
-// Times are scaled down: the lease of forwarded alerts is one minute instead of 15, so an outage of 40 seconds stands for one
+// Times are scaled down: the expiry of forwarded alerts is one minute instead of 15, so an outage of 40 seconds stands for one
 // of ten minutes (factor 15).
 package alertmanager
 
@@ -36,8 +36,8 @@ const (
 	// groupInterval is how often the Alertmanagers look at their alerts. It is much longer than peerTimeout, as by default.
 	groupInterval = 2 * time.Second
 
-	// lease is that of the forwarded alerts, the shortest that the configuration permits.
-	lease = time.Minute
+	// expiry is that of the forwarded alerts, the shortest that the configuration permits.
+	expiry = time.Minute
 
 	// quietTime is how long nothing more may come after a story was told: longer than an Alertmanager waits for its peer.
 	quietTime = groupInterval + 2*time.Second
@@ -93,7 +93,7 @@ func startRig(t *testing.T, replicas int) *rig {
 // configure writes the configuration of the forwarding, with these lines at the end of the list of Alertmanagers, and returns
 // its path.
 func (r *rig) configure(more string) string {
-	text := fmt.Sprintf("lease: %s\nexternal_labels: {cluster: test}\nalertmanagers:\n", lease)
+	text := fmt.Sprintf("expiry: %s\nexternal_labels: {cluster: test}\nalertmanagers:\n", expiry)
 	for _, address := range r.addresses {
 		text += fmt.Sprintf("- url: http://%s\n", address)
 	}

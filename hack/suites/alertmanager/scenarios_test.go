@@ -42,7 +42,7 @@ var scenarios = []struct {
 	{"a zombie leader: it stands still, another takes over, it goes on", false, zombieLeader},
 	{"one Alertmanager is down", false, oneDown},
 	{"both Alertmanagers are down for 40 s, which stands for 10 min", false, bothDown},
-	{"Tocsin is down for 40 s of a lease of 60 s, which stands for 10 of 15 min", false, tocsinDown},
+	{"Tocsin is down for 40 s of an expiry of 60 s, which stands for 10 of 15 min", false, tocsinDown},
 	{"the leader's clock is an hour ahead", false, func(r *rig) { r.wrongClock("ahead", "1h") }},
 	{"the leader's clock is an hour behind", false, func(r *rig) { r.wrongClock("behind", "-1h") }},
 	{"an invalid file and an unknown host", false, badConfig},
@@ -159,7 +159,7 @@ func (r *rig) muted(key string, want bool, forwarded v1alpha1.Severity) {
 
 func maintenanceWindow(r *rig) {
 	const before, within, brief, over = "before-window", "within-window", "brief-window", "over-window"
-	length := 45 * time.Second // of the window: a killed leader's lease lasts for 15 s
+	length := 45 * time.Second // of the window: a killed leader's expiry lasts for 15 s
 	if testing.Short() {
 		length = 10 * time.Second
 	}

@@ -59,7 +59,7 @@ var bugs = []bug{
 	{name: "old-times-count", test: "./controllers/fold TestReceivedTimeIsBoundByTheCreation"},
 	{name: "forwarded-alerts-return", test: "./webhookserver TestForwardedAlertsAreDropped"},
 	{name: "hops-unbounded", test: "./webhookserver TestHopsAreBounded"},
-	{name: "federated-expiry-as-sent", test: "./webhookserver TestLeasesOfFederatedAlertsOutlastTheHeartbeat"},
+	{name: "federated-expiry-as-sent", test: "./webhookserver TestExpiryOfFederatedAlertsOutlastTheHeartbeat"},
 	{name: "old-severity-fires", test: "./controllers/forward TestFireChangeResolve"},
 	{name: "acknowledgement-covers-all", test: "./controllers/forward TestAnAcknowledgementSilencesNoHigherSeverity"},
 	{name: "delete-before-archive", test: "./controllers/incident TestAnIncidentIsDeletedOnlyAfterItIsArchived"},
