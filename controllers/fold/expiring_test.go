@@ -18,7 +18,7 @@ func expiringAlert(starts, until time.Time) v1alpha1.Alert {
 	return alert
 }
 
-func TestLeaseOf(t *testing.T) {
+func TestExpiryOf(t *testing.T) {
 	const expiry, ahead = 4 * time.Minute, time.Hour
 	for sentence, c := range map[string]struct {
 		starts, until time.Time // by the sender's clock
