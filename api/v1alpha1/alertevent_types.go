@@ -136,7 +136,7 @@ type AlertEventSpec struct {
 	// +optional
 	Encoding AlertsEncoding `json:"encoding,omitempty"`
 
-	// count is how many alerts there are, and summary tells of them in one line, for people. Nothing else depends on them.
+	// count is how many alerts there are, and summary tells of them in one line, both for people.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"
 	// +optional
