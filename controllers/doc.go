@@ -1,8 +1,8 @@
 // Package controllers folds AlertEvents into Incidents, exactly once, and deletes what is folded.
 //
 // It wires its packages together: incident folds, release deletes and marks AlertEvents, sweep visits Resolved Incidents,
-// integration writes the status of WebhookIntegrations, heartbeat finds senders that fall silent, and replica has what every
-// replica keeps. The packages forward and archive, which tell others, are wired by internal/app and cmd/tocsin-archiver.
+// integration and maintenance write the status of WebhookIntegrations and MaintenanceWindows, heartbeat finds heartbeats that are
+// missed, and replica has what every replica keeps. The packages forward and archive, which tell others, are wired by internal/app and cmd/tocsin-archiver.
 //
 // A reconciliation of an Incident (incident/reconciler.go) gathers (incident/gather.go), decides (package fold) and acts
 // (incident/actions.go). Gathering reads an Incident, the list of the AlertEvents that exist, and those of them that the cache

@@ -8,6 +8,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/heartbeat"
 	"github.com/tocsin-dev/tocsin/controllers/incident"
 	"github.com/tocsin-dev/tocsin/controllers/integration"
+	"github.com/tocsin-dev/tocsin/controllers/maintenance"
 	"github.com/tocsin-dev/tocsin/controllers/release"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
@@ -82,6 +83,9 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 		status.Archived = sweeper.Condition
 	}
 	if err := heartbeat.Add(mgr, live, r.options.Health); err != nil {
+		return err
+	}
+	if err := maintenance.Add(mgr, live, r.options.Health.APITime); err != nil {
 		return err
 	}
 	return integration.Add(mgr, live, status)

@@ -3,6 +3,7 @@ package v1alpha1_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -80,7 +81,15 @@ func variants(path string, schema *apiextensionsv1.JSONSchemaProps, value any, s
 		for _, name := range schema.Required {
 			try(without(value, name), "Required value")
 		}
-		if schema.MaxProperties != nil {
+		if schema.XPreserveUnknownFields != nil && schema.Properties != nil {
+			more := maps.Clone(value)
+			more["unknown"] = "v"
+			message := "must validate one and only one schema (oneOf)"
+			if schema.MaxProperties != nil {
+				message = fmt.Sprintf("must have at most %d item", *schema.MaxProperties)
+			}
+			try(more, message)
+		} else if schema.MaxProperties != nil {
 			many := object{}
 			for i := range *schema.MaxProperties + 1 {
 				many[fmt.Sprint("k", i)] = "v"
@@ -109,8 +118,7 @@ func variants(path string, schema *apiextensionsv1.JSONSchemaProps, value any, s
 func isAlternative(o object, field string) bool {
 	other := map[string]string{
 		"alerts": "report", "encoding": "report", "count": "report", "summary": "report", "report": "alerts",
-		"schedule": "startTime", "duration": "startTime", "timeZone": "startTime", "skipUntil": "startTime",
-		"ping": "dedupKey",
+		"once": "recurring", "recurring": "once", "names": "selector", "selector": "names", "ping": "dedupKey",
 	}[field]
 	_, ok := o[other]
 	return ok
@@ -123,6 +131,9 @@ func TestEveryBound(t *testing.T) {
 		{"webhookintegration.yaml", "status"},
 		{"alertevent.yaml", "spec"},
 		{"alertevent-report.yaml", "spec"},
+		{"maintenancewindow.yaml", "spec"},
+		{"maintenancewindow.yaml", "status"},
+		{"maintenancewindow-recurring.yaml", "spec"},
 		{"incident.yaml", "spec"},
 		{"incident.yaml", "status"},
 	} {

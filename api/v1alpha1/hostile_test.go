@@ -44,7 +44,7 @@ func hostileValues(path string, schema *apiextensionsv1.JSONSchemaProps) []strin
 	case schema.Format == "date-time":
 		return hostileTimes
 	case strings.HasSuffix(path, "utoResolveAfter") || strings.HasSuffix(path, "retention"),
-		strings.HasSuffix(path, "lateFiringWindow"), strings.HasSuffix(path, "silenceFor"):
+		strings.HasSuffix(path, "lateFiringWindow"), strings.HasSuffix(path, "silenceFor"), strings.HasSuffix(path, "duration"):
 		return hostileDurations
 	case schema.Type == "integer":
 		return hostileIntegers
@@ -83,6 +83,9 @@ func TestGoReadsWhateverIsAccepted(t *testing.T) {
 		{"webhookintegration.yaml", "status"},
 		{"alertevent.yaml", "spec"},
 		{"alertevent-report.yaml", "spec"},
+		{"maintenancewindow.yaml", "spec"},
+		{"maintenancewindow.yaml", "status"},
+		{"maintenancewindow-recurring.yaml", "spec"},
 		{"incident.yaml", "spec"},
 		{"incident.yaml", "status"},
 	} {
@@ -136,6 +139,8 @@ func TestGoReadsWhateverIsAccepted(t *testing.T) {
 // part is the spec or the status of a typed object.
 func part(o runtime.Object, name string) any {
 	switch o := o.(type) {
+	case *v1alpha1.MaintenanceWindow:
+		return map[string]any{"spec": o.Spec, "status": o.Status}[name]
 	case *v1alpha1.WebhookIntegration:
 		return map[string]any{"spec": o.Spec, "status": o.Status}[name]
 	case *v1alpha1.AlertEvent:

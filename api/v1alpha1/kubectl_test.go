@@ -128,10 +128,25 @@ func TestKubectlPrintsTheColumns(t *testing.T) {
 	}))
 	g.Expect(rows[1][:4]).To(Equal([]string{"prometheus", "False", "Suspended", "False"}))
 	wide = table(run("get", "whi", "-n", namespace, "-o", "wide"))
-	g.Expect(wide[0][9:]).To(Equal([]string{"PRESET", "MAPPING-REASON", "FORWARDED-REASON", "MAINTENANCE", "HEARTBEATS"}))
+	g.Expect(wide[0][9:]).To(Equal([]string{"PRESET", "MAPPING-REASON", "FORWARDED-REASON", "HEARTBEATS"}))
 	g.Expect(wide[1][8:10]).To(Equal([]string{"google-cloud-monitoring", "EvaluationFailed"}))
 	g.Expect(run("describe", "whi", "-n", namespace, nameOf(integration))).To(And(
 		ContainSubstring("Suspended"), ContainSubstring("EvaluationFailed")), "one condition does not hide the other")
+}
+
+func TestKubectlShowsWindows(t *testing.T) {
+	g := NewWithT(t)
+	run, namespace := kubectl(t), testenv.Namespace(t, apiClient)
+	window := full(t, "maintenancewindow.yaml")
+	_, err := post(namespace, without(window, "status"))
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = patchStatus(namespace, "MaintenanceWindow", nameOf(window), string(must(json.Marshal(window["status"]))))
+	g.Expect(err).NotTo(HaveOccurred())
+	rows := table(run("get", "mw", "-n", namespace))
+	g.Expect(rows[0]).To(Equal([]string{"NAME", "OPEN", "STARTS", "ENDS", "INTEGRATIONS", "COMMENT"}))
+	g.Expect(rows[1]).To(Equal([]string{
+		"database-upgrade", "False", "2026-05-09T20:00:00Z", "2026-05-09T23:00:00Z", "prometheus", "PostgreSQL 18",
+	}))
 }
 
 func TestKubectlExplains(t *testing.T) {

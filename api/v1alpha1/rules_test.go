@@ -39,8 +39,6 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 		retention   = "must be a duration from 0s to 87600h, such as 168h"
 		lateFiring  = "must be a duration from 0s to 24h, such as 30s"
 	)
-	const oneForm = "a window has startTime and endTime, or schedule and duration"
-	window := func(fields string) string { return `{"maintenance":[{"name":"w",` + fields + `}]}` }
 	const hub = "federate needs a heartbeat without match, with an interval of at most 4m and a grace of at most 1m"
 	federated := func(beat, more string) string {
 		return `{"federate":true,"heartbeats":[{"name":"b",` + beat + `}]` + more + `}`
@@ -82,9 +80,6 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 		"retention in days":                {`{"retention":"7d"}`, retention},
 		"retention over ten years":         {`{"retention":"87601h"}`, retention},
 		"retention that overflows":         {`{"retention":"2562048h"}`, retention},
-		"a window that is open once":       {window(`"startTime":"2026-05-09T20:00:00Z","endTime":"2026-05-09T23:00:00+02:00"`), ""},
-		"a window of 31 days":              {window(`"startTime":"2026-05-01T00:00:00Z","endTime":"2026-06-01T00:00:00Z"`), ""},
-		"a window that recurs":             {window(`"schedule":"30 2 1-7 JAN,feb Mon-Fri","duration":"168h","timeZone":"America/Port-au-Prince"`), ""},
 		"labels of Incidents":              {`{"objectLabels":["team","app.kubernetes.io","X_1"]}`, ""},
 		"a label of Incidents twice":       {`{"objectLabels":["a","a"]}`, "Duplicate value"},
 		"a label that objects cannot have": {`{"objectLabels":["__name__"]}`, "should match"},
@@ -92,37 +87,10 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 		"a label without a name":           {`{"objectLabels":[""]}`, "at least 1 chars long"},
 		"a label with a long name":         {`{"objectLabels":["` + strings.Repeat("a", 64) + `"]}`, "may not be more than 63"},
 		"too many labels":                  {`{"objectLabels":["` + strings.Join(strings.Split("abcdefghijklmnopq", ""), `","`) + `"]}`, "must have at most 16 items"},
-		"a window with a descriptor":       {window(`"schedule":"@daily","duration":"1m"`), ""},
-		"a window with a match":            {window(`"schedule":"@daily","duration":"1h","match":{"severities":["info"],"labels":{"a":"b"}}`), ""},
-		"a window with an empty match":     {window(`"schedule":"@daily","duration":"1h","match":{}`), "match needs severities or labels"},
-		"a window that matches no severity": {
-			window(`"schedule":"@daily","duration":"1h","match":{"severities":[]}`), "match needs severities or labels"},
 		"signatures beside a heartbeat of pings": {
 			`{"heartbeats":[{"name":"b","interval":"1m","match":{"ping":true}}],"verify":` + verify + `}`, "pings are not signed"},
 		"signatures beside a heartbeat of any request": {
 			`{"heartbeats":[{"name":"b","interval":"1m"}],"verify":` + verify + `}`, ""},
-		"two windows of one name": {
-			`{"maintenance":[{"name":"w","schedule":"@daily","duration":"1h"},{"name":"w","schedule":"@daily","duration":"1h"}]}`,
-			"Duplicate value"},
-		"a window without a time":       {window(`"comment":"soon"`), oneForm},
-		"a window without an end":       {window(`"startTime":"2026-05-09T20:00:00Z"`), oneForm},
-		"a window of both kinds":        {window(`"startTime":"2026-05-09T20:00:00Z","endTime":"2026-05-09T23:00:00Z","schedule":"@daily"`), oneForm},
-		"a window once with a duration": {window(`"startTime":"2026-05-09T20:00:00Z","endTime":"2026-05-09T23:00:00Z","duration":"1h"`), oneForm},
-		"a window once in a time zone":  {window(`"startTime":"2026-05-09T20:00:00Z","endTime":"2026-05-09T23:00:00Z","timeZone":"UTC"`), oneForm},
-		"a schedule without a duration": {window(`"schedule":"@daily"`), oneForm},
-		"a window that skips its only opening": {
-			window(`"startTime":"2026-05-09T20:00:00Z","endTime":"2026-05-09T23:00:00Z","skipUntil":"2026-05-09T21:00:00Z"`),
-			"only a window with a schedule has skipUntil"},
-		"a window that ends at its start":  {window(`"startTime":"2026-05-09T20:00:00Z","endTime":"2026-05-09T22:00:00+02:00"`), "endTime must be after startTime"},
-		"a window of more than 31 days":    {window(`"startTime":"2026-05-01T00:00:00Z","endTime":"2026-06-01T00:00:01Z"`), "at most 744h"},
-		"a schedule with seconds":          {window(`"schedule":"0 0 2 * * *","duration":"1h"`), "should match"},
-		"a schedule that is an interval":   {window(`"schedule":"@every 1h","duration":"1h"`), "should match"},
-		"a schedule with a time zone":      {window(`"schedule":"TZ=UTC 2 * * *","duration":"1h"`), "should match"},
-		"a duration of less than a minute": {window(`"schedule":"@daily","duration":"59s"`), "must be a duration from 1m to 168h"},
-		"a duration of more than a week":   {window(`"schedule":"@daily","duration":"168h1s"`), "must be a duration from 1m to 168h"},
-		"a time zone with a path":          {window(`"schedule":"@daily","duration":"1h","timeZone":"../UTC"`), "should match"},
-		"a window for a label without a name": {
-			window(`"schedule":"@daily","duration":"1h","match":{"labels":{"":"b"}}`), "a label's name has 1 to 128 characters"},
 		"a heartbeat of any request":        {beat(`,"interval":"1m"`), ""},
 		"a heartbeat of 30 days":            {beat(`,"interval":"720h","grace":"10s","required":true`), ""},
 		"a heartbeat of an alert":           {beat(`,"interval":"5m","match":{"dedupKey":"x"}`), ""},
@@ -154,6 +122,69 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 		"a default label that is no string": {`{"defaults":{"labels":{"a":1}}}`, "must be of type string"},
 		"defaults that are null":            {`{"defaults":null,"retention":null,"tokens":null}`, ""},
 	})
+}
+
+func TestMaintenanceWindowAdmission(t *testing.T) {
+	const (
+		once      = `"once":{"startTime":"2026-05-09T20:00:00Z","endTime":"2026-05-09T23:00:00Z"}`
+		daily     = `"recurring":{"cron":"@daily","duration":"1h"}`
+		oneForm   = "a window has either once or recurring"
+		unknown   = "must validate one and only one schema (oneOf)"
+		mostOne   = "must have at most 1 item"
+		selection = "integrations has either names or a selector"
+	)
+	opens := func(start, end string) string {
+		return `{"once":{"startTime":"` + start + `","endTime":"` + end + `"}}`
+	}
+	recurs := func(fields string) string { return `{"recurring":{` + fields + `}}` }
+	match := func(fields string) string { return `{` + daily + `,"match":{` + fields + `}}` }
+	of := func(fields string) string { return `{` + daily + `,"integrations":{` + fields + `}}` }
+	checkAdmission(t, "MaintenanceWindow", map[string]admission{
+		"open once":                           {`{` + once + `}`, ""},
+		"in two time zones":                   {opens("2026-05-09T20:00:00Z", "2026-05-09T23:00:00+02:00"), ""},
+		"31 days":                             {opens("2026-05-01T00:00:00Z", "2026-06-01T00:00:00Z"), ""},
+		"more than 31 days":                   {opens("2026-05-01T00:00:00Z", "2026-06-01T00:00:01Z"), "at most 744h"},
+		"the end at the start":                {opens("2026-05-09T20:00:00Z", "2026-05-09T22:00:00+02:00"), "endTime must be after startTime"},
+		"no end":                              {`{"once":{"startTime":"2026-05-09T20:00:00Z"}}`, "spec.once.endTime: Required value"},
+		"again and again":                     {recurs(`"cron":"30 2 1-7 JAN,feb Mon-Fri","duration":"168h","timeZone":"America/Port-au-Prince"`), ""},
+		"a descriptor":                        {recurs(`"cron":"@daily","duration":"1m"`), ""},
+		"neither":                             {`{"comment":"soon"}`, oneForm},
+		"both":                                {`{` + once + `,` + daily + `}`, oneForm},
+		"no duration":                         {recurs(`"cron":"@daily"`), "spec.recurring.duration: Required value"},
+		"a skip of the only opening":          {`{"once":{"startTime":"2026-05-09T20:00:00Z","endTime":"2026-05-09T23:00:00Z","skipUntil":"2026-05-09T21:00:00Z"}}`, `unknown field "spec.once.skipUntil"`},
+		"seconds":                             {recurs(`"cron":"0 0 2 * * *","duration":"1h"`), "should match"},
+		"an interval":                         {recurs(`"cron":"@every 1h","duration":"1h"`), "should match"},
+		"a time zone in the cron expression":  {recurs(`"cron":"TZ=UTC 2 * * *","duration":"1h"`), "should match"},
+		"less than a minute":                  {recurs(`"cron":"@daily","duration":"59s"`), "must be a duration from 1m to 168h"},
+		"more than a week":                    {recurs(`"cron":"@daily","duration":"168h1s"`), "must be a duration from 1m to 168h"},
+		"a path as a time zone":               {recurs(`"cron":"@daily","duration":"1h","timeZone":"../UTC"`), "should match"},
+		"a match":                             {match(`"severities":["info"],"labels":{"a":"b"}`), ""},
+		"a match of severities":               {match(`"severities":["info"]`), ""},
+		"an empty match":                      {match(``), "should have at least 1 properties"},
+		"no severity":                         {match(`"severities":[]`), "should have at least 1 items"},
+		"no label":                            {match(`"labels":{}`), "should have at least 1 properties"},
+		"a label without a name":              {match(`"labels":{"":"b"}`), "a label's name has 1 to 128 characters"},
+		"a mistyped match":                    {match(`"severity":["info"]`), unknown},
+		"a mistyped match beside a right one": {match(`"severities":["info"],"label":{"a":"b"}`), unknown},
+		"a match with a key more":             {match(`"severities":["info"],"labels":{"a":"b"},"titles":["x"]`), unknown},
+		"a mistyped field":                    {`{` + daily + `,"mach":{"severities":["info"]}}`, `unknown field "spec.mach"`},
+		"names":                               {of(`"names":["a","b"]`), ""},
+		"no name":                             {of(`"names":[]`), "should have at least 1 items"},
+		"a name twice":                        {of(`"names":["a","a"]`), "Duplicate value"},
+		"a selector":                          {of(`"selector":{"matchLabels":{"team":"storage"}}`), ""},
+		"names and a selector":                {of(`"names":["a"],"selector":{"matchLabels":{"team":"storage"}}`), mostOne},
+		"no integrations":                     {of(``), selection},
+		"mistyped names":                      {of(`"name":["a"]`), selection},
+		"mistyped names beside right ones":    {of(`"names":["a"],"name":["b"]`), mostOne},
+		"an empty selector":                   {of(`"selector":{}`), "spec.integrations.selector.matchLabels: Required value"},
+		"a selector without a label":          {of(`"selector":{"matchLabels":{}}`), "should have at least 1 properties"},
+		"a selector of another kind":          {of(`"selector":{"matchLabels":{"a":"b"},"matchExpressions":[]}`), mostOne},
+	})
+	g := NewWithT(t)
+	o := with("MaintenanceWindow", parse(t, `{`+once+`}`))
+	o["metadata"] = object{"name": strings.Repeat("a", 64)}
+	_, err := post(testenv.Namespace(t, apiClient), o)
+	g.Expect(err).To(MatchError(ContainSubstring("the name may have at most 63 characters")))
 }
 
 func TestWebhookIntegrationName(t *testing.T) {

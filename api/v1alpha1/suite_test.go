@@ -56,6 +56,7 @@ var resources = map[string]string{
 	"WebhookIntegration": "webhookintegrations",
 	"AlertEvent":         "alertevents",
 	"Incident":           "incidents",
+	"MaintenanceWindow":  "maintenancewindows",
 }
 
 // full is the object in testdata that has every field of its kind.

@@ -118,14 +118,6 @@ type WebhookIntegrationSpec struct {
 	// +optional
 	Federate bool `json:"federate,omitempty"` //nolint:kubeapilinter // there is no third way
 
-	// maintenance are the windows of planned work. While one is open, alerts are accepted and folded, and the Incidents that
-	// match it are not forwarded to Alertmanager. Those that are open when it ends are forwarded then.
-	// +kubebuilder:validation:MaxItems=20
-	// +listType=map
-	// +listMapKey=name
-	// +optional
-	Maintenance []MaintenanceWindow `json:"maintenance,omitempty"`
-
 	// objectLabels are the names of alert labels that become labels of the Incident object, alert.tocsin.dev/<name>, so that
 	// kubectl get incidents -l selects by them. They are set when an episode begins, from the labels that its first alert has
 	// with the defaults. In a value, each character other than letters, digits, -, _ and . becomes _; it has at most 63
@@ -263,9 +255,9 @@ type TokenUse struct {
 type WebhookIntegrationStatus struct {
 	// conditions has the types Ready (requests with a token of this integration are accepted), MappingValid (the
 	// mapping compiles and can be evaluated), AlertsFolded (the stored alerts of the namespace are folded into
-	// Incidents, and the namespace is not full), MaintenanceValid (the maintenance windows can be evaluated; absent without
-	// windows), HeartbeatsHeard (no heartbeat is missed; absent without heartbeats) and, if the operator forwards Incidents,
-	// Forwarded (they are posted to Alertmanager).
+	// Incidents, and the namespace is not full), HeartbeatsHeard (no heartbeat is missed; absent without heartbeats), if the
+	// operator forwards Incidents, Forwarded (they are posted to Alertmanager) and, if it has an archive, Archived (the ended
+	// episodes are in it).
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.observedGeneration) || type(c.observedGeneration) == int)",message="observedGeneration must be an integer"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime.getFullYear() > 1 && c.lastTransitionTime.getFullYear() < 9999)",message="lastTransitionTime must be an RFC 3339 time"
@@ -338,7 +330,6 @@ type WebhookIntegrationStatus struct {
 // +kubebuilder:printcolumn:name="Preset",type=string,JSONPath=`.spec.preset`,priority=1
 // +kubebuilder:printcolumn:name="Mapping-Reason",type=string,JSONPath=`.status.conditions[?(@.type=="MappingValid")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Forwarded-Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Forwarded")].reason`,priority=1
-// +kubebuilder:printcolumn:name="Maintenance",type=string,JSONPath=`.status.conditions[?(@.type=="MaintenanceValid")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Heartbeats",type=string,JSONPath=`.status.conditions[?(@.type=="HeartbeatsHeard")].reason`,priority=1
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="the name may have at most 63 characters"
 type WebhookIntegration struct {

@@ -12,6 +12,9 @@ var (
 	//go:embed bases/tocsin.dev_incidents.yaml
 	Incident []byte
 
+	//go:embed bases/tocsin.dev_maintenancewindows.yaml
+	MaintenanceWindow []byte
+
 	//go:embed bases/tocsin.dev_webhookintegrations.yaml
 	WebhookIntegration []byte
 )

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
@@ -20,15 +21,15 @@ func (b *foldBench) at(n int, events ...*v1alpha1.AlertEvent) *Plan {
 
 // windowOf returns a window between two minutes.
 func windowOf(name string, from, to int, severities ...v1alpha1.Severity) v1alpha1.MaintenanceWindow {
-	window := v1alpha1.MaintenanceWindow{Name: name, StartTime: minuteStamp(from), EndTime: minuteStamp(to)}
+	window := testenv.Window("team", name, minute(from), minute(to))
 	if len(severities) > 0 {
-		window.Match = &v1alpha1.MaintenanceMatch{Severities: severities}
+		window.Spec.Match = &v1alpha1.MaintenanceMatch{Severities: severities}
 	}
 	return window
 }
 
 func (b *foldBench) maintain(windows ...v1alpha1.MaintenanceWindow) {
-	b.policy.Maintenance = maintenance.New(windows)
+	b.policy.Maintenance = maintenance.New(windows...)
 }
 
 // TestAMuteDoesNotDependOnBatching folds the same alerts at the same times, as many at once as comes, and compares the records.
@@ -185,7 +186,7 @@ func TestAnIncidentIsMuted(t *testing.T) {
 		g.Expect(bare.Status.Mute.EndTime.Time).To(Equal(minute(20)))
 
 		window := windowOf("db", 10, 20)
-		window.Match = &v1alpha1.MaintenanceMatch{Labels: map[string]v1alpha1.LabelValue{"team": "storage"}}
+		window.Spec.Match = &v1alpha1.MaintenanceMatch{Labels: map[string]v1alpha1.LabelValue{"team": "storage"}}
 		bench.maintain(window)
 		storage := v1alpha1.AlertContent{Labels: map[string]string{"team": "storage"}}
 		p = Decide(bench.input(eventOf(11, alertOf(v1alpha1.AlertFiring, storage))))

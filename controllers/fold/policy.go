@@ -66,8 +66,8 @@ type Policy struct {
 	QuietFrom     time.Time // quiet is measured from then on at the earliest
 	AcceptingFrom time.Time // as QuietFrom, for expiries: their senders can renew them from then on
 
-	Maintenance *maintenance.Plan // nil: there are no windows
-	Stub        bool              // the windows are unknown: what is muted stays so; and nothing ends for its age
+	Maintenance maintenance.Plan // the windows that are for the integration
+	Stub        bool             // the windows are unknown: what is muted stays so; and nothing ends for its age
 }
 
 // PolicyOf returns the policy of an integration; nil stands for one that does not exist. presetWindow returns the window for

@@ -62,7 +62,7 @@ func (s set) isSame(other set) bool { return s.labels == other.labels && s.sever
 // while the windows say so, too, unless they are unknown: it must be forwarded at their end even if its status cannot be written.
 // All objects may be nil.
 func mutedBy(
-	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, windows *maintenance.Plan, now time.Time,
+	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, windows maintenance.Plan, now time.Time,
 ) *v1alpha1.Mute {
 	if incident == nil || incident.Status.Mute == nil {
 		return nil

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 // Messages of the condition Forwarded. They do not change while the reason applies.
@@ -22,6 +23,9 @@ const (
 	messageLeftOut        = "These do not accept some of them: "
 	messageMaintenance    = "These maintenance windows are open, and new Incidents that match them are not posted: "
 	messageWrongClock     = "The clocks of these differ from the API server's: "
+
+	// maxWindowNames is how many open windows a message names. A namespace may have hundreds.
+	maxWindowNames = 10
 )
 
 // notForwarded has the messages for the reasons of target.selects.
@@ -66,18 +70,18 @@ func (f *Forwarder) Condition(integration *v1alpha1.WebhookIntegration) (conditi
 // describeMaintenance adds the open maintenance windows to the condition of an integration.
 func (t *term) describeMaintenance(condition *metav1.Condition, integration *v1alpha1.WebhookIntegration) {
 	now, ok := t.forwarder.clock()
-	open := t.forwarder.plans.Of(integration).Open(now)
+	open := t.forwarder.Windows.Of(integration).Open(now)
 	if !ok || len(open) == 0 {
 		return
 	}
-	names := sets.New[string]()
+	var names []string
 	for _, opening := range open {
-		names.Insert(opening.Window)
+		names = append(names, opening.Window)
 	}
 	if condition.Reason == v1alpha1.ReasonForwarding {
 		condition.Reason = v1alpha1.ReasonMaintenance
 	}
-	condition.Message += " " + messageMaintenance + listed(names) + "."
+	condition.Message += " " + messageMaintenance + plaintext.Few(names, maxWindowNames) + "."
 }
 
 // listed returns causes as a list in their order.

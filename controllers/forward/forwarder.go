@@ -25,6 +25,9 @@ type Forwarder struct {
 	// PageURL is the address of the page, for links to Incidents; nil if there is none.
 	PageURL *url.URL
 
+	// Windows knows the MaintenanceWindows. Its maker has it follow the cache. Nil: there are none.
+	Windows *maintenance.Windows
+
 	// Dial connects to Alertmanagers. Default: that of net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
@@ -32,7 +35,6 @@ type Forwarder struct {
 	clock        clock
 	installation func(context.Context) (string, error)
 	log          logr.Logger
-	plans        *maintenance.Cache
 
 	file    atomic.Pointer[file]
 	term    atomic.Pointer[term]                       // nil if this replica does not lead
@@ -50,7 +52,7 @@ type file struct {
 // expiries are computed: a leader's own clock may be wrong. It is not ok while that time is unknown. installation returns what
 // tells this Tocsin from all others, without spaces: they may share an Alertmanager, and none may end the silences of another.
 func New(path string, clock clock, installation func(context.Context) (string, error), log logr.Logger) *Forwarder {
-	f := &Forwarder{path: path, clock: clock, installation: installation, log: log, plans: maintenance.NewCache()}
+	f := &Forwarder{path: path, clock: clock, installation: installation, log: log}
 	f.Dial = (&net.Dialer{Timeout: requestTimeout}).DialContext
 	f.file.Store(&file{config: &Config{Expiry: &metav1.Duration{Duration: defaultExpiry}}})
 	return f

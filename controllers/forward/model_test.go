@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // world is a cluster, an Alertmanager and the sender of the present leader, with a clock that the test moves.
@@ -116,7 +117,7 @@ func (w *world) alert(types bool) {
 // follow notes which set of an Incident is to fire after a change.
 func (w *world) follow(before, after *v1alpha1.Incident) {
 	key, set := keyOf(after), setOf(after)
-	_, muted := w.cluster.windows.Mutes(&after.Status.Alert, w.time)
+	_, muted := w.cluster.windows.In(namespace).Mutes(&after.Status.Alert, w.time)
 	switch {
 	case !muted || set == "":
 	case setOf(before) != "":
@@ -144,22 +145,19 @@ func (w *world) refold() {
 	}
 }
 
-// window replaces the maintenance windows of the integration.
+// window replaces the maintenance windows.
 func (w *world) window(windows ...v1alpha1.MaintenanceWindow) {
-	w.cluster.integrate(v1alpha1.WebhookIntegrationSpec{Maintenance: windows})
+	w.cluster.replaceWindows(windows...)
 	w.refold()
 }
 
 // drawWindow draws a window that is open now or soon.
-func (w *world) drawWindow(t *rapid.T) v1alpha1.MaintenanceWindow {
+func (w *world) drawWindow(t *rapid.T, name string) v1alpha1.MaintenanceWindow {
 	start := w.time.Add(time.Duration(rapid.IntRange(-10, 10).Draw(t, "start")) * time.Minute)
 	length := time.Duration(rapid.IntRange(1, 60).Draw(t, "minutes")) * time.Minute
-	window := v1alpha1.MaintenanceWindow{
-		Name: rapid.SampledFrom([]string{"w", "x"}).Draw(t, "name"), StartTime: &v1alpha1.Timestamp{Time: start},
-		EndTime: &v1alpha1.Timestamp{Time: start.Add(length)},
-	}
+	window := testenv.Window(namespace, name, start, start.Add(length))
 	if rapid.Bool().Draw(t, "match") {
-		window.Match = &v1alpha1.MaintenanceMatch{Severities: []v1alpha1.Severity{"warning", "info"}}
+		window.Spec.Match = &v1alpha1.MaintenanceMatch{Severities: []v1alpha1.Severity{"warning", "info"}}
 	}
 	return window
 }
@@ -232,7 +230,7 @@ func TestAlertmanagerFollowsTheIncidents(t *testing.T) {
 			"alert": func(*rapid.T) { w.alert(!leaders) },
 			"post":  func(*rapid.T) { w.post() },
 			"windows": func(t *rapid.T) {
-				w.window([]v1alpha1.MaintenanceWindow{w.drawWindow(t), w.drawWindow(t)}[:rapid.IntRange(0, 2).Draw(t, "windows")]...)
+				w.window([]v1alpha1.MaintenanceWindow{w.drawWindow(t, "w"), w.drawWindow(t, "x")}[:rapid.IntRange(0, 2).Draw(t, "windows")]...)
 			},
 			"pass": func(t *rapid.T) {
 				w.post()

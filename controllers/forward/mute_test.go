@@ -11,18 +11,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 )
 
 // within returns a window between two moments after now.
 func within(from, to time.Duration) v1alpha1.MaintenanceWindow {
-	at := func(d time.Duration) *v1alpha1.Timestamp { return new(v1alpha1.NewTimestamp(time.Now().Add(d))) }
-	return v1alpha1.MaintenanceWindow{Name: "db", StartTime: at(from), EndTime: at(to)}
+	return testenv.Window(namespace, "db", time.Now().Add(from), time.Now().Add(to))
 }
 
-// maintain replaces the windows of the integration and folds, as the leader does when they open and end.
+// maintain replaces the windows and folds, as the leader does when they open and end.
 func (r *rig) maintain(windows ...v1alpha1.MaintenanceWindow) {
-	r.integrate(v1alpha1.WebhookIntegrationSpec{Maintenance: windows})
+	r.replaceWindows(windows...)
 	r.foldAgain()
 }
 
@@ -160,7 +160,7 @@ func TestAWindowEndsAlsoIfNoStatusCanBeWritten(t *testing.T) {
 		r.Expect(r.am.firing()).To(BeEmpty())
 		r.wait(maxRoundInterval + time.Second)
 		r.Expect(r.am.firing()).To(HaveLen(1))
-		r.integrate(v1alpha1.WebhookIntegrationSpec{Maintenance: []v1alpha1.MaintenanceWindow{within(0, time.Hour)}})
+		r.replaceWindows(within(0, time.Hour))
 		r.wait(30 * time.Minute)
 		r.Expect(r.am.firing()).To(HaveLen(1), "nor does the next window end what is forwarded")
 	})
@@ -170,7 +170,8 @@ func TestTheConditionNamesOpenWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		whi := &v1alpha1.WebhookIntegration{}
-		whi.Spec.Maintenance = []v1alpha1.MaintenanceWindow{within(time.Minute, time.Hour)}
+		whi.Namespace, whi.Name = namespace, integration
+		r.replaceWindows(within(time.Minute, time.Hour))
 		condition := metav1.Condition{Reason: v1alpha1.ReasonForwarding, Message: "Fine."}
 		r.term.describeMaintenance(&condition, whi)
 		r.Expect(condition.Message).To(Equal("Fine."))

@@ -316,7 +316,7 @@ func (s *sender) encode(
 	// Without the integration, a set that fires is neither renewed nor ended, so nothing changes if the integration is created
 	// again within the expiry; otherwise the set ends with it.
 	if integration != nil || incident == nil || incident.Status.State != v1alpha1.IncidentOpen {
-		mute := mutedBy(incident, integration, s.term.forwarder.plans.Of(integration), now)
+		mute := mutedBy(incident, integration, s.term.forwarder.Windows.Of(integration), now)
 		wanted := want(incident, integration, mute, t, now)
 		s.recall(ctx, client, key, mute, wanted, t.config)
 		sets = s.memory.update(key, wanted, mute != nil, t.config.endedWindow(), now)

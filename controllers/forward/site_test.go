@@ -60,13 +60,14 @@ type cluster struct {
 	folded  int
 	id      string // of the installation
 	term    *term
-	windows *maintenance.Plan // of the integration
+	windows *maintenance.Windows
 
 	unreadable incidentKey
 }
 
 func newCluster() *cluster {
-	c := &cluster{now: time.Now, clock: realTime, objects: map[incidentKey]*v1alpha1.Incident{}, id: "here"}
+	c := &cluster{now: time.Now, clock: realTime, objects: map[incidentKey]*v1alpha1.Incident{}, id: "here",
+		windows: maintenance.NewWindows()}
 	c.term = c.newTerm()
 	return c
 }
@@ -76,6 +77,7 @@ func (c *cluster) newTerm() *term {
 	t := newTerm(New("", func() (time.Time, bool) { return c.clock() },
 		func(context.Context) (string, error) { return c.id, nil }, logr.Discard()), func() bool { return true }, c, nil)
 	t.swept.Store(true)
+	t.forwarder.Windows = c.windows
 	return t
 }
 
@@ -102,9 +104,19 @@ func (c *cluster) integrate(spec v1alpha1.WebhookIntegrationSpec) {
 	c.mu.Lock()
 	c.folded++
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: integration, Generation: int64(c.folded)}
-	c.windows = maintenance.New(spec.Maintenance)
 	c.mu.Unlock()
 	c.term.integrationChanged(&v1alpha1.WebhookIntegration{ObjectMeta: meta, Spec: spec}, false)
+}
+
+// replaceWindows replaces the windows by those of the integration.
+func (c *cluster) replaceWindows(windows ...v1alpha1.MaintenanceWindow) {
+	for _, former := range c.windows.In(namespace) {
+		c.windows.Remove(former.MaintenanceWindow)
+	}
+	for i := range windows {
+		windows[i].Spec.Integrations = &v1alpha1.IntegrationSelection{Names: []string{integration}}
+		c.windows.Set(&windows[i])
+	}
 }
 
 // refold folds every Incident without an alert, and returns those that changed, each as it was before.
@@ -126,7 +138,7 @@ func (c *cluster) refold() (before []*v1alpha1.Incident) {
 func (c *cluster) input(name string, before *v1alpha1.Incident, events ...*v1alpha1.AlertEvent) fold.Input {
 	return fold.Input{
 		Name: name, Incident: before, Events: events, Exists: func(string) bool { return true }, Version: fold.CommitVersion,
-		Policy: fold.Policy{Retention: time.Hour, Maintenance: c.windows}, Now: c.now(),
+		Policy: fold.Policy{Retention: time.Hour, Maintenance: c.windows.In(namespace)}, Now: c.now(),
 	}
 }
 

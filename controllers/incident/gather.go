@@ -200,7 +200,7 @@ func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *fa
 		switch {
 		case err == nil:
 			policy = fold.PolicyOf(&integration, r.PresetLateFiringWindow)
-			policy.Maintenance = r.plans.Of(&integration)
+			policy.Maintenance = r.Windows.Of(&integration)
 		case !apierrors.IsNotFound(err):
 			return policy, fmt.Errorf("reading the WebhookIntegration: %w", err)
 		default:

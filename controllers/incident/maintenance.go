@@ -2,22 +2,20 @@ package incident
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
-	"github.com/tocsin-dev/tocsin/internal/informers"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
 const (
-	// maintenanceInterval is how often the leader looks whether maintenance windows open or end.
+	// maintenanceInterval is how often the leader looks whether MaintenanceWindows have changed, open or end.
 	maintenanceInterval = time.Second
 
 	// timeStep is how far the API server's time, as a replica knows it, may be set back by the next answer: folds that are enqueued
@@ -25,62 +23,75 @@ const (
 	timeStep = time.Second
 )
 
-// windowWatch knows the integrations with maintenance windows, and when the next of these opens or ends.
-type windowWatch struct {
-	mu    sync.Mutex
-	plans map[types.NamespacedName]*watchedPlan
-}
+// windowWatch knows the windows that are in force, by namespace, and when the next of them opens or ends.
+type windowWatch map[string]watchedPlan
 
-// watchedPlan is the plan of an integration. The same windows are open from a time until another one, zero: for ever.
+// watchedPlan are the windows of a namespace. The same ones are open from a time until another one, zero: for ever.
 type watchedPlan struct {
-	plan        *maintenance.Plan
+	plan        maintenance.Plan
 	from, until time.Time
 }
 
-// watchMaintenance enqueues the Incidents of an integration when one of its maintenance windows opens or ends.
-func (r *reconciler) watchMaintenance(ctx context.Context, objects cache.Informers, queue requests.Queue) error {
-	w := &windowWatch{plans: map[types.NamespacedName]*watchedPlan{}}
-	_, err := informers.Feed(ctx, objects, &v1alpha1.WebhookIntegration{},
-		func(integration *v1alpha1.WebhookIntegration, _ bool) {
-			w.set(client.ObjectKeyFromObject(integration), r.plans.Of(integration), r.Health.APITime().Add(-timeStep))
-		},
-		func(integration *v1alpha1.WebhookIntegration) {
-			w.set(client.ObjectKeyFromObject(integration), nil, time.Time{})
-		})
-	if err != nil {
-		return err
-	}
-	go wait.UntilWithContext(ctx, func(context.Context) {
-		for _, integration := range w.changed(r.Health.APITime().Add(-timeStep)) {
-			for _, name := range r.counts.OfIntegration(integration.Namespace, integration.Name) {
-				requests.Add(queue, types.NamespacedName{Namespace: integration.Namespace, Name: name}, true)
+// watchMaintenance enqueues the Incidents of an integration when a window that is for it is changed, opens or ends.
+func (r *reconciler) watchMaintenance(ctx context.Context, queue requests.Queue) error {
+	w := windowWatch{}
+	go wait.UntilWithContext(ctx, func(ctx context.Context) {
+		for namespace, windows := range w.changed(r.Windows.All(), r.Health.APITime().Add(-timeStep)) {
+			for _, integration := range r.covered(ctx, namespace, windows) {
+				for _, name := range r.counts.OfIntegration(namespace, integration) {
+					requests.Add(queue, types.NamespacedName{Namespace: namespace, Name: name}, true)
+				}
 			}
 		}
 	}, maintenanceInterval)
 	return nil
 }
 
-// set notes the plan of an integration, nil if it has none. A new plan has its Incidents enqueued, see foldPolicies.
-func (w *windowWatch) set(integration types.NamespacedName, plan *maintenance.Plan, now time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch known := w.plans[integration]; {
-	case plan == nil:
-		delete(w.plans, integration)
-	case known == nil || known.plan != plan:
-		w.plans[integration] = &watchedPlan{plan, now, plan.Next(now)}
+// covered returns the names of the integrations that one of the windows is for.
+func (r *reconciler) covered(ctx context.Context, namespace string, windows maintenance.Plan) (names []string) {
+	var list v1alpha1.WebhookIntegrationList
+	if err := r.cache.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil // the term has ended
 	}
+	for i := range list.Items {
+		if windows.Of(&list.Items[i]) != nil {
+			names = append(names, list.Items[i].Name)
+		}
+	}
+	return names
 }
 
-// changed returns the integrations of which other windows are open now than at the last call. A clock that was set back counts.
-func (w *windowWatch) changed(now time.Time) (changed []types.NamespacedName) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for integration, p := range w.plans {
-		if now.Before(p.from) || !p.until.IsZero() && !now.Before(p.until) {
-			p.from, p.until = now, p.plan.Next(now)
-			changed = append(changed, integration)
+// changed returns, by namespace, the windows that are changed, added or removed since the last call, or all of the namespace if
+// one has opened or ended since then. A clock that was set back counts.
+func (w windowWatch) changed(now map[string]maintenance.Plan, at time.Time) map[string]maintenance.Plan {
+	changed := map[string]maintenance.Plan{}
+	for namespace := range sets.KeySet(w).Union(sets.KeySet(now)) {
+		known, plan := w[namespace], now[namespace]
+		switch differing := difference(known.plan, plan); {
+		case len(differing) > 0:
+			changed[namespace] = append(differing, known.turned(at)...)
+		case len(known.turned(at)) > 0:
+			changed[namespace] = known.plan
+		default:
+			continue
+		}
+		w[namespace] = watchedPlan{plan, at, plan.Next(at)}
+		if len(plan) == 0 {
+			delete(w, namespace)
 		}
 	}
 	return changed
+}
+
+// turned returns the windows if one of them has opened or ended by a time.
+func (p watchedPlan) turned(at time.Time) maintenance.Plan {
+	if at.Before(p.from) || !p.until.IsZero() && !at.Before(p.until) {
+		return p.plan
+	}
+	return nil
+}
+
+// difference returns the windows that only one of two plans has.
+func difference(a, b maintenance.Plan) maintenance.Plan {
+	return sets.New(a...).SymmetricDifference(sets.New(b...)).UnsortedList()
 }

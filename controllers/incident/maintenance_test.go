@@ -6,27 +6,24 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
-// hourWindow is a window between two hours after testEpoch.
-func hourWindow(from, to int) v1alpha1.MaintenanceWindow {
-	hour := func(n int) *v1alpha1.Timestamp {
-		return new(v1alpha1.NewTimestamp(testEpoch.Add(time.Duration(n) * time.Hour)))
-	}
-	return v1alpha1.MaintenanceWindow{Name: "db", StartTime: hour(from), EndTime: hour(to)}
+// hourWindow is a window from one hour after testEpoch to another one.
+func hourWindow(namespace, name string, to int) v1alpha1.MaintenanceWindow {
+	hour := func(n int) time.Time { return testEpoch.Add(time.Duration(n) * time.Hour) }
+	return testenv.Window(namespace, name, hour(1), hour(to))
 }
 
 // A leader whose clock is two hours ahead mutes by the clock of the API server.
 func TestIncidentsAreMutedByTheTimeOfTheAPIServer(t *testing.T) {
 	s := newSite(t)
 	l := s.listen()
-	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
-		spec.Maintenance = []v1alpha1.MaintenanceWindow{hourWindow(1, 3)}
-	})
+	s.Integrate(func(*v1alpha1.WebhookIntegrationSpec) {})
+	s.windows.Set(new(hourWindow(s.Namespace, "db", 3)))
 	const ahead = 2 * time.Hour
 	at := func(hours int) {
 		s.Clock.SetTime(testEpoch.Add(time.Duration(hours)*time.Hour + ahead))
@@ -51,25 +48,59 @@ func TestIncidentsAreMutedByTheTimeOfTheAPIServer(t *testing.T) {
 	s.Expect(s.Incident("within").Status.AlertCount).To(BeEquivalentTo(1))
 }
 
-func TestTheIncidentsOfAnIntegrationAreFoldedWhenItsWindowsOpenAndEnd(t *testing.T) {
+func TestIncidentsAreFoldedWhenTheirWindowsChangeOpenAndEnd(t *testing.T) {
 	g := NewWithT(t)
-	w, shop := &windowWatch{plans: map[types.NamespacedName]*watchedPlan{}}, types.NamespacedName{Namespace: "team", Name: "shop"}
+	w, windows := windowWatch{}, maintenance.NewWindows()
 	hour := func(n float64) time.Time { return testEpoch.Add(time.Duration(n * float64(time.Hour))) }
-	at := func(n float64) bool { return len(w.changed(hour(n))) > 0 }
-	nightly := v1alpha1.MaintenanceWindow{Name: "n", Schedule: "0 20 * * *", Duration: &metav1.Duration{Duration: time.Hour}}
-	plan := maintenance.New([]v1alpha1.MaintenanceWindow{hourWindow(1, 3), nightly})
-	w.set(shop, plan, hour(0))
-	g.Expect(at(0.9)).To(BeFalse())
-	g.Expect(at(1)).To(BeTrue(), "one opens")
-	w.set(shop, plan, hour(1)) // as after a change of the status
-	g.Expect(at(2.9)).To(BeFalse())
-	g.Expect(at(3)).To(BeTrue(), "it ends")
-	g.Expect(at(2.99)).To(BeTrue(), "the clock was set back: it is open again")
-	g.Expect(at(3)).To(BeTrue(), "and ends again")
-	g.Expect(at(7.9)).To(BeFalse())
-	g.Expect(at(8.5)).To(BeTrue(), "another one opens")
-	g.Expect(at(100)).To(BeTrue(), "after a long pause, once")
-	g.Expect(at(100.1)).To(BeFalse())
-	w.set(shop, nil, time.Time{})
-	g.Expect(w.plans).To(BeEmpty())
+	at := func(n float64) (names []string) {
+		for namespace, plan := range w.changed(windows.All(), hour(n)) {
+			for _, window := range plan {
+				names = append(names, namespace+"/"+window.Name)
+			}
+		}
+		return names
+	}
+	daily := v1alpha1.MaintenanceWindow{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "daily"}}
+	daily.Spec.Recurring = &v1alpha1.Recurrence{Cron: "0 20 * * *", Duration: &metav1.Duration{Duration: time.Hour}}
+	once, other := hourWindow("team", "db", 3), hourWindow("other", "x", 2)
+	windows.Set(&once)
+	windows.Set(&daily)
+	g.Expect(at(0)).To(ConsistOf("team/db", "team/daily"), "they are new")
+	g.Expect(at(0.9)).To(BeEmpty())
+	g.Expect(at(1)).To(ConsistOf("team/db", "team/daily"), "one opens")
+	told := *once.DeepCopy()
+	told.Status.Integrations = "all"
+	windows.Set(&told)
+	g.Expect(at(2.9)).To(BeEmpty(), "a change of the status is none")
+	g.Expect(at(3)).NotTo(BeEmpty(), "it ends")
+	g.Expect(at(2.99)).NotTo(BeEmpty(), "the clock was set back: it is open again")
+	g.Expect(at(3)).NotTo(BeEmpty(), "and ends again")
+	g.Expect(at(7.9)).To(BeEmpty())
+	g.Expect(at(8.5)).NotTo(BeEmpty(), "another one opens")
+	windows.Set(&other)
+	g.Expect(at(8.6)).To(ConsistOf("other/x"), "a namespace does not have those of another one folded")
+	g.Expect(at(100)).NotTo(BeEmpty(), "after a long pause, once")
+	g.Expect(at(100.1)).To(BeEmpty())
+	moved := *once.DeepCopy()
+	moved.Spec.Once.EndTime = v1alpha1.NewTimestamp(hour(200))
+	windows.Set(&moved)
+	g.Expect(at(100.2)).To(ConsistOf("team/db", "team/db"), "the window as it was, and as it is: either may be for an integration alone")
+	windows.Remove(&moved)
+	g.Expect(at(100.3)).To(ConsistOf("team/db"))
+	windows.Remove(&daily)
+	windows.Remove(&other)
+	g.Expect(at(100.4)).To(HaveLen(2))
+	g.Expect(w).To(BeEmpty())
+}
+
+// Only the Incidents of integrations that a window is for are folded when it opens.
+func TestTheIncidentsOfAWindowAreFolded(t *testing.T) {
+	s := newSite(t)
+	s.Integrate(func(*v1alpha1.WebhookIntegrationSpec) {})
+	other := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "other"}}
+	s.Expect(s.Live.Create(s.Ctx, other)).To(Succeed())
+	window := hourWindow(s.Namespace, "db", 3)
+	s.Expect(s.incidents.covered(s.Ctx, s.Namespace, maintenance.New(window))).To(ConsistOf("shop", "other"))
+	window.Spec.Integrations = &v1alpha1.IntegrationSelection{Names: []string{"other"}}
+	s.Expect(s.incidents.covered(s.Ctx, s.Namespace, maintenance.New(window))).To(ConsistOf("other"))
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/release"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
-	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
 const (
@@ -75,7 +74,6 @@ type reconciler struct {
 	counts   openCounts
 	resolved resolvedIncidents
 	notices  flowcontrol.RateLimiter // of Kubernetes Events
-	plans    *maintenance.Cache
 	gate     *writeGate
 
 	retentions *expirecache.LRUExpireCache // of integrations that were deleted lately: time.Duration by types.NamespacedName

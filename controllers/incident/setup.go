@@ -40,6 +40,9 @@ type Options struct {
 	// IngestBacklog returns how many requests wait in this process to be stored; the more, the fewer folds write at a time.
 	IngestBacklog func() int
 
+	// Windows knows the MaintenanceWindows. Its maker has it follow the manager's cache, and waits for it.
+	Windows *maintenance.Windows
+
 	// PresetLateFiringWindow returns the window of a preset, for integrations without spec.lateFiringWindow.
 	PresetLateFiringWindow func(preset string) (window time.Duration, ok bool)
 
@@ -89,9 +92,7 @@ func Add(
 			return nil
 		})).
 		WatchesRawSource(requests.Source("forwarding", r.watchForwarding)).
-		WatchesRawSource(requests.Source("maintenance", func(ctx context.Context, queue requests.Queue) error {
-			return r.watchMaintenance(ctx, mgr.GetCache(), queue)
-		})).
+		WatchesRawSource(requests.Source("maintenance", r.watchMaintenance)).
 		WithOptions(options).
 		Complete(r)
 	if err != nil {
@@ -106,6 +107,6 @@ func newReconciler(cache client.Reader, live client.Client, lists *quorumLists, 
 		Options: o, cache: cache, live: live, lists: lists, writes: newWriteMemory(o.Clock),
 		loading: make(chan struct{}, loadingFolds), loaded: lru.New(keptLoads),
 		gate: newWriteGate(writeConcurrency, o.IngestBacklog), blocked: newBlocked(o.Clock), foldAlerts: fold.Decide,
-		plans: maintenance.NewCache(), retentions: expirecache.NewLRUExpireCache(maxRetentions),
+		retentions: expirecache.NewLRUExpireCache(maxRetentions),
 	}
 }

@@ -23,12 +23,14 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
+	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
 // site is one with a folder that works on it without a manager.
 type site struct {
 	*testsite.Site
 	*folder
+	windows *maintenance.Windows
 }
 
 // folder is one leader, or what was one: everything that lives in the memory of a process.
@@ -51,7 +53,7 @@ var testEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{Site: testsite.New(t)}
+	s := &site{Site: testsite.New(t), windows: maintenance.NewWindows()}
 	s.folder = s.newFolder()
 	return s
 }
@@ -83,7 +85,7 @@ func (s *site) newFolder() *folder {
 		}
 	}, []string{s.Namespace})
 	f.incidents = newReconciler(f.cache, live, lists, Options{
-		Memory: memory, Health: always{s.Clock}, PresetLateFiringWindow: noPresetWindow, IngestBacklog: func() int { return 0 }, Clock: s.Clock,
+		Memory: memory, Health: always{s.Clock}, Windows: s.windows, PresetLateFiringWindow: noPresetWindow, IngestBacklog: func() int { return 0 }, Clock: s.Clock,
 	})
 	f.incidents.recorder, f.incidents.notices = f.events, flowcontrol.NewFakeAlwaysRateLimiter()
 	f.incidents.counts, f.incidents.releases = &listedCounts{site: s, incidents: math.MaxInt64, bytes: math.MaxInt64}, f.releases

@@ -3,6 +3,7 @@ package incident
 import (
 	"cmp"
 	"context"
+	"maps"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -98,7 +99,8 @@ func (r *reconciler) foldPolicies() handler.EventHandler {
 		_ context.Context, before, after *v1alpha1.WebhookIntegration, initial bool, queue requests.Queue,
 	) {
 		if initial || before != nil && after != nil && before.Generation == after.Generation &&
-			fold.IsSilent(before) == fold.IsSilent(after) && integrations.IsWhole(before) == integrations.IsWhole(after) {
+			fold.IsSilent(before) == fold.IsSilent(after) && integrations.IsWhole(before) == integrations.IsWhole(after) &&
+			maps.Equal(before.Labels, after.Labels) { // by which windows select it
 			return // at the start, the Incidents come by themselves
 		}
 		integration := client.ObjectKeyFromObject(cmp.Or(after, before))

@@ -42,3 +42,9 @@ func TestTheConditionOfHeartbeats(t *testing.T) {
 	s.Expect(s.Live.Update(s.Ctx, integration)).To(Succeed())
 	s.Expect(s.shown(v1alpha1.ConditionHeartbeatsHeard)).To(BeEmpty())
 }
+
+func integrationOf(s *site) *v1alpha1.WebhookIntegration {
+	var integration v1alpha1.WebhookIntegration
+	s.Expect(s.Live.Get(s.Ctx, s.IntegrationKey(), &integration)).To(Succeed())
+	return &integration
+}

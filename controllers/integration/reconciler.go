@@ -20,7 +20,6 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
-	"github.com/tocsin-dev/tocsin/internal/maintenance"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
@@ -46,7 +45,7 @@ type Options struct {
 
 	Now func() time.Time
 
-	// APITime returns the time by the API server's clock, by which maintenance windows open and end and conditions change.
+	// APITime returns the time by the API server's clock, by which conditions change.
 	APITime func() time.Time
 }
 
@@ -63,12 +62,11 @@ type reconciler struct {
 	received *receivedTimes
 	full     *fullNamespaces
 	recorder events.EventRecorder
-	plans    *maintenance.Cache
 }
 
 func newReconciler(cache client.Reader, live client.StatusClient, recorder events.EventRecorder, options Options) *reconciler {
 	full := &fullNamespaces{last: map[string]fullNamespace{}}
-	return &reconciler{options, cache, live, newReceivedTimes(), full, recorder, maintenance.NewCache()}
+	return &reconciler{options, cache, live, newReceivedTimes(), full, recorder}
 }
 
 // Add adds the controller to the manager of a leader's term.
@@ -121,16 +119,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if changed && mapping.Status == metav1.ConditionFalse {
 		r.recorder.Eventf(&integration, nil, corev1.EventTypeWarning, mapping.Reason, "Check", "%s", mapping.Message)
 	}
-	r.reportInvalidWindow(&integration, updated)
 	return ctrl.Result{RequeueAfter: soonest(wait, now, next, settles)}, nil
-}
-
-func (r *reconciler) reportInvalidWindow(read, updated *v1alpha1.WebhookIntegration) {
-	before := meta.FindStatusCondition(read.Status.Conditions, v1alpha1.ConditionMaintenanceValid)
-	now := meta.FindStatusCondition(updated.Status.Conditions, v1alpha1.ConditionMaintenanceValid)
-	if now != nil && now.Status == metav1.ConditionFalse && (before == nil || before.Status != now.Status) {
-		r.recorder.Eventf(read, nil, corev1.EventTypeWarning, now.Reason, "Check", "%s", now.Message)
-	}
 }
 
 // setKeyless brings lastKeylessTime up to date. What came before the spec changed says nothing about the new one.
@@ -148,15 +137,12 @@ func (r *reconciler) setKeyless(integration *v1alpha1.WebhookIntegration) {
 
 // setOutside sets those conditions of an integration that others decide, and reports whether one was outdated.
 func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, conditions *[]metav1.Condition) (outdated bool) {
-	var windows, heartbeats ConditionSource
-	if len(integration.Spec.Maintenance) > 0 {
-		windows = r.maintenanceValid
-	}
+	var heartbeats ConditionSource
 	if len(integration.Spec.Heartbeats) > 0 {
 		heartbeats = heartbeatsHeard
 	}
 	if !integrations.IsWhole(integration) {
-		windows, heartbeats = undecided, undecided
+		heartbeats = undecided
 	}
 	for _, outside := range []struct {
 		kind   string
@@ -165,7 +151,6 @@ func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, condit
 		{v1alpha1.ConditionAlertsFolded, r.alertsFolded},
 		{v1alpha1.ConditionForwarded, r.Forwarded},
 		{v1alpha1.ConditionArchived, r.Archived},
-		{v1alpha1.ConditionMaintenanceValid, windows},
 		{v1alpha1.ConditionHeartbeatsHeard, heartbeats},
 	} {
 		if outside.source == nil {

@@ -452,15 +452,11 @@ func TestAStubSaysWhatToDo(t *testing.T) {
 	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
 		spec.Tokens = []v1alpha1.Token{tokenOf("main", s.Namespace)}
 		spec.Heartbeats = []v1alpha1.Heartbeat{{Name: "beat", Interval: &metav1.Duration{Duration: time.Hour}}}
-		spec.Maintenance = []v1alpha1.MaintenanceWindow{{
-			Name: "over", StartTime: new(v1alpha1.NewTimestamp(testEpoch.Add(-2 * time.Hour))),
-			EndTime: new(v1alpha1.NewTimestamp(testEpoch.Add(-time.Hour))),
-		}}
 		spec.Mapping = &v1alpha1.Mapping{Drop: "oops"}
 	})
 	s.mappingError = errors.New("oops")
 	s.Expect(s.shown(v1alpha1.ConditionReady)).To(Equal("True Accepting"))
-	conditions := []string{v1alpha1.ConditionMappingValid, v1alpha1.ConditionHeartbeatsHeard, v1alpha1.ConditionMaintenanceValid}
+	conditions := []string{v1alpha1.ConditionMappingValid, v1alpha1.ConditionHeartbeatsHeard}
 	before := map[string]string{}
 	for _, kind := range conditions {
 		before[kind] = s.shown(kind)

@@ -89,6 +89,7 @@ func newManager(
 			ByObject: map[client.Object]cache.ByObject{
 				&v1alpha1.AlertEvent{}:         {Transform: memory.Cached.Condense, Namespaces: process.CacheNamespaces(eventNamespaces(&o))},
 				&v1alpha1.Incident{}:           {Transform: clustercache.Condense, Field: clustercache.Selector()},
+				&v1alpha1.MaintenanceWindow{}:  {Transform: clustercache.Condense},
 				&v1alpha1.WebhookIntegration{}: {Transform: informers.Integrations.Condense},
 			},
 		},
@@ -136,7 +137,7 @@ func newCampaign(
 	var forwarder *forward.Forwarder // of Incidents to Alertmanager; nil without
 	if o.alertmanagers != "" {
 		forwarder = forward.New(o.alertmanagers, serverTime, installation(mgr, o, lock), mgr.GetLogger().WithName("forward"))
-		forwarder.PageURL = o.pageURL
+		forwarder.PageURL, forwarder.Windows = o.pageURL, folding.Windows
 		if environment.Dial != nil {
 			forwarder.Dial = environment.Dial
 		}
@@ -156,7 +157,8 @@ func newCampaign(
 		RenewDeadline: renewDeadline,
 		RetryPeriod:   retryPeriod,
 		Prepare: func(ctx context.Context) bool {
-			return objects.WaitForCacheSync(ctx) && awaitCheck(ctx, canary.Check) && awaitTime(ctx, serverTime)
+			return objects.WaitForCacheSync(ctx) && awaitTrue(ctx, folding.Windows.Synced) &&
+				awaitTrue(ctx, func() bool { return canary.Check() == nil }) && awaitTime(ctx, serverTime)
 		},
 		Backoff: failedTermBackoff,
 		Log:     mgr.GetLogger().WithName("leader"),
@@ -180,12 +182,11 @@ func newCampaign(
 	return campaign, nil
 }
 
-// awaitCheck waits until the check of the CustomResourceDefinitions passes: the API server would drop fields of what a leader
-// writes. It returns false when ctx has ended.
-func awaitCheck(ctx context.Context, check func() error) bool {
-	return wait.PollUntilContextCancel(ctx, readyPoll, true, func(context.Context) (bool, error) {
-		return check() == nil, nil
-	}) == nil
+// awaitTrue waits until a condition is true: the windows are known, or what is muted would be taken for what is not; the check of
+// the CustomResourceDefinitions passes, or the API server would drop fields of what a leader writes. It returns false when ctx
+// has ended.
+func awaitTrue(ctx context.Context, condition func() bool) bool {
+	return wait.PollUntilContextCancel(ctx, readyPoll, true, func(context.Context) (bool, error) { return condition(), nil }) == nil
 }
 
 // keepChecked is a runnable of the leader's term that fails when the check does.

@@ -21,17 +21,18 @@ func TestALeaderWhoseCheckFailsEndsItsTerm(t *testing.T) {
 			}
 			return nil
 		}
-		g.Expect(awaitCheck(t.Context(), check)).To(BeTrue())
+		passes := func() bool { return check() == nil }
+		g.Expect(awaitTrue(t.Context(), passes)).To(BeTrue())
 		g.Expect(time.Since(start)).To(BeZero())
 		g.Expect(keepChecked(t.Context(), check)).To(MatchError(older))
 		g.Expect(time.Since(start)).To(BeNumerically("~", time.Minute, readyPoll))
-		g.Expect(awaitCheck(t.Context(), check)).To(BeTrue())
+		g.Expect(awaitTrue(t.Context(), passes)).To(BeTrue())
 		g.Expect(time.Since(start)).To(BeNumerically("~", 2*time.Minute, readyPoll), "it does not compete until then")
 
 		ended, end := context.WithCancel(t.Context())
 		end()
 		g.Expect(keepChecked(ended, check)).To(Succeed())
-		g.Expect(awaitCheck(ended, func() error { return older })).To(BeFalse())
+		g.Expect(awaitTrue(ended, func() bool { return false })).To(BeFalse())
 	})
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/leader"
+	"github.com/tocsin-dev/tocsin/internal/maintenance"
 	"github.com/tocsin-dev/tocsin/internal/process"
 	"github.com/tocsin-dev/tocsin/internal/schemacheck"
 	"github.com/tocsin-dev/tocsin/webhookserver"
@@ -100,9 +101,14 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	if o.webhook.Capacity, err = addCapacity(mgr, o, memory, informers.Hidden, environment); err != nil {
 		return err
 	}
+	windows := maintenance.NewWindows()
+	if err := windows.Follow(mgr.GetCache()); err != nil {
+		return err
+	}
 	health := replica.NewIngestHealth(environment.Clock)
 	o.webhook.Refused, o.webhook.APITime = health.Missed, health.APITime
 	folding := foldingOptions(o, environment, memory, health)
+	folding.Windows = windows
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())
 		if err != nil {

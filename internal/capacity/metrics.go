@@ -26,7 +26,8 @@ var (
 	pendingEvents = prometheus.NewDesc("tocsin_alertevents_pending",
 		"AlertEvents in the cluster that are not yet released, but canaries, reported alike by every replica.", nil, nil)
 	hiddenObjects = prometheus.NewDesc("tocsin_hidden_objects",
-		"AlertEvents and WebhookIntegrations that users have created beyond what a replica keeps in memory, by kind, and by "+
+		"AlertEvents, WebhookIntegrations and MaintenanceWindows that users have created beyond what a replica keeps in "+
+			"memory, by kind, and by "+
 			"namespace for the 20 with the most; namespace is empty for the others. Reported by every replica.",
 		[]string{"kind", "namespace"}, nil)
 	oldestEvent = prometheus.NewDesc("tocsin_alertevents_oldest_age_seconds",
@@ -131,7 +132,9 @@ func (c *Counts) reportHidden(gauges *gauges) (events int) {
 	if c.Hidden == nil {
 		return 0
 	}
-	series, others := map[string]int{}, map[string]int{clustercache.KindEvent: 0, clustercache.KindIntegration: 0}
+	series, others := map[string]int{}, map[string]int{
+		clustercache.KindEvent: 0, clustercache.KindIntegration: 0, clustercache.KindWindow: 0,
+	}
 	c.Hidden.Each(func(kind, namespace string, objects int) {
 		if kind == clustercache.KindEvent {
 			events += objects

@@ -5,23 +5,31 @@ import (
 	"time"
 	"unique"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 	"github.com/tocsin-dev/tocsin/internal/alerttext"
 )
 
-// Condense is the transform of the cache for Incidents: it removes the metadata that nothing reads, of which a tenant could write
-// 1 MiB on each object and so fill the memory of every replica. A second call changes nothing. Events and Integrations have the
-// transforms of the other kinds.
+// Condense is the transform of the cache for Incidents and MaintenanceWindows: it removes the metadata that nothing reads, of
+// which a tenant could write 1 MiB on each object and so fill the memory of every replica. A second call changes nothing. Events
+// and Integrations have the transforms of the other kinds.
 func Condense(object any) (any, error) {
-	if incident, ok := object.(*v1alpha1.Incident); ok {
-		incident.ManagedFields, incident.Annotations, incident.Labels = nil, nil, nil
-		incident.Finalizers, incident.OwnerReferences, incident.GenerateName = nil, nil, ""
-		incident.Namespace = intern(incident.Namespace)
-		incident.Spec.IntegrationName = intern(incident.Spec.IntegrationName)
-		alertcontent.LimitKeys(&incident.Status.Alert) // an earlier version did not
+	switch object := object.(type) {
+	case *v1alpha1.Incident:
+		removeMetadata(&object.ObjectMeta)
+		object.Spec.IntegrationName = intern(object.Spec.IntegrationName)
+		alertcontent.LimitKeys(&object.Status.Alert) // an earlier version did not
+	case *v1alpha1.MaintenanceWindow:
+		removeMetadata(&object.ObjectMeta)
 	}
 	return object, nil
+}
+
+func removeMetadata(m *metav1.ObjectMeta) {
+	m.ManagedFields, m.Annotations, m.Labels, m.Finalizers, m.OwnerReferences, m.GenerateName = nil, nil, nil, nil, nil, ""
+	m.Namespace = intern(m.Namespace)
 }
 
 // intern returns one copy of equal strings: thousands of Incidents have the same few.

@@ -25,6 +25,7 @@ import (
 const (
 	KindEvent       = "AlertEvent"
 	KindIntegration = "WebhookIntegration"
+	KindWindow      = "MaintenanceWindow"
 )
 
 const (
@@ -32,6 +33,11 @@ const (
 	// that a namespace may have: 10,000.
 	maxCachedIntegrations = 16_000
 	integrationShare      = 0.625
+
+	// maxCachedWindows is the same of MaintenanceWindows, of which a namespace may have 500: every fold of an Incident looks at
+	// those of its namespace. Each takes at most 30 KiB.
+	maxCachedWindows = 8000
+	windowShare      = 0.0625
 
 	// maxSettledEvents is how many AlertEvents that are settled for all their Incidents a namespace may have beside the others.
 	// Package release lets as many of all namespaces stay for their idempotency keys.
@@ -46,9 +52,10 @@ const (
 	listPause    = 20
 )
 
-// Hidden bounds how many AlertEvents and WebhookIntegrations the cache has of each namespace: however small an object is, even a
-// stub takes a kilobyte or two. Those beyond are hidden. Lists and watches do not pass them on, and of them only their number is
-// known. First come, first served; in a list, objects come in the order of their names. What is shown stays so.
+// Hidden bounds how many AlertEvents, WebhookIntegrations and MaintenanceWindows the cache has of each namespace: however small
+// an object is, even a stub takes a kilobyte or two. Those beyond are hidden. Lists and watches do not pass them on, and of them
+// only their number is known. First come, first served; in a list, objects come in the order of their names. What is shown stays
+// so.
 //
 // Once half of a namespace's places are free, its objects are listed anew. Until then those that come later are hidden too, since
 // alerts must be folded in order.
@@ -57,7 +64,7 @@ const (
 // as ingest gives away, and divides them in the same way; and while a namespace has hidden AlertEvents, ingest accepts no more.
 //
 // Incidents are not bounded: the roles let no tenant create or change them, and package capacity bounds those of the operator.
-type Hidden struct{ events, integrations places }
+type Hidden struct{ events, integrations, windows places }
 
 // NewHidden returns bounds for an ingest that accepts so many AlertEvents. A namespace may have a share of them.
 func NewHidden(events int, share float64) *Hidden {
@@ -65,7 +72,10 @@ func NewHidden(events int, share float64) *Hidden {
 	own += max(own/2, minMargin)
 	// Ingest divides twice its limit where AlertEvents do not drain, of which a namespace may use half its share.
 	waiting := fair.Limit{All: int64(float64(own) * 2 / share), Share: share / 2}
-	h := &Hidden{newPlaces(waiting), newPlaces(fair.Limit{All: maxCachedIntegrations, Share: integrationShare})}
+	h := &Hidden{
+		newPlaces(waiting), newPlaces(fair.Limit{All: maxCachedIntegrations, Share: integrationShare}),
+		newPlaces(fair.Limit{All: maxCachedWindows, Share: windowShare}),
+	}
 	h.events.settled.Limit = fair.Limit{All: 2 * maxSettledEvents, Share: 0.5}
 	h.events.isSettled = func(event client.Object) bool { mark, _ := marks.Of(event); return mark.All }
 	return h
@@ -80,6 +90,7 @@ func (h *Hidden) In(namespace string) (events, integrations int) {
 func (h *Hidden) Each(use func(kind, namespace string, objects int)) {
 	h.events.each(func(namespace string, objects int) { use(KindEvent, namespace, objects) })
 	h.integrations.each(func(namespace string, objects int) { use(KindIntegration, namespace, objects) })
+	h.windows.each(func(namespace string, objects int) { use(KindWindow, namespace, objects) })
 }
 
 // follow forgets the objects that are gone from a cache. Canaries are exempt: as long as the leader folds none, it gives the
@@ -89,7 +100,7 @@ func (h *Hidden) follow(objects cache.Cache, canaries *Events) error {
 		return nil
 	}
 	ctx := context.Background()
-	var errs [2]error
+	var errs [3]error
 	if canaries != nil {
 		h.events.isExempt = func(object client.Object) bool { return canaries.IsCanary(client.ObjectKeyFromObject(object)) }
 	}
@@ -97,6 +108,8 @@ func (h *Hidden) follow(objects cache.Cache, canaries *Events) error {
 		func(*v1alpha1.AlertEvent, bool) {}, func(event *v1alpha1.AlertEvent) { h.events.forget(event) })
 	_, errs[1] = informers.Feed(ctx, objects, &v1alpha1.WebhookIntegration{},
 		func(*v1alpha1.WebhookIntegration, bool) {}, func(w *v1alpha1.WebhookIntegration) { h.integrations.forget(w) })
+	_, errs[2] = informers.Feed(ctx, objects, &v1alpha1.MaintenanceWindow{},
+		func(*v1alpha1.MaintenanceWindow, bool) {}, func(w *v1alpha1.MaintenanceWindow) { h.windows.forget(w) })
 	return errors.Join(errs[:]...)
 }
 
@@ -107,6 +120,8 @@ func (h *Hidden) of(kind reflect.Type) *places {
 		return &h.events
 	case h != nil && kind == reflect.TypeFor[*v1alpha1.WebhookIntegration]():
 		return &h.integrations
+	case h != nil && kind == reflect.TypeFor[*v1alpha1.MaintenanceWindow]():
+		return &h.windows
 	}
 	return nil
 }

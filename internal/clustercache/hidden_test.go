@@ -17,6 +17,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/informers"
 )
@@ -153,6 +154,45 @@ func TestObjectsBeyondTheirPlacesAreHidden(t *testing.T) {
 		g.Expect(hiddenOfA()).To(BeZero())
 		g.Expect(hidden.events.shown).To(BeEmpty())
 		g.Expect(hidden.events.used.Sum()).To(BeZero())
+	})
+}
+
+// TestWindowsBeyondTheirPlacesAreHidden has three windows of a namespace that has places for two, and deletes one that is shown.
+// No watch of their kind reads stubs.
+func TestWindowsBeyondTheirPlacesAreHidden(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		hidden, watcher := NewHidden(1, 1), watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 10})
+		hidden.windows.used.Limit = fair.Limit{All: 8, Share: 0.25}
+		var list v1alpha1.MaintenanceWindowList
+		for n, name := range []string{"a", "b", "c"} {
+			list.Items = append(list.Items, testenv.Window("team", name, time.Now(), time.Now().Add(time.Hour)))
+			list.Items[n].UID, list.Items[n].ResourceVersion = types.UID(name), fmt.Sprint(n+1)
+		}
+		informer := (&Informers{Hidden: hidden}).newInformer(&toolscache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) { return list.DeepCopy(), nil },
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+				watcher.Reset()
+				return watcher, nil
+			},
+		}, &v1alpha1.MaintenanceWindow{}, 0, nil)
+		_, err := informer.AddEventHandler(informers.Handler(
+			func(*v1alpha1.MaintenanceWindow, bool) {}, func(w *v1alpha1.MaintenanceWindow) { hidden.windows.forget(w) }))
+		g.Expect(err).NotTo(HaveOccurred())
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); informer.RunWithContext(ctx) }()
+		defer func() { cancel(); <-ended }()
+		synctest.Wait()
+		g.Expect(informer.GetStore().ListKeys()).To(ConsistOf("team/a", "team/b"))
+		hidden.Each(func(kind, namespace string, objects int) {
+			g.Expect(fmt.Sprint(kind, " ", namespace, " ", objects)).To(Equal("MaintenanceWindow team 1"))
+		})
+		gone := list.Items[0].DeepCopy()
+		gone.ResourceVersion, list.Items = "4", list.Items[1:]
+		watcher.Delete(gone)
+		time.Sleep(2 * time.Minute)
+		g.Expect(informer.GetStore().ListKeys()).To(ConsistOf("team/b", "team/c"), "half of the places were free")
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -66,7 +67,7 @@ func (i *Informers) pass(ctx context.Context, g *guardedWatch) {
 	silence := time.NewTimer(maxWatchSilence)
 	var lookForPlaces <-chan time.Time
 	stubs := i.stubsOf(g.kind)
-	if stubs != nil {
+	if stubs != nil || g.owner.places != nil {
 		ticker := time.NewTicker(stubInterval)
 		defer ticker.Stop()
 		lookForPlaces = ticker.C
@@ -85,12 +86,7 @@ func (i *Informers) pass(ctx context.Context, g *guardedWatch) {
 			}
 			silence.Reset(maxWatchSilence)
 		case <-lookForPlaces:
-			if g.owner.places.isDue(g.owner) {
-				log.Info("There are places for hidden objects, listing anew")
-				g.expire()
-				return
-			}
-			if !i.readStubs(ctx, g, stubs) {
+			if !i.fillPlaces(ctx, g, stubs, log) {
 				return
 			}
 		case <-silence.C:
@@ -106,6 +102,17 @@ func (i *Informers) pass(ctx context.Context, g *guardedWatch) {
 			return
 		}
 	}
+}
+
+// fillPlaces reads stubs that have a place now. It returns false when the watch is to end, as it is if there are places for
+// objects that it hides. stubs may be nil.
+func (i *Informers) fillPlaces(ctx context.Context, g *guardedWatch, stubs stubSource, log logr.Logger) bool {
+	if g.owner.places.isDue(g.owner) {
+		log.Info("There are places for hidden objects, listing anew")
+		g.expire()
+		return false
+	}
+	return stubs == nil || i.readStubs(ctx, g, stubs)
 }
 
 // show passes one event on. In the place of one whose object is hidden comes a bookmark: a watch that begins again does not show

@@ -1,4 +1,4 @@
-// Package maintenance evaluates the maintenance windows of integrations. It does no I/O and reads no clock.
+// Package maintenance evaluates MaintenanceWindows. It reads no clock.
 package maintenance
 
 import (
@@ -7,13 +7,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 	_ "time/tzdata" // the names of time zones must not depend on the image
 
 	"github.com/robfig/cron/v3"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -29,21 +27,10 @@ const (
 	// maxOverlaps bounds how often in a row a recurring window may open again before it ends. One that does so for ever would
 	// mute for ever.
 	maxOverlaps = 100
-
-	// keptCalls is for how many calls, for each plan, a Cache keeps a plan at least, and minCalls for how many in all. Whoever
-	// asks for all plans in turn finds each of them again.
-	keptCalls = 8
-	minCalls  = 8192
 )
 
-// Plan has the windows of an integration, which never change. It may be used by many goroutines. Nil has none.
-type Plan struct {
-	windows []window
-	err     error
-}
-
-// window is a window that can be evaluated.
-type window struct {
+// Window is a MaintenanceWindow that can be evaluated. It never changes, and may be used by many goroutines.
+type Window struct {
 	*v1alpha1.MaintenanceWindow
 	schedule cron.Schedule // nil: it is open once
 	known    *atomic.Pointer[known]
@@ -56,31 +43,24 @@ type known struct {
 	openings     []time.Time
 }
 
+// Plan has windows that are in force together. Nil has none.
+type Plan []*Window
+
 // Opening is one opening of a window.
 type Opening struct {
-	Window  string
-	Until   time.Time
-	Comment string
+	Window string
+	Until  time.Time
 }
 
-// New returns the plan for windows. It shares them, and leaves out those that are invalid, see Err.
-func New(windows []v1alpha1.MaintenanceWindow) *Plan {
-	p := &Plan{}
-	var errs []error
+// New returns the plan of some windows. It shares them, and leaves out those that are invalid.
+func New(windows ...v1alpha1.MaintenanceWindow) (p Plan) {
 	for i := range windows {
-		w, err := compile(&windows[i])
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", windows[i].Name, err))
-			continue
+		if w, err := Compile(&windows[i]); err == nil {
+			p = append(p, w)
 		}
-		p.windows = append(p.windows, w)
 	}
-	p.err = errors.Join(errs...)
 	return p
 }
-
-// Err returns why windows are invalid, with a line for each; nil if none is.
-func (p *Plan) Err() error { return p.err }
 
 // skipping is a schedule without the times before another one.
 type skipping struct {
@@ -99,35 +79,44 @@ func (s skipping) Next(after time.Time) time.Time {
 // parser reads what the schema of the field admits. An interval (@every) would count from whenever it is evaluated.
 var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
 
-// compile returns a window that can be evaluated. It checks what the schema cannot, and what reaches a client without a schema.
-func compile(spec *v1alpha1.MaintenanceWindow) (w window, err error) {
-	w.MaintenanceWindow, w.known = spec, &atomic.Pointer[known]{}
+// Compile returns a window that can be evaluated, and shares the object. It checks what the schema cannot, and what reaches a
+// client without a schema.
+func Compile(window *v1alpha1.MaintenanceWindow) (*Window, error) {
+	w := &Window{MaintenanceWindow: window, known: &atomic.Pointer[known]{}}
+	once, recurring := window.Spec.Once, window.Spec.Recurring
 	switch {
-	case spec.Schedule == "" && (spec.StartTime == nil || spec.EndTime == nil || !spec.EndTime.After(spec.StartTime.Time)):
-		return w, errors.New("needs an endTime after its startTime, or a schedule")
-	case spec.Schedule == "":
+	case recurring == nil && (once == nil || !once.EndTime.After(once.StartTime.Time)):
+		return nil, errors.New("needs an endTime after its startTime, or a cron expression")
+	case recurring == nil:
 		return w, nil
-	case spec.Duration == nil || spec.Duration.Duration <= 0:
-		return w, errors.New("the schedule needs a duration")
+	case once != nil:
+		return nil, errors.New("has once and recurring")
+	case recurring.Duration == nil || recurring.Duration.Duration <= 0:
+		return nil, errors.New("the cron expression needs a duration")
 	}
-	if w.schedule, err = parse(spec.Schedule, spec.TimeZone); err != nil {
-		return w, err
+	schedule, err := parse(recurring.Cron, recurring.TimeZone)
+	if err != nil {
+		return nil, err
 	}
+	w.schedule = schedule
 	opens := w.schedule.Next(time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)) // a leap year
 	if opens.IsZero() {
-		return w, fmt.Errorf("schedule %q names no day that exists", spec.Schedule)
+		return nil, fmt.Errorf("cron expression %q names no day that exists", recurring.Cron)
 	}
 	for range maxOverlaps {
 		next := w.schedule.Next(opens)
-		if next.IsZero() || next.After(opens.Add(spec.Duration.Duration)) {
-			w.schedule = skipping{w.schedule, spec.SkipUntil}
+		if next.IsZero() || next.After(opens.Add(w.length())) {
+			w.schedule = skipping{w.schedule, recurring.SkipUntil}
 			return w, nil
 		}
 		opens = next
 	}
-	return w, fmt.Errorf("the window never closes: it is open for %s, and schedule %q opens it again before that has passed",
-		spec.Duration.Duration, spec.Schedule)
+	return nil, fmt.Errorf("the window never closes: it is open for %s, and cron expression %q opens it again before that has "+
+		"passed", w.length(), recurring.Cron)
 }
+
+// length is how long a recurring window is open.
+func (w *Window) length() time.Duration { return w.Spec.Recurring.Duration.Duration }
 
 // parse returns a schedule in a time zone.
 func parse(expression, zone string) (cron.Schedule, error) {
@@ -136,11 +125,11 @@ func parse(expression, zone string) (cron.Schedule, error) {
 		return nil, fmt.Errorf("timeZone %q is not in the IANA database", zone)
 	}
 	if strings.Contains(expression, "=") || strings.HasPrefix(expression, "@every") {
-		return nil, fmt.Errorf("schedule %q is not a cron expression", expression)
+		return nil, fmt.Errorf("%q is not a cron expression", expression)
 	}
 	schedule, err := parser.Parse(expression)
 	if err != nil {
-		return nil, fmt.Errorf("schedule %q is not a cron expression: %w", expression, err)
+		return nil, fmt.Errorf("%q is not a cron expression: %w", expression, err)
 	}
 	if s, ok := schedule.(*cron.SpecSchedule); ok {
 		s.Location = location
@@ -148,23 +137,42 @@ func parse(expression, zone string) (cron.Schedule, error) {
 	return schedule, nil
 }
 
-// end returns when the oldest opening at a time ends; zero if the window is not open then.
-func (w *window) end(at time.Time) (end time.Time) {
-	if w.schedule == nil {
-		if !at.Before(w.StartTime.Time) && at.Before(w.EndTime.Time) {
-			end = w.EndTime.Time
-		}
-		return end
-	}
-	opens := w.opening(at.Add(-w.Duration.Duration))
-	if !opens.IsZero() && !opens.After(at) {
-		end = opens.Add(w.Duration.Duration)
-	}
-	return end
+// Opening returns from when and until when the window is open at a time, as its oldest opening then has it; zero if it is not.
+func (w *Window) Opening(at time.Time) (from, until time.Time) {
+	w.learn(at)
+	return w.opening(at)
 }
 
-// opening returns when a recurring window opens next after a time; zero if it does not.
-func (w *window) opening(after time.Time) time.Time {
+func (w *Window) opening(at time.Time) (from, until time.Time) {
+	if once := w.Spec.Once; once != nil {
+		if !at.Before(once.StartTime.Time) && at.Before(once.EndTime.Time) {
+			return once.StartTime.Time, once.EndTime.Time
+		}
+		return from, until
+	}
+	if opens := w.opens(at.Add(-w.length())); !opens.IsZero() && !opens.After(at) {
+		return opens, opens.Add(w.length())
+	}
+	return from, until
+}
+
+// Next returns the first opening that begins after a time; zero if there is none.
+func (w *Window) Next(at time.Time) (from, until time.Time) {
+	if once := w.Spec.Once; once != nil {
+		if at.Before(once.StartTime.Time) {
+			return once.StartTime.Time, once.EndTime.Time
+		}
+		return from, until
+	}
+	w.learn(at)
+	if from = w.opens(at); !from.IsZero() {
+		until = from.Add(w.length())
+	}
+	return from, until
+}
+
+// opens returns when a recurring window opens next after a time; zero if it does not.
+func (w *Window) opens(after time.Time) time.Time {
 	k := w.known.Load()
 	if k == nil || after.Before(k.after) || !k.until.IsZero() && !after.Before(k.until) {
 		return w.schedule.Next(after)
@@ -178,11 +186,11 @@ func (w *window) opening(after time.Time) time.Time {
 }
 
 // learn computes the openings ahead of a time, unless they are known.
-func (w *window) learn(at time.Time) {
+func (w *Window) learn(at time.Time) {
 	if w.schedule == nil {
 		return
 	}
-	after := at.Add(-w.Duration.Duration)
+	after := at.Add(-w.length())
 	if k := w.known.Load(); k != nil && !after.Before(k.after) && (k.until.IsZero() || at.Before(k.until)) {
 		return
 	}
@@ -195,23 +203,35 @@ func (w *window) learn(at time.Time) {
 	w.known.Store(k)
 }
 
-// next returns when the window opens or ends next after a time; zero if it does not.
-func (w *window) next(at time.Time) (next time.Time) {
-	if end := w.end(at); !end.IsZero() {
-		return end
+// Change returns when the window opens or ends next after a time; zero if it does not.
+func (w *Window) Change(at time.Time) time.Time {
+	if _, until := w.Opening(at); !until.IsZero() {
+		return until
 	}
+	from, _ := w.Next(at)
+	return from
+}
+
+// Covers reports whether the window is for the Incidents of an integration.
+func (w *Window) Covers(integration *v1alpha1.WebhookIntegration) bool {
+	selection := w.Spec.Integrations
 	switch {
-	case w.schedule != nil:
-		return w.opening(at)
-	case at.Before(w.StartTime.Time):
-		return w.StartTime.Time
+	case selection == nil:
+		return true
+	case selection.Selector == nil:
+		return slices.Contains(selection.Names, integration.Name)
 	}
-	return next
+	for name, value := range selection.Selector.MatchLabels {
+		if has, ok := integration.Labels[name]; !ok || has != string(value) {
+			return false
+		}
+	}
+	return len(selection.Selector.MatchLabels) > 0
 }
 
 // matches reports whether the window mutes Incidents with this content.
-func (w *window) matches(content *v1alpha1.AlertContent) bool {
-	m := w.Match
+func (w *Window) matches(content *v1alpha1.AlertContent) bool {
+	m := w.Spec.Match
 	if m == nil {
 		return true
 	}
@@ -228,18 +248,17 @@ func (w *window) matches(content *v1alpha1.AlertContent) bool {
 
 // Mutes reports whether an Incident with this content is muted at a time. The opening is the last of those that overlap or follow
 // each other without a break, and until its end the Incident stays muted. If there are too many of them, it has no end.
-func (p *Plan) Mutes(content *v1alpha1.AlertContent, at time.Time) (last Opening, muted bool) {
-	if p == nil {
-		return last, false
+func (p Plan) Mutes(content *v1alpha1.AlertContent, at time.Time) (last Opening, muted bool) {
+	for _, w := range p {
+		w.learn(at) // not of later times, at which only this call looks
 	}
-	p.learn(at)
 	var first Opening
 	for range maxLinks {
 		var link Opening
-		for i := range p.windows {
-			if w := &p.windows[i]; w.matches(content) {
-				if end := w.end(at); end.After(link.Until) {
-					link = Opening{w.Name, end, w.Comment}
+		for _, w := range p {
+			if w.matches(content) {
+				if _, until := w.opening(at); until.After(link.Until) {
+					link = Opening{w.Name, until}
 				}
 			}
 		}
@@ -253,80 +272,32 @@ func (p *Plan) Mutes(content *v1alpha1.AlertContent, at time.Time) (last Opening
 	return first, true
 }
 
-// learn computes the openings ahead of a time, unless they are known.
-func (p *Plan) learn(at time.Time) {
-	for i := range p.windows {
-		p.windows[i].learn(at)
-	}
-}
-
-// Open returns the openings at a time, in the order of the spec, each until its own end.
-func (p *Plan) Open(at time.Time) (open []Opening) {
-	if p == nil {
-		return nil
-	}
-	p.learn(at)
-	for i := range p.windows {
-		w := &p.windows[i]
-		if end := w.end(at); !end.IsZero() {
-			open = append(open, Opening{w.Name, end, w.Comment})
+// Open returns the openings at a time, in the order of the windows, each until its own end.
+func (p Plan) Open(at time.Time) (open []Opening) {
+	for _, w := range p {
+		if _, until := w.Opening(at); !until.IsZero() {
+			open = append(open, Opening{w.Name, until})
 		}
 	}
 	return open
 }
 
 // Next returns when a window opens or ends next after a time; zero if none does.
-func (p *Plan) Next(at time.Time) (next time.Time) {
-	if p == nil {
-		return next
-	}
-	p.learn(at)
-	for i := range p.windows {
-		if change := p.windows[i].next(at); !change.IsZero() && (next.IsZero() || change.Before(next)) {
+func (p Plan) Next(at time.Time) (next time.Time) {
+	for _, w := range p {
+		if change := w.Change(at); !change.IsZero() && (next.IsZero() || change.Before(next)) {
 			next = change
 		}
 	}
 	return next
 }
 
-// Cache keeps the plans of integrations, which are needed at every fold, until nobody has asked for them for many calls. Their
-// number has no other bound: a plan has little more than its integration, and takes long to make.
-type Cache struct {
-	mu            sync.Mutex
-	plans, former map[planKey]func() *Plan // those asked for of late, and before
-	calls         int                      // since plans was empty
-}
-
-// NewCache returns an empty Cache.
-func NewCache() *Cache { return &Cache{plans: map[planKey]func() *Plan{}} }
-
-// planKey is a version of an integration's spec.
-type planKey struct {
-	uid        types.UID
-	generation int64
-}
-
-// Of returns the plan of an integration, which may be nil and must not be modified afterwards; nil if it has no windows.
-func (c *Cache) Of(integration *v1alpha1.WebhookIntegration) *Plan {
-	if integration == nil || len(integration.Spec.Maintenance) == 0 {
-		return nil
-	}
-	return c.find(planKey{integration.UID, integration.Generation}, integration.Spec.Maintenance)()
-}
-
-// find returns a function that returns the plan, and makes it if it is the first to be asked.
-func (c *Cache) find(key planKey, windows []v1alpha1.MaintenanceWindow) func() *Plan {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.calls++; c.calls > max(minCalls, keptCalls*len(c.plans)) {
-		c.plans, c.former, c.calls = map[planKey]func() *Plan{}, c.plans, 0
-	}
-	plan, known := c.plans[key]
-	if !known {
-		if plan, known = c.former[key]; !known {
-			plan = sync.OnceValue(func() *Plan { return New(windows) })
+// Of returns the windows that are for the Incidents of an integration.
+func (p Plan) Of(integration *v1alpha1.WebhookIntegration) (own Plan) {
+	for _, w := range p {
+		if w.Covers(integration) {
+			own = append(own, w)
 		}
-		c.plans[key] = plan
 	}
-	return plan
+	return own
 }

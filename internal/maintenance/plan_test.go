@@ -1,13 +1,11 @@
 package maintenance
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -21,27 +19,31 @@ func at(text string) time.Time {
 	return t
 }
 
-func once(name, start, end string) v1alpha1.MaintenanceWindow {
-	return v1alpha1.MaintenanceWindow{
-		Name: name, StartTime: &v1alpha1.Timestamp{Time: at(start)}, EndTime: &v1alpha1.Timestamp{Time: at(end)},
-	}
+func stamp(text string) v1alpha1.Timestamp { return v1alpha1.Timestamp{Time: at(text)} }
+
+func named(name string, spec v1alpha1.MaintenanceWindowSpec) v1alpha1.MaintenanceWindow {
+	return v1alpha1.MaintenanceWindow{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "team"}, Spec: spec}
 }
 
-func recurring(name, schedule, zone string, duration time.Duration) v1alpha1.MaintenanceWindow {
-	return v1alpha1.MaintenanceWindow{
-		Name: name, Schedule: schedule, TimeZone: zone, Duration: &metav1.Duration{Duration: duration},
-	}
+func once(name, start, end string) v1alpha1.MaintenanceWindow {
+	return named(name, v1alpha1.MaintenanceWindowSpec{Once: &v1alpha1.SingleOpening{StartTime: stamp(start), EndTime: stamp(end)}})
+}
+
+func recurring(name, expression, zone string, duration time.Duration) v1alpha1.MaintenanceWindow {
+	return named(name, v1alpha1.MaintenanceWindowSpec{Recurring: &v1alpha1.Recurrence{
+		Cron: expression, TimeZone: zone, Duration: &metav1.Duration{Duration: duration},
+	}})
 }
 
 type windows = []v1alpha1.MaintenanceWindow
 
 func TestWhetherAnIncidentIsMuted(t *testing.T) {
 	warnings := once("warnings", "2026-03-01T10:00:00Z", "2026-03-01T12:00:00Z")
-	warnings.Match = &v1alpha1.MaintenanceMatch{Severities: []v1alpha1.Severity{"warning", "info"}}
+	warnings.Spec.Match = &v1alpha1.MaintenanceMatch{Severities: []v1alpha1.Severity{"warning", "info"}}
 	database := once("database", "2026-03-01T10:00:00Z", "2026-03-01T12:00:00Z")
-	database.Match = &v1alpha1.MaintenanceMatch{Labels: map[string]v1alpha1.LabelValue{"app": "db", "empty": ""}}
+	database.Spec.Match = &v1alpha1.MaintenanceMatch{Labels: map[string]v1alpha1.LabelValue{"app": "db", "empty": ""}}
 	empty := once("empty", "2026-03-01T10:00:00Z", "2026-03-01T12:00:00Z")
-	empty.Match = &v1alpha1.MaintenanceMatch{}
+	empty.Spec.Match = &v1alpha1.MaintenanceMatch{}
 	night := recurring("night", "0 22 * * *", "", 8*time.Hour)
 	berlin := recurring("berlin", "30 2 * * *", "Europe/Berlin", 30*time.Minute)
 	for name, test := range map[string]struct {
@@ -83,8 +85,8 @@ func TestWhetherAnIncidentIsMuted(t *testing.T) {
 			windows: windows{empty, once("next", "2026-03-01T12:00:00Z", "2026-03-01T13:00:00Z")},
 			at:      "2026-03-01T10:30:00Z", window: "next", until: "2026-03-01T13:00:00Z"},
 		"the next one mutes others": {
-			windows: windows{empty, {Name: "next", StartTime: &v1alpha1.Timestamp{Time: at("2026-03-01T12:00:00Z")},
-				EndTime: &v1alpha1.Timestamp{Time: at("2026-03-01T13:00:00Z")}, Match: database.Match}},
+			windows: windows{empty, named("next", v1alpha1.MaintenanceWindowSpec{Match: database.Spec.Match, Once: &v1alpha1.SingleOpening{
+				StartTime: stamp("2026-03-01T12:00:00Z"), EndTime: stamp("2026-03-01T13:00:00Z")}})},
 			at: "2026-03-01T10:30:00Z", window: "empty", until: "2026-03-01T12:00:00Z"},
 		"windows that take turns without an end": {
 			windows: windows{recurring("day", "0 6 * * *", "", 12*time.Hour), recurring("night", "0 18 * * *", "", 12*time.Hour)},
@@ -95,7 +97,7 @@ func TestWhetherAnIncidentIsMuted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			opening, muted := New(test.windows).Mutes(&test.content, at(test.at))
+			opening, muted := New(test.windows...).Mutes(&test.content, at(test.at))
 			g.Expect(muted).To(Equal(test.window != ""))
 			g.Expect(opening.Window).To(Equal(test.window))
 			if test.until == "" {
@@ -118,9 +120,9 @@ func TestSkippedOpenings(t *testing.T) {
 		"2026-03-02T22:00:01Z":   {next: "2026-03-03T22:00:00Z"},
 		"9999-12-31T00:00:00Z":   {next: "9999-12-31T22:00:00Z"},
 	} {
-		night.SkipUntil = &v1alpha1.Timestamp{Time: at(skipUntil)}
-		plan, now := New(windows{night}), at("2026-03-01T23:30:00Z")
-		g.Expect(plan.Err()).NotTo(HaveOccurred())
+		night.Spec.Recurring.SkipUntil = &v1alpha1.Timestamp{Time: at(skipUntil)}
+		plan, now := New(night), at("2026-03-01T23:30:00Z")
+		g.Expect(plan).To(HaveLen(1))
 		open := ""
 		for _, opening := range plan.Open(now) {
 			open = opening.Until.UTC().Format(time.RFC3339)
@@ -133,6 +135,7 @@ func TestSkippedOpenings(t *testing.T) {
 }
 
 func TestInvalidWindows(t *testing.T) {
+	empty, nightly := once("w", "2026-03-01T10:00:00Z", "2026-03-01T12:00:00Z"), recurring("w", "@daily", "", time.Hour)
 	for name, test := range map[string]struct {
 		window v1alpha1.MaintenanceWindow
 		err    string // empty: it is valid
@@ -140,10 +143,10 @@ func TestInvalidWindows(t *testing.T) {
 		"a name for a schedule":          {recurring("w", "@daily", "", time.Hour), ""},
 		"names of days":                  {recurring("w", "0 2 * JAN-MAR Mon-Fri", "America/New_York", time.Hour), ""},
 		"a leap day":                     {recurring("w", "0 0 29 2 *", "", time.Hour), ""},
-		"an interval":                    {recurring("w", "@every 5m", "", time.Hour), `schedule "@every 5m" is not a cron expression`},
+		"an interval":                    {recurring("w", "@every 5m", "", time.Hour), `"@every 5m" is not a cron expression`},
 		"a time zone in the schedule":    {recurring("w", "TZ=UTC 0 2 * * *", "", time.Hour), "is not a cron expression"},
 		"a time zone and nothing else":   {recurring("w", "TZ=", "", time.Hour), "is not a cron expression"},
-		"a minute that does not exist":   {recurring("w", "60 2 * * *", "", time.Hour), `w: schedule "60 2 * * *" is not a cron expression`},
+		"a minute that does not exist":   {recurring("w", "60 2 * * *", "", time.Hour), `"60 2 * * *" is not a cron expression`},
 		"seconds":                        {recurring("w", "0 0 2 * * *", "", time.Hour), "is not a cron expression"},
 		"a day that does not exist":      {recurring("w", "0 0 30 2 *", "", time.Hour), "names no day that exists"},
 		"an unknown time zone":           {recurring("w", "0 2 * * *", "Europe/Atlantis", time.Hour), `timeZone "Europe/Atlantis" is not in the IANA database`},
@@ -152,21 +155,89 @@ func TestInvalidWindows(t *testing.T) {
 		"longer than its period":         {recurring("w", "0 2 * * *", "", 25*time.Hour), "the window never closes: it is open for 25h0m0s"},
 		"as long as its period":          {recurring("w", "0 2 * * *", "", 24*time.Hour), "never closes"},
 		"sometimes longer":               {recurring("w", "0 2 1,2 * *", "", 25*time.Hour), ""},
-		"no duration":                    {v1alpha1.MaintenanceWindow{Name: "w", Schedule: "@daily"}, "the schedule needs a duration"},
-		"neither a schedule nor an end":  {v1alpha1.MaintenanceWindow{Name: "w"}, "needs an endTime after its startTime, or a schedule"},
+		"no duration":                    {recurring("w", "@daily", "", 0), "the cron expression needs a duration"},
+		"neither a schedule nor an end":  {named("w", v1alpha1.MaintenanceWindowSpec{}), "needs an endTime after its startTime, or a cron expression"},
+		"both":                           {named("w", v1alpha1.MaintenanceWindowSpec{Once: empty.Spec.Once, Recurring: nightly.Spec.Recurring}), "has once and recurring"},
 		"an end that is not after start": {once("w", "2026-03-01T10:00:00Z", "2026-03-01T10:00:00Z"), "needs an endTime after its startTime"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			p := New(windows{test.window})
+			_, err := Compile(&test.window)
 			if test.err == "" {
-				g.Expect(p.Err()).NotTo(HaveOccurred())
+				g.Expect(err).NotTo(HaveOccurred())
 				return
 			}
-			g.Expect(p.Err()).To(MatchError(ContainSubstring(test.err)))
-			g.Expect(p.Open(at("2026-03-01T02:30:00Z"))).To(BeEmpty())
+			g.Expect(err).To(MatchError(ContainSubstring(test.err)))
+			g.Expect(New(test.window).Open(at("2026-03-01T02:30:00Z"))).To(BeEmpty())
 		})
 	}
+}
+
+func TestWhichIntegrationsAWindowIsFor(t *testing.T) {
+	g := NewWithT(t)
+	covers := func(selection *v1alpha1.IntegrationSelection) (names []string) {
+		window := once("w", "2026-03-01T10:00:00Z", "2026-03-01T12:00:00Z")
+		window.Spec.Integrations = selection
+		for name, labels := range map[string]map[string]string{
+			"plain": nil, "storage": {"team": "storage"}, "web": {"team": "web", "tier": ""},
+		} {
+			integration := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+			if New(window).Of(integration) != nil {
+				names = append(names, name)
+			}
+		}
+		return names
+	}
+	selector := func(labels map[string]v1alpha1.IntegrationLabel) *v1alpha1.IntegrationSelection {
+		return &v1alpha1.IntegrationSelection{Selector: &v1alpha1.IntegrationSelector{MatchLabels: labels}}
+	}
+	g.Expect(covers(nil)).To(ConsistOf("plain", "storage", "web"))
+	g.Expect(covers(&v1alpha1.IntegrationSelection{Names: []string{"web", "gone"}})).To(ConsistOf("web"))
+	g.Expect(covers(selector(map[string]v1alpha1.IntegrationLabel{"team": "storage"}))).To(ConsistOf("storage"))
+	g.Expect(covers(selector(map[string]v1alpha1.IntegrationLabel{"tier": ""}))).To(ConsistOf("web"))
+	g.Expect(covers(selector(map[string]v1alpha1.IntegrationLabel{"team": "web", "tier": "1"}))).To(BeEmpty())
+	g.Expect(covers(selector(nil))).To(BeEmpty(), "the schema allows none of these, and they select nothing")
+	g.Expect(covers(&v1alpha1.IntegrationSelection{})).To(BeEmpty())
+}
+
+// The plan of a namespace follows its windows, and stays the same when nothing but their status changes.
+func TestWindowsAreKeptByNamespace(t *testing.T) {
+	g, all := NewWithT(t), NewWindows()
+	shop := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "shop"}}
+	names := func() (names []string) {
+		for _, w := range all.Of(shop) {
+			names = append(names, w.Name)
+		}
+		return names
+	}
+	b := once("b", "2026-03-01T10:00:00Z", "2026-03-01T12:00:00Z")
+	a, c, other := recurring("a", "@daily", "", time.Hour), b, b
+	c.Name, other.Namespace = "c", "other"
+	for _, w := range []v1alpha1.MaintenanceWindow{b, c, a, other} {
+		all.Set(&w)
+	}
+	g.Expect(names()).To(Equal([]string{"a", "b", "c"}))
+	g.Expect(all.All()).To(HaveLen(2))
+
+	before := all.In("team")
+	told := *a.DeepCopy()
+	told.Status.Integrations = "all"
+	all.Set(&told)
+	g.Expect(&all.In("team")[0]).To(BeIdenticalTo(&before[0]), "the plan is the same")
+	wrong := *a.DeepCopy()
+	wrong.Spec.Recurring.Cron = "60 * * * *"
+	all.Set(&wrong)
+	g.Expect(names()).To(Equal([]string{"b", "c"}), "one that is invalid mutes nothing")
+	g.Expect(before).To(HaveLen(3), "a plan never changes")
+	all.Set(&a)
+	all.Remove(&b)
+	all.Remove(&b)
+	g.Expect(names()).To(Equal([]string{"a", "c"}))
+	all.Remove(&a)
+	all.Remove(&c)
+	g.Expect(all.All()).To(HaveLen(1))
+	g.Expect((*Windows)(nil).Of(shop)).To(BeNil())
+	g.Expect(all.Of(nil)).To(BeNil())
 }
 
 // Property: a plan mutes in the union of its openings, its end is the first moment at which it mutes no longer, and nothing changes
@@ -189,12 +260,12 @@ func TestAPlanIsTheUnionOfItsWindows(t *testing.T) {
 					rapid.SampledFrom(zones).Draw(t, "zone"), minutes(50*60, "duration")))
 			} else {
 				start := begin.Add(minutes(500*24*60, "start"))
-				list = append(list, v1alpha1.MaintenanceWindow{
-					Name: "w", StartTime: &v1alpha1.Timestamp{Time: start}, EndTime: &v1alpha1.Timestamp{Time: start.Add(minutes(31*24*60, "lasts"))},
-				})
+				list = append(list, named("w", v1alpha1.MaintenanceWindowSpec{Once: &v1alpha1.SingleOpening{
+					StartTime: v1alpha1.Timestamp{Time: start}, EndTime: v1alpha1.Timestamp{Time: start.Add(minutes(31*24*60, "lasts"))},
+				}}))
 			}
 		}
-		p, now := New(list), begin.Add(minutes(500*24*60, "now")).Add(time.Duration(rapid.IntRange(-1, 1).Draw(t, "ns")))
+		p, now := New(list...), begin.Add(minutes(500*24*60, "now")).Add(time.Duration(rapid.IntRange(-1, 1).Draw(t, "ns")))
 		muted := func(at time.Time) bool {
 			_, muted := p.Mutes(&v1alpha1.AlertContent{}, at)
 			return muted
@@ -228,10 +299,10 @@ func TestAPlanIsTheUnionOfItsWindows(t *testing.T) {
 
 func BenchmarkMutes(b *testing.B) {
 	var list windows
-	for range 20 {
+	for range 500 {
 		list = append(list, recurring("w", "0 0 29 2 *", "Europe/Berlin", 168*time.Hour))
 	}
-	p, content, now := New(list), &v1alpha1.AlertContent{}, at("2024-03-01T00:00:00Z")
+	p, content, now := New(list...), &v1alpha1.AlertContent{}, at("2024-03-01T00:00:00Z")
 	for b.Loop() {
 		p.Mutes(content, now)
 	}
@@ -239,40 +310,10 @@ func BenchmarkMutes(b *testing.B) {
 
 func BenchmarkNew(b *testing.B) {
 	var list windows
-	for range 20 {
+	for range 500 {
 		list = append(list, recurring("w", "* * * * *", "Europe/Berlin", 168*time.Hour))
 	}
 	for b.Loop() {
-		New(list)
+		New(list...)
 	}
-}
-
-// TestAPlanIsMadeOnce: the leader asks for the plans of all integrations in turn, again and again.
-func TestAPlanIsMadeOnce(t *testing.T) {
-	g, cache := NewWithT(t), NewCache()
-	integrations := make([]v1alpha1.WebhookIntegration, 3000)
-	for n := range integrations {
-		integrations[n].UID, integrations[n].Generation = types.UID(fmt.Sprint(n)), 1
-		integrations[n].Spec.Maintenance = windows{recurring("w", "0 2 * * *", "UTC", time.Hour)}
-	}
-	made := map[*Plan]bool{}
-	askAll := func(integrations []v1alpha1.WebhookIntegration, times int) {
-		for range times {
-			for n := range integrations {
-				made[cache.Of(&integrations[n])] = true
-			}
-		}
-	}
-	askAll(integrations, 30)
-	g.Expect(made).To(HaveLen(len(integrations)))
-
-	integrations[0].Generation = 2
-	askAll(integrations, 1)
-	g.Expect(made).To(HaveLen(len(integrations)+1), "its spec has changed")
-
-	left := integrations[:10]
-	askAll(left, 2*max(minCalls, keptCalls*len(integrations)))
-	g.Expect(made).To(HaveLen(len(integrations) + 1))
-	g.Expect(len(cache.plans)).To(Equal(len(left)), "the others are deleted")
-	g.Expect(len(cache.former)).To(Equal(len(left)))
 }

@@ -2,6 +2,8 @@
 package plaintext
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -25,6 +27,15 @@ func ShortName(name string) string { return OneLine(name, maxMessageChars, maxNa
 
 // ShortComment returns a comment as one printable line, short enough for Transition.comment.
 func ShortComment(text string) string { return OneLine(text, maxMessageChars, maxCommentBytes) }
+
+// Few lists names in their order, so many at most, and how many more there are.
+func Few(names []string, most int) string {
+	few := slices.Sorted(slices.Values(names))
+	if more := len(few) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(few[:most], ", "), more)
+	}
+	return strings.Join(few, ", ")
+}
 
 // OneLine makes one printable line of a text: SanitizeLine, with single spaces. The line has at most maxChars
 // characters, and maxBytes bytes as JSON; an ellipsis shows where it was cut.

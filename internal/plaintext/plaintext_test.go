@@ -28,6 +28,13 @@ func TestOneLine(t *testing.T) {
 	}
 }
 
+func TestFew(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(plaintext.Few(nil, 2)).To(BeEmpty())
+	g.Expect(plaintext.Few([]string{"b", "a"}, 2)).To(Equal("a, b"))
+	g.Expect(plaintext.Few([]string{"c", "b", "a"}, 2)).To(Equal("a, b and 1 more"))
+}
+
 func TestADurationHasNoZeroUnits(t *testing.T) {
 	for text, expected := range map[string]string{
 		"2h": "2h", "90m": "1h30m", "10m": "10m", "10h": "10h", "720h": "720h", "1h0m5s": "1h0m5s", "30s": "30s", "1500ms": "1.5s",

@@ -78,6 +78,7 @@ func newMapper() meta.RESTMapper {
 		v1alpha1.GroupVersion.WithKind("WebhookIntegration"):              meta.RESTScopeNamespace,
 		v1alpha1.GroupVersion.WithKind("AlertEvent"):                      meta.RESTScopeNamespace,
 		v1alpha1.GroupVersion.WithKind("Incident"):                        meta.RESTScopeNamespace,
+		v1alpha1.GroupVersion.WithKind("MaintenanceWindow"):               meta.RESTScopeNamespace,
 		corev1.SchemeGroupVersion.WithKind("Service"):                     meta.RESTScopeNamespace,
 		corev1.SchemeGroupVersion.WithKind("Pod"):                         meta.RESTScopeNamespace,
 		corev1.SchemeGroupVersion.WithKind("Namespace"):                   meta.RESTScopeRoot,

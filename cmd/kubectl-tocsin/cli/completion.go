@@ -37,6 +37,14 @@ func firstArgument(words cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
+// completeOthers completes every argument, with words that were not given yet.
+func (p *plugin) completeOthers(words cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(command *cobra.Command, given []string, begun string) ([]string, cobra.ShellCompDirective) {
+		all, directive := words(command, given, begun)
+		return slices.DeleteFunc(all, func(word string) bool { return slices.Contains(given, word) }), directive
+	}
+}
+
 // fromCluster returns completions that read the cluster, given the arguments so far. If that fails, it completes what was read.
 func (p *plugin) fromCluster(read func(context.Context, *cluster, []string) ([]string, error)) cobra.CompletionFunc {
 	return func(command *cobra.Command, given []string, _ string) ([]string, cobra.ShellCompDirective) {

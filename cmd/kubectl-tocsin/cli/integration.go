@@ -39,6 +39,14 @@ func addDryRunFlag(flags *pflag.FlagSet, dryRun *string) {
 		"Must be none, client (send no request) or server (do not store it).")
 }
 
+// writer returns the client that writes, unless it is a dry run of the client.
+func (c *cluster) writer(dryRun string) client.Writer {
+	if dryRun == dryRunServer {
+		return client.NewDryRunClient(c)
+	}
+	return c
+}
+
 // freeName returns the wanted name, empty if it is taken. If none is wanted, it returns the date, with a number if that is taken.
 func freeName(wanted string, now time.Time, taken func(string) bool) string {
 	date := now.Format(time.DateOnly)
@@ -118,12 +126,8 @@ func (o *integrationOptions) create(ctx context.Context, c *cluster, names []str
 			return err
 		}
 	}
-	options := []client.CreateOption{action.FieldManager}
-	if o.dryRun == dryRunServer {
-		options = append(options, client.DryRunAll)
-	}
 	if o.dryRun != dryRunClient {
-		if err := c.Create(ctx, integration, options...); err != nil {
+		if err := c.writer(o.dryRun).Create(ctx, integration, action.FieldManager); err != nil {
 			return err
 		}
 	}
@@ -174,22 +178,18 @@ func labelValues(labels map[string]string) map[string]v1alpha1.LabelValue {
 	return values
 }
 
-// editIntegration changes an integration, except with a client dry run. It retries conflicts with other writers.
-func (c *cluster) editIntegration(ctx context.Context, name, dryRun string, edit func(*v1alpha1.WebhookIntegration) error) error {
-	options := []client.PatchOption{action.FieldManager}
-	if dryRun == dryRunServer {
-		options = append(options, client.DryRunAll)
-	}
+// editIntegration changes an integration. It retries conflicts with other writers.
+func (c *cluster) editIntegration(ctx context.Context, name string, edit func(*v1alpha1.WebhookIntegration) error) error {
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 		integration, err := c.integration(ctx, name)
 		if err != nil {
 			return err
 		}
 		before := client.MergeFromWithOptions(integration.DeepCopy(), client.MergeFromWithOptimisticLock{})
-		if err := edit(integration); err != nil || dryRun == dryRunClient {
+		if err := edit(integration); err != nil {
 			return err
 		}
-		return c.Patch(ctx, integration, before, options...)
+		return c.Patch(ctx, integration, before, action.FieldManager)
 	})
 }
 

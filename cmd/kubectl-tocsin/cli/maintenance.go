@@ -11,17 +11,18 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/action"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
 const (
-	// maxWindows is the limit of spec.maintenance, and maxWindow that of one window.
-	maxWindows = 20
-	maxWindow  = 744 * time.Hour
+	// maxWindow is the limit of the length of one window that is open once.
+	maxWindow = 744 * time.Hour
 
 	// clockMargin is how long before now a window starts, so that it is open at once if the API server's clock is behind.
 	clockMargin = time.Minute
@@ -29,20 +30,23 @@ const (
 
 type maintenanceOptions struct {
 	*plugin
-	name          string
-	length        time.Duration
-	comment       string
-	severities    []string
-	labels        map[string]string
-	dryRun        string
-	allNamespaces bool
+	name            string
+	length          time.Duration
+	comment         string
+	severities      []string
+	labels          map[string]string
+	allIntegrations bool
+	dryRun          string
+	allNamespaces   bool
 }
 
 func (p *plugin) maintenanceCommand() *cobra.Command {
 	o := &maintenanceOptions{plugin: p}
-	start := p.ofIntegration("start INTEGRATION", "Forward no new incidents of an integration for some time", nil, o.start)
+	start := p.windowCommand("start INTEGRATION...", "Forward no new incidents of integrations for some time", o.start)
+	start.ValidArgsFunction = p.completeOthers(p.completeIntegrations())
 	flags := start.Flags()
 	durationVar(flags, &o.length, "for", "Length of the window, such as 90m or 2d. Required.")
+	flags.BoolVar(&o.allIntegrations, "all", false, "Mute all integrations of the namespace.")
 	flags.StringVar(&o.comment, "comment", "", "Reason for the window.")
 	flags.StringVar(&o.name, "name", "", "Name of the window. Default: the current date, such as 2026-05-04.")
 	flags.Var(wordValue{enumeration: severityWords, list: &o.severities}, "severity", "Severities to mute. Default: all.")
@@ -50,283 +54,285 @@ func (p *plugin) maintenanceCommand() *cobra.Command {
 		"Mute incidents with these labels only, as `KEY=VALUE`, such as team=storage.")
 	addDryRunFlag(flags, &o.dryRun)
 
-	end := p.ofIntegration("end INTEGRATION [NAME...]", "End maintenance windows of an integration", allWindows, o.end)
+	windows := p.completeNames(v1alpha1.GroupVersion.WithKind("MaintenanceWindowList"))
+	end := p.windowCommand("end [NAME...]", "End maintenance windows", o.end)
+	end.ValidArgsFunction = p.completeOthers(windows)
 	addDryRunFlag(end.Flags(), &o.dryRun)
 
-	skip := p.ofIntegration("skip INTEGRATION NAME", "Skip the next opening of a maintenance window that recurs",
-		recurringWindows, o.skip)
-	skip.Args = takes(2, 2, "the names of an integration and a window")
+	skip := p.windowCommand("skip NAME", "Skip the next opening of a maintenance window that recurs", o.skip)
+	skip.Args, skip.ValidArgsFunction = oneName("window"), firstArgument(windows)
 	addDryRunFlag(skip.Flags(), &o.dryRun)
 
-	list := p.ofIntegration("list [INTEGRATION]", "List maintenance windows", nil, o.list)
-	list.Aliases = []string{"ls"}
-	list.Args = takes(0, 1, "at most one integration name")
+	list := p.windowCommand("list", "List maintenance windows", o.list)
+	list.Aliases, list.Args = []string{"ls"}, takes(0, 0, "no argument")
 	list.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "List windows in all namespaces.")
 
 	return parent(&cobra.Command{
 		Use:   "maintenance",
-		Short: "Start, end, skip and list maintenance windows of integrations",
+		Short: "Start, end, skip and list maintenance windows",
 	}, start, end, skip, list)
 }
 
-func (o *maintenanceOptions) start(ctx context.Context, c *cluster, names []string) error {
-	if o.length <= 0 || o.length > maxWindow-clockMargin {
+func (p *plugin) windowCommand(use, short string, run func(context.Context, *cluster, []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, RunE: p.withCluster(run)}
+}
+
+func (o *maintenanceOptions) start(ctx context.Context, c *cluster, integrations []string) error {
+	switch {
+	case o.length <= 0 || o.length > maxWindow-clockMargin:
 		return errors.New("specify the length of the window with --for, such as 2h; at most 30d")
+	case o.allIntegrations == (len(integrations) > 0):
+		return errors.New("specify integrations, or --all for all of the namespace")
 	}
-	window := o.window()
-	err := c.editIntegration(ctx, names[0], o.dryRun, func(integration *v1alpha1.WebhookIntegration) error {
-		spec := &integration.Spec
-		if len(spec.Maintenance) >= maxWindows {
-			spec.Maintenance = slices.DeleteFunc(spec.Maintenance, func(w v1alpha1.MaintenanceWindow) bool { // those that are over
-				return w.Schedule == "" && w.EndTime != nil && !o.now().Before(w.EndTime.Time)
-			})
+	for _, name := range integrations {
+		if _, err := c.integration(ctx, name); err != nil {
+			return err // a mistyped name would mute nothing
 		}
-		if windows := len(spec.Maintenance); windows >= maxWindows {
-			return fmt.Errorf("integration %q has %d maintenance windows, which is the limit: remove one", names[0], windows)
-		}
-		window.Name = freeName(o.name, o.now(), func(name string) bool {
-			return slices.ContainsFunc(spec.Maintenance, func(w v1alpha1.MaintenanceWindow) bool { return w.Name == name })
-		})
-		if window.Name == "" {
-			return fmt.Errorf("integration %q has a maintenance window %q: choose another name", names[0], o.name)
-		}
-		spec.Maintenance = append(spec.Maintenance, window)
-		return nil
-	})
+	}
+	windows, err := o.windows(ctx, c, c.namespace)
 	if err != nil {
 		return err
 	}
-	o.screen.printf("Maintenance window %q of integration %q is open until %s%s.\n",
-		window.Name, names[0], window.EndTime.Local().Format(localTime), dryRunNotes[o.dryRun])
+	window := o.window(c.namespace, integrations)
+	window.Name = freeName(o.name, o.now(), func(name string) bool { return find(windows, name) != nil })
+	if window.Name == "" {
+		return fmt.Errorf("there is a maintenance window %q: choose another name", o.name)
+	}
+	if o.dryRun != dryRunClient {
+		if err := c.writer(o.dryRun).Create(ctx, window, action.FieldManager); err != nil {
+			return err
+		}
+	}
+	o.screen.printf("Maintenance window %q is open until %s%s.\n",
+		window.Name, window.Spec.Once.EndTime.Local().Format(localTime), dryRunNotes[o.dryRun])
 	return nil
 }
 
 // window returns the window that the flags describe, without a name.
-func (o *maintenanceOptions) window() v1alpha1.MaintenanceWindow {
-	window := v1alpha1.MaintenanceWindow{
-		StartTime: new(v1alpha1.NewTimestamp(o.now().Add(-clockMargin))), EndTime: new(v1alpha1.NewTimestamp(o.now().Add(o.length))),
-		Comment: o.comment,
+func (o *maintenanceOptions) window(namespace string, integrations []string) *v1alpha1.MaintenanceWindow {
+	window := &v1alpha1.MaintenanceWindow{}
+	window.Namespace, window.Spec.Comment = namespace, o.comment
+	window.Spec.Once = &v1alpha1.SingleOpening{
+		StartTime: v1alpha1.NewTimestamp(o.now().Add(-clockMargin)), EndTime: v1alpha1.NewTimestamp(o.now().Add(o.length)),
 	}
-	if len(o.severities)+len(o.labels) == 0 {
-		return window
+	if len(integrations) > 0 {
+		window.Spec.Integrations = &v1alpha1.IntegrationSelection{Names: unique(integrations)}
 	}
-	window.Match = &v1alpha1.MaintenanceMatch{Labels: labelValues(o.labels)}
-	for _, severity := range o.severities {
-		if !slices.Contains(window.Match.Severities, v1alpha1.Severity(severity)) {
-			window.Match.Severities = append(window.Match.Severities, v1alpha1.Severity(severity))
+	if len(o.severities)+len(o.labels) > 0 {
+		window.Spec.Match = &v1alpha1.MaintenanceMatch{}
+		for _, severity := range unique(o.severities) {
+			window.Spec.Match.Severities = append(window.Spec.Match.Severities, v1alpha1.Severity(severity))
+		}
+		if len(o.labels) > 0 {
+			window.Spec.Match.Labels = labelValues(o.labels)
 		}
 	}
 	return window
 }
 
-// end removes windows that are open once. One that recurs skips the rest of its opening: to remove it is left to an editor of the
-// integration.
-func (o *maintenanceOptions) end(ctx context.Context, c *cluster, args []string) error {
-	var names []string
-	err := c.editIntegration(ctx, args[0], o.dryRun, func(integration *v1alpha1.WebhookIntegration) (err error) {
-		windows := integration.Spec.Maintenance
-		if names, err = o.selected(args[0], args[1:], windows); err != nil {
-			return err
+// unique returns words without those that came before.
+func unique(words []string) (kept []string) {
+	for _, word := range words {
+		if !slices.Contains(kept, word) {
+			kept = append(kept, word)
 		}
-		ended := func(w v1alpha1.MaintenanceWindow) bool { return slices.Contains(names, w.Name) }
-		for i := range windows {
-			if w := &windows[i]; ended(*w) && w.Schedule != "" {
-				w.SkipUntil = new(v1alpha1.NewTimestamp(o.now().Add(time.Second))) // also if it opens at this moment
-			}
-		}
-		integration.Spec.Maintenance = slices.DeleteFunc(windows, func(w v1alpha1.MaintenanceWindow) bool {
-			return ended(w) && w.Schedule == ""
-		})
-		return nil
-	})
+	}
+	return kept
+}
+
+// end deletes windows that are open once. One that recurs skips the rest of its opening: to delete it is left to kubectl.
+func (o *maintenanceOptions) end(ctx context.Context, c *cluster, names []string) error {
+	windows, err := o.windows(ctx, c, c.namespace)
 	if err != nil {
 		return err
 	}
-	o.screen.printf("Ended maintenance window \"%s\" of integration %q%s.\n",
-		strings.Join(names, `", "`), args[0], dryRunNotes[o.dryRun])
+	ended, err := o.selected(names, windows)
+	if err != nil {
+		return err
+	}
+	for _, w := range ended {
+		if w.Spec.Recurring == nil {
+			err = o.remove(ctx, c, w)
+		} else {
+			err = o.skipUntil(ctx, c, w, o.now().Add(time.Second)) // also if it opens at this moment
+		}
+		if err != nil {
+			return err
+		}
+		o.screen.printf("Ended maintenance window %q%s.\n", w.Name, dryRunNotes[o.dryRun])
+	}
 	return nil
+}
+
+func (o *maintenanceOptions) remove(ctx context.Context, c *cluster, w *v1alpha1.MaintenanceWindow) error {
+	if o.dryRun == dryRunClient {
+		return nil
+	}
+	return c.writer(o.dryRun).Delete(ctx, w, client.Preconditions{UID: &w.UID, ResourceVersion: &w.ResourceVersion})
+}
+
+// skipUntil has a window skip the openings that begin before a time.
+func (o *maintenanceOptions) skipUntil(ctx context.Context, c *cluster, w *v1alpha1.MaintenanceWindow, until time.Time) error {
+	if o.dryRun == dryRunClient {
+		return nil
+	}
+	before := client.MergeFromWithOptions(w.DeepCopy(), client.MergeFromWithOptimisticLock{})
+	w.Spec.Recurring.SkipUntil = new(v1alpha1.NewTimestamp(until))
+	return c.writer(o.dryRun).Patch(ctx, w, before, action.FieldManager)
 }
 
 // selected returns the windows with these names, or else the only one that is open.
 func (o *maintenanceOptions) selected(
-	integration string, names []string, windows []v1alpha1.MaintenanceWindow,
-) ([]string, error) {
+	names []string, windows []v1alpha1.MaintenanceWindow,
+) (selected []*v1alpha1.MaintenanceWindow, err error) {
 	var open []string
-	for _, opening := range maintenance.New(windows).Open(o.now()) {
+	for _, opening := range maintenance.New(windows...).Open(o.now()) {
 		open = append(open, opening.Window)
 	}
 	switch {
 	case len(names) > 0:
 	case len(open) == 0:
-		return nil, fmt.Errorf("no maintenance window of integration %q is open", integration)
+		return nil, errors.New("no maintenance window is open")
 	case len(open) > 1:
-		return nil, fmt.Errorf("integration %q has several open maintenance windows: specify one of %s",
-			integration, strings.Join(open, ", "))
+		return nil, fmt.Errorf("several maintenance windows are open: specify one of %s", strings.Join(open, ", "))
 	default:
 		names = open
 	}
-	for _, name := range names {
-		window, err := windowNamed(windows, integration, name)
-		if err != nil {
-			return nil, fmt.Errorf("%w; nothing was ended", err)
-		}
-		if window.Schedule != "" && !slices.Contains(open, name) {
+	for _, name := range unique(names) {
+		window := find(windows, name)
+		switch {
+		case window == nil:
+			return nil, fmt.Errorf("there is no maintenance window %q; nothing was ended", name)
+		case window.Spec.Recurring != nil && !slices.Contains(open, name):
 			return nil, fmt.Errorf("maintenance window %q recurs and is not open; "+
 				"\"kubectl tocsin maintenance skip\" skips its next opening", name)
 		}
+		selected = append(selected, window)
 	}
-	return names, nil
+	return selected, nil
 }
 
 // skip skips the next opening of a recurring window.
-func (o *maintenanceOptions) skip(ctx context.Context, c *cluster, args []string) error {
-	var skipped, next time.Time
-	err := c.editIntegration(ctx, args[0], o.dryRun, func(integration *v1alpha1.WebhookIntegration) error {
-		window, err := windowNamed(integration.Spec.Maintenance, args[0], args[1])
-		switch {
-		case err != nil:
-			return err
-		case window.Schedule == "":
-			return fmt.Errorf("maintenance window %q does not recur; \"kubectl tocsin maintenance end\" removes it", args[1])
-		}
-		plan := maintenance.New([]v1alpha1.MaintenanceWindow{*window})
-		skipped = plan.Next(o.now())
-		switch {
-		case plan.Err() != nil:
-			return plan.Err()
-		case len(plan.Open(o.now())) > 0:
-			return fmt.Errorf("maintenance window %q is open; \"kubectl tocsin maintenance end\" ends this opening", args[1])
-		}
-		window.SkipUntil = new(v1alpha1.NewTimestamp(skipped.Add(time.Second)))
-		next = maintenance.New([]v1alpha1.MaintenanceWindow{*window}).Next(o.now())
-		return nil
-	})
+func (o *maintenanceOptions) skip(ctx context.Context, c *cluster, names []string) error {
+	window := &v1alpha1.MaintenanceWindow{}
+	err := c.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: names[0]}, window)
+	switch {
+	case err != nil:
+		return inNamespace(err, c.namespace)
+	case window.Spec.Recurring == nil:
+		return fmt.Errorf("maintenance window %q does not recur; \"kubectl tocsin maintenance end\" deletes it", window.Name)
+	}
+	compiled, err := maintenance.Compile(window.DeepCopy())
 	if err != nil {
 		return err
 	}
-	o.screen.printf("Maintenance window %q of integration %q skips the opening of %s%s. The next one is %s.\n",
-		args[1], args[0], skipped.Local().Format(localTime), dryRunNotes[o.dryRun], next.Local().Format(localTime))
+	if from, _ := compiled.Opening(o.now()); !from.IsZero() {
+		return fmt.Errorf("maintenance window %q is open; \"kubectl tocsin maintenance end\" ends this opening", window.Name)
+	}
+	skipped, _ := compiled.Next(o.now())
+	next, _ := compiled.Next(skipped)
+	if err := o.skipUntil(ctx, c, window, skipped.Add(time.Second)); err != nil {
+		return err
+	}
+	o.screen.printf("Maintenance window %q skips the opening of %s%s. The next one is %s.\n",
+		window.Name, skipped.Local().Format(localTime), dryRunNotes[o.dryRun], next.Local().Format(localTime))
 	return nil
 }
 
-// windowNamed returns a window of an integration.
-func windowNamed(windows []v1alpha1.MaintenanceWindow, integration, name string) (*v1alpha1.MaintenanceWindow, error) {
+// find returns the window with a name; nil if there is none.
+func find(windows []v1alpha1.MaintenanceWindow, name string) *v1alpha1.MaintenanceWindow {
 	at := slices.IndexFunc(windows, func(w v1alpha1.MaintenanceWindow) bool { return w.Name == name })
 	if at < 0 {
-		return nil, fmt.Errorf("integration %q has no maintenance window %q", integration, name)
-	}
-	return &windows[at], nil
-}
-
-// allWindows returns the names of all windows.
-func allWindows(spec *v1alpha1.WebhookIntegrationSpec) (names []string) {
-	for i := range spec.Maintenance {
-		names = append(names, spec.Maintenance[i].Name)
-	}
-	return names
-}
-
-// recurringWindows returns the names of the windows that recur.
-func recurringWindows(spec *v1alpha1.WebhookIntegrationSpec) (names []string) {
-	for i := range spec.Maintenance {
-		if w := &spec.Maintenance[i]; w.Schedule != "" {
-			names = append(names, w.Name)
-		}
-	}
-	return names
-}
-
-// listedWindow is a window of an integration.
-type listedWindow struct {
-	metav1.ObjectMeta // of the integration
-	*v1alpha1.MaintenanceWindow
-}
-
-func (o *maintenanceOptions) list(ctx context.Context, c *cluster, names []string) error {
-	windows, err := o.windows(ctx, c, names)
-	if err != nil {
-		return err
-	}
-	if len(windows) == 0 {
-		o.notef("No maintenance windows found.")
 		return nil
 	}
-	t := &table[listedWindow]{screen: o.screen}
-	if o.allNamespaces {
-		t.add("NAMESPACE", 0, func(w listedWindow) string { return w.Namespace })
+	return &windows[at]
+}
+
+func (o *maintenanceOptions) list(ctx context.Context, c *cluster, _ []string) error {
+	f := &filter{allNamespaces: o.allNamespaces}
+	windows, err := o.windows(ctx, c, f.namespace(c))
+	switch {
+	case err != nil:
+		return err
+	case len(windows) == 0:
+		if err := o.verify(ctx, c, f, nil); err != nil {
+			return err
+		}
+		o.notef("No maintenance windows found%s.", f.place(c))
+		return nil
 	}
-	t.add("INTEGRATION", 0, func(w listedWindow) string { return w.ObjectMeta.Name })
-	t.add("NAME", 0, func(w listedWindow) string { return w.MaintenanceWindow.Name })
+	t := &table[v1alpha1.MaintenanceWindow]{screen: o.screen}
+	if o.allNamespaces {
+		t.add("NAMESPACE", 0, func(w v1alpha1.MaintenanceWindow) string { return w.Namespace })
+	}
+	t.add("NAME", 0, func(w v1alpha1.MaintenanceWindow) string { return w.Name })
 	t.addCells("STATE", 0, o.state)
 	t.add("TIMES", 0, times)
+	t.add("INTEGRATIONS", 0, func(w v1alpha1.MaintenanceWindow) string { return safe(w.Status.Integrations) })
 	t.add("MUTES", 0, mutes)
-	t.add("COMMENT", 0, func(w listedWindow) string { return safe(w.Comment) })
+	t.add("COMMENT", 0, func(w v1alpha1.MaintenanceWindow) string { return safe(w.Spec.Comment) })
 	return t.print(windows)
 }
 
-// windows returns the windows of one integration, or of all.
-func (o *maintenanceOptions) windows(ctx context.Context, c *cluster, names []string) (windows []listedWindow, err error) {
-	var integrations []v1alpha1.WebhookIntegration
-	switch {
-	case len(names) == 0:
-		integrations, err = o.integrations(ctx, c, &filter{allNamespaces: o.allNamespaces})
-	case o.allNamespaces:
-		err = errors.New("an integration has one namespace: omit --all-namespaces")
-	default:
-		var integration *v1alpha1.WebhookIntegration
-		integration, err = c.integration(ctx, names[0])
-		integrations = []v1alpha1.WebhookIntegration{*integration}
-	}
-	for i := range integrations {
-		integration := &integrations[i]
-		for j := range integration.Spec.Maintenance {
-			windows = append(windows, listedWindow{integration.ObjectMeta, &integration.Spec.Maintenance[j]})
+// windows returns the windows of a namespace; of all if it is empty.
+func (o *maintenanceOptions) windows(
+	ctx context.Context, c *cluster, namespace string,
+) (all []v1alpha1.MaintenanceWindow, err error) {
+	list := &v1alpha1.MaintenanceWindowList{}
+	for page, err := range live.Pages(ctx, c, list, client.InNamespace(namespace), client.Limit(listChunk)) {
+		if err != nil {
+			return nil, err
 		}
+		all = append(all, page.Items...)
 	}
-	return windows, err
+	return all, nil
 }
 
 // state describes whether a window is open, and until or from when.
-func (o *maintenanceOptions) state(w listedWindow) cell {
-	plan, now := maintenance.New([]v1alpha1.MaintenanceWindow{*w.MaintenanceWindow}), o.now()
-	switch open, next := plan.Open(now), plan.Next(now); {
-	case plan.Err() != nil:
+func (o *maintenanceOptions) state(w v1alpha1.MaintenanceWindow) cell {
+	compiled, err := maintenance.Compile(&w)
+	if err != nil {
 		return cell{"Invalid", red}
-	case len(open) > 0:
-		return cell{"Open for " + duration.HumanDuration(open[0].Until.Sub(now)), yellow}
-	case next.IsZero():
-		return cell{text: "Over"}
-	default:
-		return cell{text: "Opens in " + duration.HumanDuration(next.Sub(now))}
 	}
+	now := o.now()
+	if _, until := compiled.Opening(now); !until.IsZero() {
+		return cell{"Open for " + duration.HumanDuration(until.Sub(now)), yellow}
+	}
+	from, _ := compiled.Next(now)
+	if from.IsZero() {
+		return cell{text: "Over"}
+	}
+	return cell{text: "Opens in " + duration.HumanDuration(from.Sub(now))}
 }
 
 // times describes when a window is open.
-func times(w listedWindow) string {
-	if w.Schedule == "" {
-		if w.StartTime == nil || w.EndTime == nil {
-			return "-"
-		}
-		return w.StartTime.Local().Format(localTime) + " to " + w.EndTime.Local().Format(localTime)
+func times(w v1alpha1.MaintenanceWindow) string {
+	once, recurring := w.Spec.Once, w.Spec.Recurring
+	switch {
+	case once != nil:
+		return once.StartTime.Local().Format(localTime) + " to " + once.EndTime.Local().Format(localTime)
+	case recurring == nil:
+		return "-"
 	}
-	text := safe(w.Schedule) + " " + cmp.Or(safe(w.TimeZone), "UTC")
-	if w.Duration != nil {
-		text += " for " + duration.HumanDuration(w.Duration.Duration)
+	text := safe(recurring.Cron) + " " + cmp.Or(safe(recurring.TimeZone), "UTC")
+	if recurring.Duration != nil {
+		text += " for " + duration.HumanDuration(recurring.Duration.Duration)
 	}
 	return text
 }
 
 // mutes describes the Incidents that a window mutes.
-func mutes(w listedWindow) string {
-	if w.Match == nil {
+func mutes(w v1alpha1.MaintenanceWindow) string {
+	match := w.Spec.Match
+	if match == nil {
 		return "all"
 	}
 	var parts []string
-	for _, severity := range w.Match.Severities {
+	for _, severity := range match.Severities {
 		parts = append(parts, string(severity))
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.Match.Labels)) {
-		parts = append(parts, safe(name)+"="+safe(string(w.Match.Labels[name])))
+	for _, name := range slices.Sorted(maps.Keys(match.Labels)) {
+		parts = append(parts, safe(name)+"="+safe(string(match.Labels[name])))
 	}
 	return cmp.Or(strings.Join(parts, ","), "all")
 }

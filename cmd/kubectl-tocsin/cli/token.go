@@ -103,7 +103,7 @@ type newToken struct {
 }
 
 func (o *tokenOptions) create(ctx context.Context, c *cluster, integration string) (token newToken, err error) {
-	err = c.editIntegration(ctx, integration, dryRunNone, func(i *v1alpha1.WebhookIntegration) error {
+	err = c.editIntegration(ctx, integration, func(i *v1alpha1.WebhookIntegration) error {
 		token, err = o.addTo(i)
 		return err
 	})
@@ -214,7 +214,7 @@ func (o *tokenOptions) revoke(
 	ctx context.Context, c *cluster, integration string, names []string,
 ) (revoked []string, err error) {
 	now := o.now()
-	err = c.editIntegration(ctx, integration, dryRunNone, func(i *v1alpha1.WebhookIntegration) error {
+	err = c.editIntegration(ctx, integration, func(i *v1alpha1.WebhookIntegration) error {
 		revoked = nil
 		i.Spec.Tokens = slices.DeleteFunc(i.Spec.Tokens, func(token v1alpha1.Token) bool {
 			isExpired := token.ExpirationTime != nil && !now.Before(token.ExpirationTime.Time)

@@ -81,6 +81,7 @@
 - apiGroups:
   - tocsin.dev
   resources:
+  - maintenancewindows
   - webhookintegrations
   verbs:
   - create
@@ -131,6 +132,7 @@
 - apiGroups:
   - tocsin.dev
   resources:
+  - maintenancewindows
   - webhookintegrations
   verbs:
   - get
@@ -139,6 +141,7 @@
 - apiGroups:
   - tocsin.dev
   resources:
+  - maintenancewindows/status
   - webhookintegrations/status
   verbs:
   - patch
@@ -169,6 +172,7 @@
   resources:
   - alertevents
   - incidents
+  - maintenancewindows
   - webhookintegrations
   verbs:
   - get

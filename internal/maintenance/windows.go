@@ -1,0 +1,101 @@
+package maintenance
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/informers"
+)
+
+// Windows knows the windows that a cache has, by their namespaces. Every fold asks for them, so they are kept ready.
+type Windows struct {
+	synced func() bool
+
+	mu    sync.Mutex
+	plans map[string]Plan // sorted by name. A plan never changes: another one takes its place
+}
+
+// NewWindows returns Windows without any.
+func NewWindows() *Windows {
+	return &Windows{synced: func() bool { return true }, plans: map[string]Plan{}}
+}
+
+// Follow has the windows follow a cache.
+func (w *Windows) Follow(objects cache.Informers) (err error) {
+	w.synced, err = informers.Feed(context.Background(), objects, &v1alpha1.MaintenanceWindow{},
+		func(window *v1alpha1.MaintenanceWindow, _ bool) { w.Set(window) }, w.Remove)
+	return err
+}
+
+// Synced reports whether all windows are known that existed at the start.
+func (w *Windows) Synced() bool { return w.synced() }
+
+// Set notes a window as it is now. One that is invalid mutes nothing. The object must not be modified afterwards.
+func (w *Windows) Set(window *v1alpha1.MaintenanceWindow) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	plan := w.plans[window.Namespace]
+	at, found := find(plan, window.Name)
+	if found && reflect.DeepEqual(plan[at].Spec, window.Spec) {
+		return // its status has changed
+	}
+	var now Plan
+	if compiled, err := Compile(window); err == nil {
+		now = Plan{compiled}
+	}
+	w.replace(window.Namespace, at, found, now)
+}
+
+// Remove forgets a window.
+func (w *Windows) Remove(window *v1alpha1.MaintenanceWindow) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at, found := find(w.plans[window.Namespace], window.Name); found {
+		w.replace(window.Namespace, at, true, nil)
+	}
+}
+
+// replace makes the plan of a namespace anew, with other windows at a place of which one is taken.
+func (w *Windows) replace(namespace string, at int, taken bool, now Plan) {
+	plan, rest := w.plans[namespace], at
+	if taken {
+		rest++
+	}
+	if w.plans[namespace] = slices.Concat(plan[:at], now, plan[rest:]); len(w.plans[namespace]) == 0 {
+		delete(w.plans, namespace)
+	}
+}
+
+func find(plan Plan, name string) (at int, found bool) {
+	return slices.BinarySearchFunc(plan, name, func(w *Window, name string) int { return strings.Compare(w.Name, name) })
+}
+
+// Of returns the windows that are for the Incidents of an integration, of which the namespace, the name and the labels count.
+// Nil: there are none.
+func (w *Windows) Of(integration *v1alpha1.WebhookIntegration) Plan {
+	if w == nil || integration == nil {
+		return nil
+	}
+	return w.In(integration.Namespace).Of(integration)
+}
+
+// In returns the windows of a namespace.
+func (w *Windows) In(namespace string) Plan {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.plans[namespace]
+}
+
+// All returns the windows of each namespace that has some.
+func (w *Windows) All() map[string]Plan {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.plans)
+}
