@@ -14,7 +14,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -130,16 +129,12 @@ func silenceFromTocsin(r *rig) {
 	r.ends("silence", "critical")
 }
 
-// maintain replaces the maintenance windows of the integration.
+// maintain replaces the maintenance windows.
 func (r *rig) maintain(windows ...v1alpha1.MaintenanceWindow) {
-	r.Must(retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		integration := &v1alpha1.WebhookIntegration{}
-		if err := r.Client.Get(r.Context, client.ObjectKey{Namespace: namespace, Name: namespace}, integration); err != nil {
-			return err
-		}
-		integration.Spec.Maintenance = windows
-		return r.Client.Update(r.Context, integration)
-	}))
+	r.Must(r.Client.DeleteAllOf(r.Context, &v1alpha1.MaintenanceWindow{}, client.InNamespace(namespace)))
+	for i := range windows {
+		r.Must(r.Client.Create(r.Context, &windows[i]))
+	}
 }
 
 // muted waits until an Incident is muted, or not, with a severity that stays forwarded.
@@ -166,9 +161,7 @@ func maintenanceWindow(r *rig) {
 	r.begins(before, "warning")
 	r.begins(over, "error")
 	end := time.Now().Add(length)
-	r.maintain(v1alpha1.MaintenanceWindow{
-		Name: "db", StartTime: new(v1alpha1.NewTimestamp(time.Now().Add(-time.Minute))), EndTime: new(v1alpha1.NewTimestamp(end)),
-	})
+	r.maintain(testenv.Window(namespace, "db", time.Now().Add(-time.Minute), end))
 	r.muted(before, true, v1alpha1.SeverityWarning)
 	for _, held := range []subject{{name(within), "critical"}, {name(before), "critical"}, {name(brief), "error"}} {
 		r.story[held] = []string{} // nothing yet

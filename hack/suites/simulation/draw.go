@@ -160,7 +160,7 @@ func (d *drawer) watchTrouble(t *rapid.T) operation {
 		replica: d.replica(t),
 		effect:  rapid.SampledFrom([]effect{lag, stall, end, expire, behind}).Draw(t, "effect"),
 		target: target{"watch", rapid.SampledFrom([]string{
-			"alertevents", "alertevents", "incidents", "webhookintegrations", "",
+			"alertevents", "alertevents", "incidents", "webhookintegrations", "maintenancewindows", "",
 		}).Draw(t, "resource")},
 		d: d.short(t),
 	}
@@ -192,7 +192,10 @@ func (d *drawer) process(t *rapid.T) operation {
 
 func (d *drawer) user(t *rapid.T) operation {
 	tenant := d.tenant(t)
-	resource := rapid.SampledFrom([]string{"incidents", "incidents", "alertevents", "webhookintegrations"}).Draw(t, "resource")
+	resource := rapid.SampledFrom([]string{
+		"incidents", "incidents", "incidents", "alertevents", "alertevents", "webhookintegrations", "webhookintegrations",
+		"maintenancewindows",
+	}).Draw(t, "resource")
 	kinds := []string{"delete", "label", "hold", "suspend", "lease", "window", "window", "silence"}
 	switch rapid.SampledFrom(kinds).Draw(t, "user") {
 	case "delete":

@@ -7,14 +7,16 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-// maintain replaces the maintenance windows of a tenant's integration by one that opens after a while, or by none.
+// maintain replaces the maintenance windows of a tenant by one that opens after a while, or by none.
 type maintain struct {
 	tenant   int
 	after, d time.Duration // d is 0: there are no windows
@@ -27,19 +29,19 @@ func (o maintain) String() string {
 	return fmt.Sprintf("a maintenance window of %s, in %s for %s", tenantName(o.tenant), o.after, o.d)
 }
 
+// do names each window anew, since the deletion of the one before may fail. Every other tenant's is for its integration by name.
 func (o maintain) do(w *world) {
-	var windows []v1alpha1.MaintenanceWindow
-	if o.d > 0 {
-		start := time.Now().Add(o.after)
-		windows = []v1alpha1.MaintenanceWindow{{
-			Name: "window", StartTime: new(v1alpha1.NewTimestamp(start)), EndTime: new(v1alpha1.NewTimestamp(start.Add(o.d))),
-		}}
+	_ = w.users.DeleteAllOf(context.Background(), &v1alpha1.MaintenanceWindow{}, client.InNamespace(tenantName(o.tenant)))
+	if o.d == 0 {
+		return
 	}
-	var list v1alpha1.WebhookIntegrationList
-	_ = w.users.List(context.Background(), &list, client.InNamespace(tenantName(o.tenant)))
-	for i := range list.Items {
-		w.patch(&list.Items[i], func(client.Object) { list.Items[i].Spec.Maintenance = windows })
+	start := time.Now().Add(o.after)
+	window := testenv.Window(tenantName(o.tenant), "", start, start.Add(o.d))
+	window.GenerateName = "window-"
+	if o.tenant%2 == 1 {
+		window.Spec.Integrations = &v1alpha1.IntegrationSelection{Names: []string{integrationName}}
 	}
+	_ = w.users.Create(context.Background(), &window)
 }
 
 // mutes judges what is written about maintenance windows: nothing that was forwarded may be taken for new, nothing that is new
@@ -47,6 +49,7 @@ func (o maintain) do(w *world) {
 type mutes struct {
 	incidents    map[types.NamespacedName]*v1alpha1.Incident
 	integrations map[types.NamespacedName]*v1alpha1.WebhookIntegration
+	windows      map[types.NamespacedName]*v1alpha1.MaintenanceWindow
 	found        oracle.Findings
 	written      func(*v1alpha1.Incident) // nil: nobody watches
 }
@@ -56,6 +59,10 @@ func (m *mutes) commit(resource string, key types.NamespacedName, object []byte,
 	switch resource {
 	case "webhookintegrations":
 		m.integrations[key] = decode[v1alpha1.WebhookIntegration](object)
+	case "maintenancewindows":
+		if m.windows[key] = decode[v1alpha1.MaintenanceWindow](object); m.windows[key] == nil {
+			delete(m.windows, key)
+		}
 	case "incidents":
 		before, after := m.incidents[key], decode[v1alpha1.Incident](object)
 		m.incidents[key] = after
@@ -127,34 +134,47 @@ func (m *mutes) judgeForwarded(key types.NamespacedName, was, is *v1alpha1.Incid
 // slowest is how long after a window has opened or ended the last Incident may be written, when nothing is wrong.
 const slowest = 10 * time.Second
 
-// check judges the last state: Incidents are muted if their integration has an open window. Where a fault stays, they may not be
-// writable.
+// check judges the last state: Incidents are muted if a window is open, and the status of each window tells whether it is. Where
+// a fault stays, they may not be writable.
 func (m *mutes) check(now time.Time, stays func(namespace string) bool) oracle.Findings {
 	for key, incident := range m.incidents {
 		if incident == nil || stays(key.Namespace) || incident.Status.State != v1alpha1.IncidentOpen ||
 			!incident.DeletionTimestamp.IsZero() {
 			continue
 		}
-		integration := m.integrations[types.NamespacedName{Namespace: key.Namespace, Name: incident.Spec.IntegrationName}]
-		open, settled := isOpen(integration, now)
+		open, settled := m.isOpen(key.Namespace, now)
+		settled = settled && m.integrations[types.NamespacedName{Namespace: key.Namespace, Name: incident.Spec.IntegrationName}] != nil
 		if settled && open != (incident.Status.Mute != nil) {
 			m.found.Add("M: %s is open, a window: %v, and it is muted: %v", key, open, incident.Status.Mute)
+		}
+	}
+	for key, window := range m.windows {
+		open, settled := isOpen(window, now)
+		told := meta.IsStatusConditionTrue(window.Status.Conditions, v1alpha1.ConditionWindowOpen)
+		if settled && open != told && !stays(key.Namespace) {
+			m.found.Add("M: the window %s is open: %v, and its status says: %v", key, open, told)
 		}
 	}
 	return m.found
 }
 
-// isOpen reports whether an integration has an open window, and whether that has been so for some time.
-func isOpen(integration *v1alpha1.WebhookIntegration, now time.Time) (open, settled bool) {
-	if integration == nil {
-		return false, true
-	}
+// isOpen reports whether a namespace has an open window, and whether that has been so for some time.
+func (m *mutes) isOpen(namespace string, now time.Time) (open, settled bool) {
 	settled = true
-	for _, window := range integration.Spec.Maintenance {
-		open = open || !now.Before(window.StartTime.Time) && now.Before(window.EndTime.Time)
-		for _, change := range []*v1alpha1.Timestamp{window.StartTime, window.EndTime} {
-			settled = settled && (now.Before(change.Time) || now.Sub(change.Time) > slowest)
+	for key, window := range m.windows {
+		if key.Namespace == namespace {
+			isOpen, isSettled := isOpen(window, now)
+			open, settled = open || isOpen, settled && isSettled
 		}
 	}
 	return open, settled
+}
+
+func isOpen(window *v1alpha1.MaintenanceWindow, now time.Time) (open, settled bool) {
+	once := window.Spec.Once
+	settled = true
+	for _, change := range []v1alpha1.Timestamp{once.StartTime, once.EndTime} {
+		settled = settled && (now.Before(change.Time) || now.Sub(change.Time) > slowest)
+	}
+	return !now.Before(once.StartTime.Time) && now.Before(once.EndTime.Time), settled
 }

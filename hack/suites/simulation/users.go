@@ -63,7 +63,9 @@ type (
 	removeLease struct{}
 )
 
-var kinds = map[string]string{"incidents": "Incident", "alertevents": "AlertEvent", "webhookintegrations": "integration"}
+var kinds = map[string]string{
+	"incidents": "Incident", "alertevents": "AlertEvent", "webhookintegrations": "integration", "maintenancewindows": "window",
+}
 
 func (o remove) String() string {
 	return fmt.Sprintf("delete %s %d of %s", kinds[o.resource], o.which, tenantName(o.tenant))
