@@ -40,7 +40,7 @@ type Options struct {
 	// IngestBacklog returns how many requests wait in this process to be stored; the more, the fewer folds write at a time.
 	IngestBacklog func() int
 
-	// Windows knows the MaintenanceWindows. Its maker has it follow the manager's cache, and waits for it.
+	// Windows knows the MaintenanceWindows. Its maker has it follow the manager's cache, and waits for it. Nil: there are none.
 	Windows *maintenance.Windows
 
 	// PresetLateFiringWindow returns the window of a preset, for integrations without spec.lateFiringWindow.

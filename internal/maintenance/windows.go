@@ -14,7 +14,8 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
-// Windows knows the windows that a cache has, by their namespaces. Every fold asks for them, so they are kept ready.
+// Windows knows the windows that a cache has, by their namespaces. Every fold asks for them, so they are kept ready. Nil knows
+// that there are none.
 type Windows struct {
 	synced func() bool
 
@@ -35,7 +36,7 @@ func (w *Windows) Follow(objects cache.Informers) (err error) {
 }
 
 // Synced reports whether all windows are known that existed at the start.
-func (w *Windows) Synced() bool { return w.synced() }
+func (w *Windows) Synced() bool { return w == nil || w.synced() }
 
 // Set notes a window as it is now. One that is invalid mutes nothing. The object must not be modified afterwards.
 func (w *Windows) Set(window *v1alpha1.MaintenanceWindow) {
@@ -78,9 +79,9 @@ func find(plan Plan, name string) (at int, found bool) {
 }
 
 // Of returns the windows that are for the Incidents of an integration, of which the namespace, the name and the labels count.
-// Nil: there are none.
+// Those of nil are none.
 func (w *Windows) Of(integration *v1alpha1.WebhookIntegration) Plan {
-	if w == nil || integration == nil {
+	if integration == nil {
 		return nil
 	}
 	return w.In(integration.Namespace).Of(integration)
@@ -88,6 +89,9 @@ func (w *Windows) Of(integration *v1alpha1.WebhookIntegration) Plan {
 
 // In returns the windows of a namespace.
 func (w *Windows) In(namespace string) Plan {
+	if w == nil {
+		return nil
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.plans[namespace]
@@ -95,6 +99,9 @@ func (w *Windows) In(namespace string) Plan {
 
 // All returns the windows of each namespace that has some.
 func (w *Windows) All() map[string]Plan {
+	if w == nil {
+		return nil
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.plans)
