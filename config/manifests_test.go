@@ -218,6 +218,7 @@ func (c *cluster) testOperatorRules(t *testing.T) {
 		"create incidents", "get incidents", "list incidents", "watch incidents", "delete incidents", "patch incidents",
 		"update incidents/status",
 		"get webhookintegrations", "list webhookintegrations", "watch webhookintegrations", "patch webhookintegrations/status",
+		"get maintenancewindows", "list maintenancewindows", "watch maintenancewindows", "patch maintenancewindows/status",
 		"create events", "patch events",
 	))
 }
@@ -228,6 +229,7 @@ func (c *cluster) testAggregatedRules(t *testing.T) {
 		"get alertevents", "list alertevents", "watch alertevents",
 		"get incidents", "list incidents", "watch incidents",
 		"get webhookintegrations", "list webhookintegrations", "watch webhookintegrations",
+		"get maintenancewindows", "list maintenancewindows", "watch maintenancewindows",
 	))
 	var viewer, editor rbacv1.ClusterRole
 	c.get(t, "tocsin-viewer", &viewer)
