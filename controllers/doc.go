@@ -2,7 +2,8 @@
 //
 // It wires its packages together: incident folds, release deletes and marks AlertEvents, sweep visits Resolved Incidents,
 // integration and maintenance write the status of WebhookIntegrations and MaintenanceWindows, heartbeat finds heartbeats that are
-// missed, and replica has what every replica keeps. The packages forward and archive, which tell others, are wired by internal/app and cmd/tocsin-archiver.
+// missed, and replica has what every replica keeps. The packages forward and archive, which tell others, are wired by
+// internal/app and cmd/tocsin-archiver.
 //
 // A reconciliation of an Incident (incident/reconciler.go) gathers (incident/gather.go), decides (package fold) and acts
 // (incident/actions.go). Gathering reads an Incident, the list of the AlertEvents that exist, and those of them that the cache

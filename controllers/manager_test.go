@@ -205,7 +205,7 @@ func TestTimePassesByItself(t *testing.T) {
 	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
 	s.Eventually(s.IncidentNames, 10*time.Second).Should(BeEmpty())
 
-	// An Incident whose last alert is an hour old: a new policy finds it silent for too long.
+	// An Incident whose last alert is an hour old: a new policy finds it quiet for too long.
 	answer(time.Now())
 	s.RealTime() // an alert that is stored late may be a second copy, and waits
 	s.PostFiring("cpu")

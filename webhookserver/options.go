@@ -36,7 +36,7 @@ type Options struct {
 	Check func() error
 
 	// Refused is called for every request of an integration that is answered 5xx, so that its sender does not count as
-	// silent. Optional.
+	// quiet. Optional.
 	Refused func(integration types.NamespacedName)
 
 	// Capacity has what the namespaces may store. It follows the manager's cache. Default: counts of nothing.

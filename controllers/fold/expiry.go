@@ -44,7 +44,7 @@ func openDeadline(incident *v1alpha1.Incident, p Policy) (at time.Time, expires 
 	if since.IsZero() {
 		return time.Time{}, false
 	}
-	if p.Silent || slices.Contains(p.Heartbeats, incident.Spec.DedupKey) { // the sender may be dead, or its job may have failed
+	if p.Missed || slices.Contains(p.Heartbeats, incident.Spec.DedupKey) { // the sender may be dead, or its job may have failed
 		return time.Time{}, false
 	}
 	if p.AutoResolveAfter > 0 {
@@ -94,8 +94,8 @@ func ReceivedTime(event *v1alpha1.AlertEvent) time.Time {
 	return received
 }
 
-// heardTime is since when an Incident has been silent after an event. It is the time of receipt, but not much before the
-// event was stored: the clock of a replica that lags behind must not make its alerts look like silence.
+// heardTime is since when an Incident has been quiet after an event. It is the time of receipt, but not much before the
+// event was stored: the clock of a replica that lags behind must not make its sender look quiet.
 func heardTime(event *v1alpha1.AlertEvent) time.Time {
 	received, created := ReceivedTime(event), event.CreationTimestamp.UTC()
 	if created.IsZero() {

@@ -63,17 +63,17 @@ func TestDeadline(t *testing.T) {
 			status: v1alpha1.IncidentStatus{
 				State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5), Expiry: &metav1.Duration{Duration: time.Hour},
 			},
-			policy: Policy{AutoResolveAfter: time.Hour, Silent: true},
+			policy: Policy{AutoResolveAfter: time.Hour, Missed: true},
 		},
 		"Open, of a heartbeat: when it is heard": {
 			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5)},
 			policy: Policy{AutoResolveAfter: time.Hour, Heartbeats: []string{"key"}},
 		},
-		"Open, and the sender was silent: autoResolveAfter from when it was heard again": {
+		"Open, and a heartbeat was missed: autoResolveAfter from when it was heard again": {
 			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5)},
 			policy: Policy{AutoResolveAfter: time.Hour, HeardSince: minute(30)}, want: minute(90),
 		},
-		"Open with an expiry, and the sender was silent: the expiry from when it was heard again": {
+		"Open with an expiry, and a heartbeat was missed: the expiry from when it was heard again": {
 			status: v1alpha1.IncidentStatus{
 				State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5), Expiry: &metav1.Duration{Duration: time.Hour},
 			},
@@ -188,28 +188,28 @@ func TestAutoResolve(t *testing.T) {
 	})
 }
 
-func TestAnIntegrationIsSilent(t *testing.T) {
+func TestAnIntegrationMissesAHeartbeat(t *testing.T) {
 	g := NewWithT(t)
 	noWindow := func(string) (time.Duration, bool) { return 0, false }
 	integration := &v1alpha1.WebhookIntegration{}
-	g.Expect(PolicyOf(integration, noWindow).Silent).To(BeFalse())
+	g.Expect(PolicyOf(integration, noWindow).Missed).To(BeFalse())
 	g.Expect(PolicyOf(integration, noWindow).HeardSince).To(BeZero())
 
 	integration.Spec.Heartbeats = []v1alpha1.Heartbeat{{Name: "a"}}
 	g.Expect(PolicyOf(integration, noWindow).Heartbeats).To(ConsistOf("heartbeat/a"))
 	heartbeats := []v1alpha1.HeartbeatStatus{{Name: "a"}, {Name: "b", MissedTime: minuteStamp(1)}}
 	integration.Status.Heartbeats = heartbeats
-	g.Expect(PolicyOf(integration, noWindow).Silent).To(BeTrue())
+	g.Expect(PolicyOf(integration, noWindow).Missed).To(BeTrue())
 	integration.Status.Heartbeats = heartbeats[:1]
-	g.Expect(PolicyOf(integration, noWindow).Silent).To(BeFalse())
+	g.Expect(PolicyOf(integration, noWindow).Missed).To(BeFalse())
 
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionHeartbeatsHeard, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(minute(2)),
 	}
 	meta.SetStatusCondition(&integration.Status.Conditions, condition)
-	g.Expect(PolicyOf(integration, noWindow).Silent).To(BeTrue(), "the condition is written later")
+	g.Expect(PolicyOf(integration, noWindow).Missed).To(BeTrue(), "the condition is written later")
 	condition.Status, condition.LastTransitionTime = metav1.ConditionTrue, metav1.NewTime(minute(3))
 	meta.SetStatusCondition(&integration.Status.Conditions, condition)
-	g.Expect(PolicyOf(integration, noWindow).Silent).To(BeFalse())
+	g.Expect(PolicyOf(integration, noWindow).Missed).To(BeFalse())
 	g.Expect(PolicyOf(integration, noWindow).HeardSince).To(Equal(minute(3)))
 }

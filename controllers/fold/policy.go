@@ -57,7 +57,7 @@ type Policy struct {
 	Refusing   bool      // the integration accepts no alerts
 	ReadySince time.Time // it has accepted alerts since then, as far as its conditions tell
 
-	Silent     bool      // a heartbeat of the integration is missed: its Incidents do not end for want of alerts
+	Missed     bool      // a heartbeat of the integration is missed: its Incidents do not end for want of alerts
 	HeardSince time.Time // all heartbeats have been heard since then, zero if there are none
 	Heartbeats []string  // the dedup keys of the heartbeats: their Incidents end when they are heard
 
@@ -95,7 +95,7 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(preset
 	if spec.LateFiringWindow == nil {
 		p.PresetWindow = presetWindow
 	}
-	p.Silent = IsSilent(integration)
+	p.Missed = MissesHeartbeat(integration)
 	for i := range spec.Heartbeats {
 		p.Heartbeats = append(p.Heartbeats, v1alpha1.HeartbeatKey(spec.Heartbeats[i].Name))
 	}
@@ -125,9 +125,9 @@ func RetentionOf(integration *v1alpha1.WebhookIntegration) time.Duration {
 	return durationOr(integration.Spec.Retention, DefaultRetention)
 }
 
-// IsSilent reports whether a heartbeat of the integration is missed, by the status or the condition: the one is written after the
-// other.
-func IsSilent(integration *v1alpha1.WebhookIntegration) bool {
+// MissesHeartbeat reports whether a heartbeat of the integration is missed, by the status or the condition: the one is written
+// after the other.
+func MissesHeartbeat(integration *v1alpha1.WebhookIntegration) bool {
 	return meta.IsStatusConditionFalse(integration.Status.Conditions, v1alpha1.ConditionHeartbeatsHeard) ||
 		slices.ContainsFunc(integration.Status.Heartbeats, func(h v1alpha1.HeartbeatStatus) bool { return h.MissedTime != nil })
 }

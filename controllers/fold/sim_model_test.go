@@ -132,11 +132,11 @@ func (m *simModel) replay(life *simLife) simView {
 	r := simReplay{view: simView{Acknowledged: "False"}, digest: new(big.Int), window: m.window}
 	for _, moment := range life.history {
 		if moment.event == nil {
-			silent := r.last
-			if moment.quietFrom.After(silent) {
-				silent = moment.quietFrom
+			quiet := r.last
+			if moment.quietFrom.After(quiet) {
+				quiet = moment.quietFrom
 			}
-			due := silent.Add(m.autoResolve)
+			due := quiet.Add(m.autoResolve)
 			if r.view.State == "Open" && m.autoResolve > 0 && moment.mayEnd && !moment.clock.Before(due) {
 				r.end(moment.clock, "AutoResolved")
 			}

@@ -40,7 +40,7 @@ type facts struct {
 	now         time.Time
 	quietFrom   time.Time // since when signals could be delivered without a break
 	specified   time.Time // since when the leader knows the heartbeats as they are defined
-	judging     bool      // false: a silence says nothing now, and the time may be wrong
+	judging     bool      // false: that no signal comes says nothing now, and the time may be wrong
 
 	// isOpen reports whether a heartbeat has an open Incident. It is asked about those that are seen for the first time.
 	isOpen func(name string) bool
@@ -108,7 +108,7 @@ func (p *plan) observe(f *facts, s *v1alpha1.HeartbeatStatus) {
 }
 
 // remove forgets a heartbeat that is not defined any more, as soon as its Incident needs no resolve. If it is defined again
-// before, its last signal counts: the silence may go on.
+// before, its last signal counts: it may be missed still.
 func (p *plan) remove(f *facts, s *v1alpha1.HeartbeatStatus) {
 	if s.MissedTime != nil || s.FailedTime != nil || s.ObservedTime != nil {
 		p.changed = true
@@ -183,7 +183,7 @@ func dueTime(h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus) (due time.Time,
 	return time.Time{}, false
 }
 
-// deadline is when a heartbeat that is due is missed: signals that could not be delivered are no silence of their sender.
+// deadline is when a heartbeat that is due is missed: signals that could not be delivered do not make their sender quiet.
 func deadline(due time.Time, period time.Duration, quietFrom time.Time) time.Time {
 	postponed := quietFrom.Add(period)
 	if period > maxPostponement {
@@ -229,7 +229,7 @@ func (p *plan) owe(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus)
 
 // fire opens the Incident of a heartbeat that is missed or has failed.
 func (p *plan) fire(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus, trouble *v1alpha1.Timestamp) {
-	title, description := "The heartbeat %s is missed", silence(h, s)
+	title, description := "The heartbeat %s is missed", lastHeard(h, s)
 	if trouble == s.FailedTime {
 		title, description = "The heartbeat %s has failed", "The sender reported a failure."
 		if s.ExitCode != nil {
@@ -243,15 +243,15 @@ func (p *plan) fire(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus
 			Description: description,
 			Severity:    cmp.Or(h.Severity, v1alpha1.SeverityCritical),
 			Type:        AlertType,
-			// Not the time of the last signal: this silence may have begun before the end of an Incident that was resolved, and would
+			// Not the time of the last signal: this absence may have begun before the end of an Incident that was resolved, and would
 			// be taken for a late alert of it.
 			StartTime: trouble,
 		},
 	}, false)
 }
 
-// silence describes since when a heartbeat is silent.
-func silence(h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus) string {
+// lastHeard describes since when a heartbeat is not heard.
+func lastHeard(h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus) string {
 	expectation := fmt.Sprintf("One is expected every %s, and may be late by %s.",
 		duration(h.Every()), duration(h.Period()-h.Every()))
 	if s.LastSignalTime == nil {

@@ -236,7 +236,7 @@ func TestAHeartbeatIsMissedThoughItsAlertIsDenied(t *testing.T) {
 	s.at(6 * time.Minute)
 	missed := s.status().MissedTime
 	g.Expect(missed).NotTo(BeNil())
-	g.Expect(fold.IsSilent(s.integration)).To(BeTrue())
+	g.Expect(fold.MissesHeartbeat(s.integration)).To(BeTrue())
 	s.at(time.Hour)
 	s.denied = false
 	g.Expect(s.at(2 * time.Hour)).To(fires)
@@ -289,7 +289,7 @@ func TestAMissedHeartbeatIsRemovedAndDefinedAgain(t *testing.T) {
 			}
 			s.integration.Spec.Heartbeats, s.specified = defined, s.now
 			s.at(7 * time.Minute)
-			g.Expect(s.at(7*time.Minute+relearn)).To(fires, "it is silent since before")
+			g.Expect(s.at(7*time.Minute+relearn)).To(fires, "it is quiet since before")
 			g.Expect(s.status().MissedTime).NotTo(BeNil())
 			states := s.folded()
 			g.Expect(states[len(states)-1]).To(Equal(v1alpha1.IncidentOpen))
@@ -375,7 +375,7 @@ func TestAFailureEndsWithTheNextSuccess(t *testing.T) {
 
 	s.fail(5*time.Minute, 1)
 	g.Expect(s.at(5 * time.Minute)).To(fires)
-	g.Expect(s.at(11*time.Minute)).To(fires, "and then it is silent")
+	g.Expect(s.at(11*time.Minute)).To(fires, "and then it is quiet")
 	s.fail(12*time.Minute, 1)
 	g.Expect(s.at(12*time.Minute)).To(fires, "it fails when it is heard again")
 	g.Expect(s.status().MissedTime).To(BeNil())

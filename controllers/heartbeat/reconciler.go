@@ -47,7 +47,7 @@ import (
 // AlertType is the type of the alerts about heartbeats.
 const AlertType = "heartbeat"
 
-// concurrency is how many integrations the leader looks at at a time: many may fall silent together.
+// concurrency is how many integrations the leader looks at at a time: many may be missed together.
 const concurrency = 10
 
 // storeTimeout bounds the storing of one alert, and retryPause is the time until the next attempt.

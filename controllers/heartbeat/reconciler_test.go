@@ -250,7 +250,7 @@ func TestADeniedAlertIsStoredLaterAndBlocksNoOther(t *testing.T) {
 	s.Expect(s.look(6*time.Minute)).To(Equal(1), "the other one")
 	s.Expect(s.heartbeat().MissedTime).NotTo(BeNil())
 	s.Expect(s.Live.Get(s.Ctx, s.IntegrationKey(), integration)).To(Succeed())
-	s.Expect(fold.IsSilent(integration)).To(BeTrue(), "nothing ends for want of alerts")
+	s.Expect(fold.MissesHeartbeat(integration)).To(BeTrue(), "nothing ends for want of alerts")
 	result, err := s.Reconcile(s.Ctx, ctrl.Request{NamespacedName: s.IntegrationKey()})
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(result.RequeueAfter).To(Equal(retryPause))

@@ -177,7 +177,7 @@ func TestWithNothingToDoThereIsNoList(t *testing.T) {
 	s.Expect(s.faults.statusWrites).To(Equal(writes))
 }
 
-func TestASilentIncidentResolvesByItself(t *testing.T) {
+func TestAQuietIncidentResolvesByItself(t *testing.T) {
 	s := newSite(t)
 	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
 		spec.AutoResolveAfter = &metav1.Duration{Duration: time.Hour}

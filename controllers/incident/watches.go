@@ -99,7 +99,7 @@ func (r *reconciler) foldPolicies() handler.EventHandler {
 		_ context.Context, before, after *v1alpha1.WebhookIntegration, initial bool, queue requests.Queue,
 	) {
 		if initial || before != nil && after != nil && before.Generation == after.Generation &&
-			fold.IsSilent(before) == fold.IsSilent(after) && integrations.IsWhole(before) == integrations.IsWhole(after) &&
+			fold.MissesHeartbeat(before) == fold.MissesHeartbeat(after) && integrations.IsWhole(before) == integrations.IsWhole(after) &&
 			maps.Equal(before.Labels, after.Labels) { // by which windows select it
 			return // at the start, the Incidents come by themselves
 		}

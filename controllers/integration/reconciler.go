@@ -23,8 +23,6 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
-// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=list;watch
-// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations/status,verbs=patch
 
 // concurrency is how many statuses the leader writes at a time: an API server that is slow to write one delays no others.
 const concurrency = 10
@@ -169,8 +167,8 @@ func undecided(*v1alpha1.WebhookIntegration) (condition metav1.Condition, ok boo
 	return condition, false
 }
 
-// transitionTime is that of the conditions that change now. Silence is measured from some of them, also by later leaders, so
-// it is not by the own clock, which may be wrong.
+// transitionTime is that of the conditions that change now. That a sender is quiet is measured from some of them, also by later
+// leaders, so it is not by the own clock, which may be wrong.
 func (r *reconciler) transitionTime() metav1.Time { return metav1.NewTime(r.APITime()) }
 
 // soonest is how long it is until the first of the times that are set, or a wait that is shorter, unless it is zero.

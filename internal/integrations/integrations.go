@@ -12,8 +12,8 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// GeneratedAutoResolve is after how much silence an Incident with a generated dedup key resolves when its integration does not
-// say.
+// GeneratedAutoResolve is after how long without an alert an Incident with a generated dedup key resolves when its integration
+// does not say.
 const GeneratedAutoResolve = 24 * time.Hour
 
 // IsFromAlertmanager reports whether the alerts that a preset reads have been in an Alertmanager, or are sent to one as well.

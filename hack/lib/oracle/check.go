@@ -13,7 +13,7 @@ func (h *History) Check(records []*Record, at Moment) Findings {
 	r := newRequests(records)
 	h.checkStored(r, &f)
 	h.checkAnswers(r, &f)
-	h.checkSilences(r, at.Now, &f)
+	h.checkQuietEnds(r, at.Now, &f)
 	h.checkLiveness(at, &f)
 	h.checkPromptness(at.Now, &f)
 	sortFindings(f)

@@ -20,7 +20,7 @@ type History struct {
 	ids          map[string]*event        // by the id of an alert: the first one that has it
 	stored       map[string][]*event      // by Seq, in commit order, copies left out
 	lives        map[incidentKey]*life    // those that last
-	silences     []silence
+	quietEnds    []quietEnd
 	integrations map[incidentKey]*storedIntegration
 	copies       int
 	deleted      int

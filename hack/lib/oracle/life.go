@@ -108,9 +108,9 @@ func (h *History) write(l *life, stored *storedIncident, c *Commit) {
 	}
 	h.settleFolded(l, added, counted, c.At)
 	l.model = model
-	if stored.Status.fellSilent() && model.state == stateOpen {
-		model.fallSilent(stored.Status.Resolved)
-		h.silences = append(h.silences, silence{l.key, stored.Spec.IntegrationName, stored.Spec.DedupKey, stored.Status.Resolved, c.At})
+	if stored.Status.endedQuiet() && model.state == stateOpen {
+		model.endQuiet(stored.Status.Resolved)
+		h.quietEnds = append(h.quietEnds, quietEnd{l.key, stored.Spec.IntegrationName, stored.Spec.DedupKey, stored.Status.Resolved, c.At})
 	}
 	if stored.Status.replacesContent() || model.excused {
 		model.excuse(&stored.Status)

@@ -38,7 +38,7 @@ type modelIncident struct {
 	digest       digest
 	content      map[string]any
 	excused      bool      // the content of this episode was rejected or replaced
-	silent       bool      // it ended because no alert came
+	quiet        bool      // it ended because no alert came
 	started      time.Time // the earliest beginning of the episode's alerts
 	lastStart    time.Time // the latest startTime of its firing alerts
 	opened       time.Time
@@ -119,7 +119,7 @@ func (m *modelIncident) update(a told) {
 	before := m.content["severity"]
 	m.merge(a)
 	if status == resolved {
-		m.state, m.resolved, m.silent = stateResolved, a.received, false
+		m.state, m.resolved, m.quiet = stateResolved, a.received, false
 		m.timeline = append(m.timeline, "Resolved")
 		return
 	}
@@ -138,7 +138,7 @@ func (m *modelIncident) update(a told) {
 
 func (m *modelIncident) begin(a told, transition string) {
 	m.state = stateOpen
-	m.acknowledged, m.excused, m.silent = false, false, false
+	m.acknowledged, m.excused, m.quiet = false, false, false
 	m.episode++
 	m.episodeCount = 0
 	if a.alert[ofReport] == nil {
@@ -151,16 +151,16 @@ func (m *modelIncident) begin(a told, transition string) {
 	m.timeline = append(m.timeline, transition)
 }
 
-// fallSilent ends the episode because no alert came.
-func (m *modelIncident) fallSilent(at time.Time) {
-	m.state, m.silent, m.resolved = stateResolved, true, at
+// endQuiet ends the episode because no alert came.
+func (m *modelIncident) endQuiet(at time.Time) {
+	m.state, m.quiet, m.resolved = stateResolved, true, at
 	m.timeline = append(m.timeline, "Resolved")
 }
 
 // isLate says whether a firing repeats the episode that has ended.
 func (m *modelIncident) isLate(a told) bool {
 	startTime, ok := timeIn(a.alert, "startTime")
-	if !ok || m.silent || a.received.Sub(m.resolved) >= a.window {
+	if !ok || m.quiet || a.received.Sub(m.resolved) >= a.window {
 		return false
 	}
 	if first, ok := timeIn(m.content, "startTime"); ok && startTime.Equal(first) || startTime.Equal(m.lastStart) {
@@ -202,7 +202,7 @@ func (m *modelIncident) adopt(s *storedStatus) {
 		state: s.State, acknowledged: s.isTrue("Acknowledged"),
 		episode: s.Episode.Number, episodeCount: s.Episode.AlertCount, count: s.AlertCount,
 		digest:  parseDigest(s.Ledger.Digest),
-		content: cloneContent(s.Alert), excused: m.excused, silent: s.fellSilent(),
+		content: cloneContent(s.Alert), excused: m.excused, quiet: s.endedQuiet(),
 		started: s.Episode.Start, lastStart: s.Episode.LastStart, opened: s.Opened, resolved: s.Resolved, heard: s.LastAlert,
 		timeline: s.transitions(), adopted: true, newest: newest,
 	}

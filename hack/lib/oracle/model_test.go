@@ -120,7 +120,7 @@ func TestAfterSilenceNothingIsLate(t *testing.T) {
 		alert: an("firing", "k", "startTime", stamp(start)), received: start, heard: start, window: defaultLateFiringWindow,
 	}
 	m.take(fires)
-	m.fallSilent(start.Add(time.Second))
+	m.endQuiet(start.Add(time.Second))
 	m.take(fires)
 	g.Expect(m.summary()).To(Equal("Open Reopened"))
 }

@@ -72,7 +72,7 @@ func (e *storedEvent) received() time.Time {
 	return received
 }
 
-// heard is when the alerts end the silence of their Incidents: at most a minute before they were stored.
+// heard is when the alerts end the quiet of their Incidents: at most a minute before they were stored.
 func (e *storedEvent) heard() time.Time {
 	received := e.received()
 	if earliest := e.Metadata.Created.Add(-time.Minute); received.Before(earliest) {
@@ -169,8 +169,8 @@ func (s *storedStatus) isTrue(kind string) bool {
 	return condition(s.Conditions, kind).Status == "True"
 }
 
-// fellSilent says whether the Incident was resolved because no alert came.
-func (s *storedStatus) fellSilent() bool {
+// endedQuiet says whether the Incident was resolved because no alert came.
+func (s *storedStatus) endedQuiet() bool {
 	reason := condition(s.Conditions, "Resolved").Reason
 	return s.State == stateResolved && (reason == "AutoResolved" || reason == "Expired")
 }

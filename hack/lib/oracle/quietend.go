@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// silence is the end of an episode because no alert came.
-type silence struct {
+// quietEnd is the end of an episode because no alert came.
+type quietEnd struct {
 	key                   incidentKey
 	integration, dedupKey string
 	at                    time.Time // resolvedTime, by the API server's clock
@@ -21,10 +21,10 @@ const (
 	longestRun = 30 * time.Minute
 )
 
-// checkSilences finds Incidents that were resolved for want of alerts though their senders tried: a request for the key was
+// checkQuietEnds finds Incidents that were resolved for want of alerts though their senders tried: a request for the key was
 // answered, or failed, within the time that is to pass before.
-func (h *History) checkSilences(r *requests, now time.Time, f *Findings) {
-	for _, s := range h.silences {
+func (h *History) checkQuietEnds(r *requests, now time.Time, f *Findings) {
+	for _, s := range h.quietEnds {
 		slack := maxClockError
 		if s.committed.IsZero() {
 			slack = longestRun
@@ -45,10 +45,10 @@ func (h *History) checkSilences(r *requests, now time.Time, f *Findings) {
 	}
 }
 
-// lastTry returns a delivery of an alert of the Incident within the time before its silence. One that a sender repeats
+// lastTry returns a delivery of an alert of the Incident within the time before its quiet end. One that a sender repeats
 // though it is stored tells nothing new, and neither does one whose idempotency key is that of another, whichever of its
 // deliveries got this answer.
-func (h *History) lastTry(r *requests, s silence, quiet time.Duration) *Delivery {
+func (h *History) lastTry(r *requests, s quietEnd, quiet time.Duration) *Delivery {
 	for _, record := range r.records {
 		conflicts := slices.ContainsFunc(record.Deliveries, func(d Delivery) bool { return d.Outcome == Conflict })
 		if conflicts || record.Namespace != s.key.namespace || record.Integration != s.integration || !record.has(s.dedupKey) {

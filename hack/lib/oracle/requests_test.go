@@ -151,13 +151,13 @@ func TestIdempotencyKeys(t *testing.T) {
 }
 
 func TestSilence(t *testing.T) {
-	silent := func(at time.Duration) func(s *script) {
+	quiet := func(at time.Duration) func(s *script) {
 		return func(s *script) {
 			s.sent("a", an("firing", "k"))
 			s.fold("k", []string{"a"})
 			s.release("a")
 			s.tick(2 * time.Minute)
-			s.incidents["k"].model.fallSilent(s.now.Add(at))
+			s.incidents["k"].model.endQuiet(s.now.Add(at))
 			s.fold("k", nil, func(status map[string]any) {
 				status["conditions"] = []map[string]any{{"type": "Resolved", "status": "True", "reason": "AutoResolved"}}
 			})
@@ -177,12 +177,12 @@ func TestSilence(t *testing.T) {
 				s.fold("other", []string{"x"})
 				s.release("x")
 			}
-			silent(0)(s)
+			quiet(0)(s)
 		}
 	}
 	repeated := func(outcome Outcome) func(s *script) {
 		return func(s *script) {
-			silent(0)(s)
+			quiet(0)(s)
 			at := start.Add(90 * time.Second)
 			record := s.records[0]
 			record.Deliveries = append(record.Deliveries, Delivery{Outcome: outcome, Began: at, Ended: at.Add(time.Second)})
@@ -190,13 +190,13 @@ func TestSilence(t *testing.T) {
 	}
 	options := Options{AutoResolveAfter: func(string, string) time.Duration { return time.Minute }}
 	tellAll(t, map[string]story{
-		"nobody sent anything":                  {options: options, tell: silent(0)},
+		"nobody sent anything":                  {options: options, tell: quiet(0)},
 		"a request was refused meanwhile":       {options: options, tell: tried(30*time.Second, Refused), found: "B: "},
 		"a request was refused before":          {options: options, tell: tried(90*time.Second, Refused)},
 		"its key is that of another":            {options: options, tell: tried(30*time.Second, Unknown, Conflict)},
 		"nothing is known of a request":         {options: options, tell: tried(30*time.Second, Unknown, Refused), found: "B: "},
 		"a request was repeated that is stored": {options: options, tell: repeated(Acknowledged)},
-		"the clock of the leader is far ahead":  {options: options, tell: silent(time.Hour), found: "B: "},
-		"the clock of the leader is far behind": {options: options, tell: silent(-time.Hour), found: "B: "},
+		"the clock of the leader is far ahead":  {options: options, tell: quiet(time.Hour), found: "B: "},
+		"the clock of the leader is far behind": {options: options, tell: quiet(-time.Hour), found: "B: "},
 	})
 }

@@ -115,7 +115,7 @@ func aliveSignal(r *rig) {
 		r.told()
 		r.Pause(2 * groupInterval) // it looks at its groups
 	}
-	silent := func(d time.Duration, times int64) {
+	quiet := func(d time.Duration, times int64) {
 		r.T.Helper()
 		r.Pause(d)
 		if n := heard.Load(); n != times {
@@ -131,12 +131,12 @@ func aliveSignal(r *rig) {
 	hears(2)
 	allow := r.forbidFolding(client.ObjectKey{Namespace: integration, Name: about.incident})
 	send(resolved)
-	silent(5*groupInterval+5*time.Second, 2) // longer than five minutes: no repetition makes the watchdog believe in a dead Tocsin
+	quiet(5*groupInterval+5*time.Second, 2) // longer than five minutes: no repetition makes the watchdog believe in a dead Tocsin
 	allow()
 	ends()
 	allow = r.forbidFolding(client.ObjectKey{Namespace: integration, Name: about.incident})
 	send(firing)
-	silent(3*groupInterval, 2)
+	quiet(3*groupInterval, 2)
 	allow()
 	hears(3)
 	send(resolved)

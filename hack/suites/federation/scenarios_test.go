@@ -22,7 +22,7 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-const silent = "The Tocsin of leaf-1 does not report critical "
+const missing = "The Tocsin of leaf-1 does not report critical "
 
 // scenarios are run one after the other.
 var scenarios = []struct {
@@ -223,18 +223,18 @@ func outage(r *rig) {
 	}
 	r.shows(testenv.WaitTimeout, "ends error Open", "stays error Open")
 	r.link.set(stuck)
-	r.shows(missTime, silent+"Open", "ends error Open", "stays error Open")
+	r.shows(missTime, missing+"Open", "ends error Open", "stays error Open")
 	r.post("begins", "error", "firing")
 	r.act("stays", v1alpha1.AlertAcknowledged)
 	r.leaf.failOver()
 	r.hub.failOver()
 	r.post("ends", "error", "resolved")
-	r.stays(afterMiss, silent+"Open", "ends error Open", "stays error Open")
+	r.stays(afterMiss, missing+"Open", "ends error Open", "stays error Open")
 	r.link.set(up)
-	r.shows(backTime, silent+"Resolved ResolvedByAlert", "begins error Open", "ends error Resolved ResolvedByAlert", "stays error Open")
+	r.shows(backTime, missing+"Resolved ResolvedByAlert", "begins error Open", "ends error Resolved ResolvedByAlert", "stays error Open")
 	r.annotated("stays", "acknowledged_by", "maria")
 	r.stays(hubExpiry+30*time.Second,
-		silent+"Resolved ResolvedByAlert", "begins error Open", "ends error Resolved ResolvedByAlert", "stays error Open")
+		missing+"Resolved ResolvedByAlert", "begins error Open", "ends error Resolved ResolvedByAlert", "stays error Open")
 	r.asksForSilences()
 	r.end("begins", "stays")
 }
@@ -260,13 +260,13 @@ func leafDown(r *rig) {
 	for _, m := range r.leaf.managers {
 		m.Kill()
 	}
-	r.shows(missTime, silent+"Open", "stays error Open")
-	r.stays(afterMiss, silent+"Open", "stays error Open")
+	r.shows(missTime, missing+"Open", "stays error Open")
+	r.stays(afterMiss, missing+"Open", "stays error Open")
 	for _, m := range r.leaf.managers {
 		r.leaf.Start(m.Process)
 	}
-	r.shows(backTime, silent+"Resolved ResolvedByAlert", "stays error Open")
-	r.stays(30*time.Second, silent+"Resolved ResolvedByAlert", "stays error Open")
+	r.shows(backTime, missing+"Resolved ResolvedByAlert", "stays error Open")
+	r.stays(30*time.Second, missing+"Resolved ResolvedByAlert", "stays error Open")
 	r.end("stays")
 }
 
@@ -287,7 +287,7 @@ func hubDown(r *rig) {
 	r.end("stays")
 }
 
-// noToken gives the leaf a token that nobody knows. Its integration says so, and the hub that the leaf is silent.
+// noToken gives the leaf a token that nobody knows. Its integration says so, and the hub that the leaf is quiet.
 func noToken(r *rig) {
 	r.post("stays", "error", "firing")
 	r.shows(testenv.WaitTimeout, "stays error Open")
@@ -304,10 +304,10 @@ func noToken(r *rig) {
 			return err
 		})
 	}
-	r.shows(missTime, silent+"Open", "stays error Open")
+	r.shows(missTime, missing+"Open", "stays error Open")
 	forwarded("HTTP 401")
 	r.present(testenv.Token(clusters, "leaf-1"))
-	r.shows(backTime, silent+"Resolved ResolvedByAlert", "stays error Open")
+	r.shows(backTime, missing+"Resolved ResolvedByAlert", "stays error Open")
 	forwarded("Incidents are posted")
 	r.end("stays")
 }

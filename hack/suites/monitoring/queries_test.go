@@ -239,11 +239,11 @@ func TestAlertingRules(t *testing.T) {
 		}
 	}
 	g.Expect(yaml.Unmarshal(content, &suite)).To(Succeed())
-	firing, silent := map[string]bool{}, map[string]bool{}
+	firing, quiet := map[string]bool{}, map[string]bool{}
 	for _, test := range suite.Tests {
 		for _, check := range test.AlertRuleTest {
 			firing[check.Alertname] = firing[check.Alertname] || len(check.ExpAlerts) > 0
-			silent[check.Alertname] = silent[check.Alertname] || len(check.ExpAlerts) == 0
+			quiet[check.Alertname] = quiet[check.Alertname] || len(check.ExpAlerts) == 0
 		}
 	}
 	index, err := os.ReadFile(filepath.Join(testenv.Root(), "docs", "runbooks", "README.md"))
@@ -257,7 +257,7 @@ func TestAlertingRules(t *testing.T) {
 			g.Expect(rule.Labels["severity"]).To(BeElementOf("critical", "warning", "info"))
 			g.Expect(rule.Annotations).To(And(HaveKey("summary"), HaveKey("description")))
 			g.Expect(firing[rule.Alert]).To(BeTrue(), "it is tested that it fires")
-			g.Expect(silent[rule.Alert]).To(BeTrue(), "it is tested that it does not fire")
+			g.Expect(quiet[rule.Alert]).To(BeTrue(), "it is tested that it does not fire")
 
 			page := "docs/runbooks/" + rule.Alert + ".md"
 			g.Expect(rule.Annotations["runbook_url"]).To(Equal("https://github.com/tocsin-dev/tocsin/blob/main/" + page))

@@ -14,7 +14,7 @@ import (
 )
 
 // TestAWebhookOfOneNamespaceConcernsNoOther has the admission webhook of a tenant fail for ten minutes, in which nobody else posts and
-// the sender of the other tenant falls silent: that is missed, and the lease stays where it is.
+// the sender of the other tenant goes quiet: that is missed, and the lease stays where it is.
 func TestAWebhookOfOneNamespaceConcernsNoOther(t *testing.T) {
 	for _, what := range []target{{"create", "alertevents"}, {"update", "incidents/status"}} {
 		t.Run(what.String(), func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestAWebhookOfOneNamespaceConcernsNoOther(t *testing.T) {
 				}},
 				breakWebhook{0, what, false, 10 * time.Minute},
 				post{tenant: 0, to: 0, times: 1, alerts: []alert{{key: 1, status: "firing", severity: "error"}}},
-				silence{1, time.Hour}, wait{10 * time.Minute},
+				hush{1, time.Hour}, wait{10 * time.Minute},
 				act{"stop looking", func(w *world) { looking = false; w.judge.watchNoMore() }},
 			}}
 			Run(t, 1, story, Watcher{Missed: func(namespace string, _ time.Duration) { missed = append(missed, namespace) }})

@@ -196,7 +196,7 @@ func (d *drawer) user(t *rapid.T) operation {
 		"incidents", "incidents", "incidents", "alertevents", "alertevents", "webhookintegrations", "webhookintegrations",
 		"maintenancewindows",
 	}).Draw(t, "resource")
-	kinds := []string{"delete", "label", "hold", "suspend", "lease", "window", "window", "silence"}
+	kinds := []string{"delete", "label", "hold", "suspend", "lease", "window", "window", "hush"}
 	switch rapid.SampledFrom(kinds).Draw(t, "user") {
 	case "delete":
 		return remove{tenant, resource, d.which(t)}
@@ -206,8 +206,8 @@ func (d *drawer) user(t *rapid.T) operation {
 		return hold{tenant, resource, d.which(t), d.short(t)}
 	case "suspend":
 		return suspend{tenant, d.short(t)}
-	case "silence":
-		return silence{tenant, silenceFor}
+	case "hush":
+		return hush{tenant, hushFor}
 	case "window":
 		return maintain{
 			tenant, duration(t, "after", -time.Second, 0, 5*time.Second),

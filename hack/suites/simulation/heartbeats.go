@@ -30,7 +30,7 @@ const (
 	beatPeriod = beatInterval + beatInterval/5
 	findTime   = 30 * time.Second
 
-	// grace is for how long after alerts were not accepted no silence counts, as Grace in package replica.
+	// grace is for how long after alerts were not accepted no quiet counts, as Grace in package replica.
 	grace = time.Minute
 
 	// readyTime is how long after the faults an integration may take to be Ready.
@@ -38,7 +38,7 @@ const (
 
 	pingEvery  = 15 * time.Second
 	pingAgain  = 2 * time.Second // after one that was not acknowledged
-	silenceFor = 3 * time.Minute
+	hushFor = 3 * time.Minute
 )
 
 // heartbeats are those of a tenant's integration.
@@ -48,17 +48,17 @@ func heartbeats() []v1alpha1.Heartbeat {
 	}}
 }
 
-// silence keeps a tenant's sender from pinging for a while.
-type silence struct {
+// hush keeps a tenant's sender from pinging for a while.
+type hush struct {
 	tenant int
 	d      time.Duration
 }
 
-func (o silence) String() string {
+func (o hush) String() string {
 	return fmt.Sprintf("no pings of %s for %s", tenantName(o.tenant), o.d)
 }
 
-func (o silence) do(w *world) { w.pings.silence(tenantName(o.tenant), time.Now().Add(o.d)) }
+func (o hush) do(w *world) { w.pings.hush(tenantName(o.tenant), time.Now().Add(o.d)) }
 
 // ping is one that was acknowledged.
 type ping struct {
@@ -76,7 +76,7 @@ func (p *ping) isKept() bool {
 // pings are those of all tenants, and judges what is made of them.
 type pings struct {
 	mu          sync.Mutex
-	silent      map[string]time.Time // until when, by namespace
+	quiet       map[string]time.Time // until when, by namespace
 	acked       map[string][]*ping
 	unavailable map[string]time.Time // the last that was not accepted because of older CustomResourceDefinitions, by namespace
 	found       oracle.Findings
@@ -86,14 +86,14 @@ type pings struct {
 }
 
 func newPings() *pings {
-	return &pings{silent: map[string]time.Time{}, acked: map[string][]*ping{}, open: map[string]bool{}, late: map[string]time.Time{},
+	return &pings{quiet: map[string]time.Time{}, acked: map[string][]*ping{}, open: map[string]bool{}, late: map[string]time.Time{},
 		unavailable: map[string]time.Time{}}
 }
 
-func (p *pings) silence(namespace string, until time.Time) {
+func (p *pings) hush(namespace string, until time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.silent[namespace] = until
+	p.quiet[namespace] = until
 }
 
 func (p *pings) markUnavailable(namespace string, at time.Time) {
@@ -102,17 +102,17 @@ func (p *pings) markUnavailable(namespace string, at time.Time) {
 	p.unavailable[namespace] = at
 }
 
-func (p *pings) isSilent(namespace string) bool {
+func (p *pings) isQuiet(namespace string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return time.Now().Before(p.silent[namespace])
+	return time.Now().Before(p.quiet[namespace])
 }
 
 // send pings the heartbeat of a tenant until stop is closed.
 func (w *world) sendPings(t *tenant, stop <-chan struct{}) {
 	for n := 0; ; n++ {
 		pause := pingEvery
-		if !w.pings.isSilent(t.namespace) && !w.ping(t, n) {
+		if !w.pings.isQuiet(t.namespace) && !w.ping(t, n) {
 			pause = pingAgain
 		}
 		select {
@@ -218,16 +218,16 @@ func (p *pings) check(now time.Time, mayWait func(namespace string) bool) oracle
 	return p.found
 }
 
-// fallSilent has all senders fall silent after all faults have ended, and judges that each silence is found in time. Nobody
-// watches any more. At the limit of Incidents, alerts are refused as long as it lasts, and no silence is the sender's.
-func (w *world) fallSilent() oracle.Findings {
+// endQuietly has all senders go quiet after all faults have ended, and judges that each is missed in time. Nobody
+// watches any more. At the limit of Incidents, alerts are refused as long as it lasts, and no quiet is the sender's.
+func (w *world) endQuietly() oracle.Findings {
 	if w.story.MaxIncidents > 0 {
 		return nil
 	}
 	w.judge.watchNoMore()
 	w.awaitReady()
 	began := time.Now()
-	heard := map[string]time.Time{} // since when silence counts, of namespaces whose heartbeat is expected
+	heard := map[string]time.Time{} // since when quiet counts, of namespaces whose heartbeat is expected
 	for _, t := range w.tenants {
 		if w.story.stays(t.namespace) {
 			continue // no alert of the heartbeat may be storable
@@ -240,15 +240,15 @@ func (w *world) fallSilent() oracle.Findings {
 		if known := v1alpha1.FindHeartbeat(integration.Status.Heartbeats, heartbeatName); known != nil && known.LastSignalTime != nil {
 			heard[t.namespace] = acceptedSince(integration).Add(grace)
 		}
-		w.pings.silence(t.namespace, began.Add(time.Hour))
+		w.pings.hush(t.namespace, began.Add(time.Hour))
 	}
 	time.Sleep(senderTimeout) // a ping may be under way
 	time.Sleep(grace + beatPeriod + findTime)
-	w.pings.checkSilence(heard, began)
+	w.pings.checkMissed(heard, began)
 	return w.judge.findings()
 }
 
-// awaitReady waits until the integrations are Ready, since silence counts from then. An integration that stays unready is judged
+// awaitReady waits until the integrations are Ready, since quiet counts from then. An integration that stays unready is judged
 // by what its status tells.
 func (w *world) awaitReady() {
 	for deadline := time.Now().Add(readyTime); time.Now().Before(deadline); time.Sleep(time.Second) {
@@ -275,8 +275,8 @@ func acceptedSince(integration *v1alpha1.WebhookIntegration) (since time.Time) {
 	return since
 }
 
-// checkSilence judges that the end of the pings was found. What was silent before the faults had ended has more time.
-func (p *pings) checkSilence(heard map[string]time.Time, began time.Time) {
+// checkMissed judges that the end of the pings was found. What was quiet before the faults had ended has more time.
+func (p *pings) checkMissed(heard map[string]time.Time, began time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for namespace, counts := range heard {

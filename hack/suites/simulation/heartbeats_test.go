@@ -44,7 +44,7 @@ func TestAMissedHeartbeatShowsThoughItsAlertIsDenied(t *testing.T) {
 			specify, wait{2 * time.Minute},
 			post{tenant: 1, to: 0, times: 1, alerts: []alert{{key: 1, status: "firing", severity: "error"}}}, wait{5 * time.Second},
 			quota{tenant: 1, resource: "alertevents", more: 0, d: 12 * time.Minute},
-			silence{tenant: 1, d: time.Hour}, wait{10 * time.Minute}, look, kill{0}, wait{4 * time.Minute}, look,
+			hush{tenant: 1, d: time.Hour}, wait{10 * time.Minute}, look, kill{0}, wait{4 * time.Minute}, look,
 			act{"judge nothing more", func(w *world) { w.judge.watchNoMore() }},
 		},
 	}, Watcher{})

@@ -30,8 +30,8 @@ func (w *world) emptyNamespaces() oracle.Findings {
 		return nil
 	}
 	for i, t := range w.tenants {
-		w.pings.silence(t.namespace, time.Now()) // while its heartbeat is missed, no Incident ends for want of alerts
-		for key := range newcomer {              // as many as there may be, and more
+		w.pings.hush(t.namespace, time.Now()) // while its heartbeat is missed, no Incident ends for want of alerts
+		for key := range newcomer {           // as many as there may be, and more
 			w.senders.deliver(w.senders.request(t, []alert{{key: key, status: "firing", severity: "error"}}, ""), i)
 		}
 	}

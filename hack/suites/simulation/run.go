@@ -111,7 +111,7 @@ func (w *world) perform() []string {
 	if found := w.emptyNamespaces(); len(found) > 0 {
 		return found
 	}
-	return w.fallSilent()
+	return w.endQuietly()
 }
 
 // end ends all faults and waits for the answers to all requests.

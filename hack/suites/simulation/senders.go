@@ -144,7 +144,7 @@ func (s *senders) deliver(r *request, to int) {
 		if !elsewhere && (p == nil || !p.wasFrozen(d.Began) && !p.isDead() && !p.disturbs(unavailableReport)) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			r.record.Deliveries[index].Ended = ended // else it was not Tocsin that kept the alert away, and the Incident may be silent
+			r.record.Deliveries[index].Ended = ended // else it was not Tocsin that kept the alert away, and the Incident may be quiet
 		}
 	})
 }

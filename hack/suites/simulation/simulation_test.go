@@ -106,13 +106,13 @@ func TestObjectLabels(t *testing.T) {
 	g.Expect(seen).To(Equal([]string{"0 1", "1 1", "2 1", "3 1", "3 4", "4 4"}), "how many alerts, and which one gave the label")
 }
 
-// TestHeartbeats has a sender fall silent, and the leader be killed meanwhile. The other sender goes on.
+// TestHeartbeats has a sender go quiet, and the leader be killed meanwhile. The other sender goes on.
 func TestHeartbeats(t *testing.T) {
 	g := NewWithT(t)
 	story := &Story{
 		Settings: Settings{Replicas: 2, Elect: true, Writes: 8},
 		Operations: []operation{
-			wait{2 * time.Minute}, silence{0, silenceFor}, wait{30 * time.Second}, kill{0}, wait{3 * time.Minute}, start{0}, wait{2 * time.Minute},
+			wait{2 * time.Minute}, hush{0, hushFor}, wait{30 * time.Second}, kill{0}, wait{3 * time.Minute}, start{0}, wait{2 * time.Minute},
 		},
 	}
 	var states []string
@@ -144,7 +144,7 @@ func TestAHeartbeatThatIsDefinedByAWrongClock(t *testing.T) {
 		Operations: []operation{
 			wait{20 * time.Second}, setClock{0, -time.Hour, wrong}, setClock{1, -time.Hour, wrong},
 			remove{tenant: 0, resource: "webhookintegrations"},
-			wait{15 * time.Second}, silence{0, silenceFor}, wait{silenceFor},
+			wait{15 * time.Second}, hush{0, hushFor}, wait{hushFor},
 		},
 	}
 	missed := 0
