@@ -157,6 +157,8 @@ var grants = map[string]string{
 	"tocsin.dev/alertevents":                    "create delete get list patch watch",
 	"tocsin.dev/incidents":                      "create delete get list patch watch",
 	"tocsin.dev/incidents/status":               "update",
+	"tocsin.dev/maintenancewindows":             "get list watch",
+	"tocsin.dev/maintenancewindows/status":      "patch",
 	"tocsin.dev/webhookintegrations":            "get list watch",
 	"tocsin.dev/webhookintegrations/status":     "patch",
 	"authentication.k8s.io/tokenreviews":        "create",
