@@ -23,7 +23,6 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
-
 // concurrency is how many statuses the leader writes at a time: an API server that is slow to write one delays no others.
 const concurrency = 10
 

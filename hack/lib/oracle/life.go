@@ -110,7 +110,9 @@ func (h *History) write(l *life, stored *storedIncident, c *Commit) {
 	l.model = model
 	if stored.Status.endedQuiet() && model.state == stateOpen {
 		model.endQuiet(stored.Status.Resolved)
-		h.quietEnds = append(h.quietEnds, quietEnd{l.key, stored.Spec.IntegrationName, stored.Spec.DedupKey, stored.Status.Resolved, c.At})
+		h.quietEnds = append(h.quietEnds, quietEnd{
+			l.key, stored.Spec.IntegrationName, stored.Spec.DedupKey, stored.Status.Resolved, c.At,
+		})
 	}
 	if stored.Status.replacesContent() || model.excused {
 		model.excuse(&stored.Status)
