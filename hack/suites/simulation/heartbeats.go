@@ -36,9 +36,9 @@ const (
 	// readyTime is how long after the faults an integration may take to be Ready.
 	readyTime = 2 * time.Minute
 
-	pingEvery  = 15 * time.Second
-	pingAgain  = 2 * time.Second // after one that was not acknowledged
-	hushFor = 3 * time.Minute
+	pingEvery = 15 * time.Second
+	pingAgain = 2 * time.Second // after one that was not acknowledged
+	hushFor   = 3 * time.Minute
 )
 
 // heartbeats are those of a tenant's integration.
