@@ -28,6 +28,7 @@ var runElsewhere = map[string]struct{ file, text string }{
 		"kubectl -n tocsin-system wait --for=condition=Available deployment/tocsin"},
 	`curl -d '{"title":"Disk 97 % full","severity":"critical","dedup_key":"disk-db-1"}' "$url"`: {walkthroughPage,
 		`curl -d '{"title":"Disk 97 % full","severity":"critical","hostname":"db-1","dedup_key":"disk-db-1"}'`},
+	"kubectl get maintenancewindows":                            {"hack/suites/plugin/testdata/script/maintenance.txtar", "kubectl get maintenancewindows"},
 	"kubectl tocsin ui -A --port 8090":                          {"hack/suites/plugin/testdata/script/ui.txtar", "kubectl tocsin ui"},
 	"export TOCSIN_ARCHIVE=s3://incidents?region=eu-central-1":  {historyScript, "env TOCSIN_ARCHIVE="},
 	"kubectl tocsin history -A --since 30d":                     {historyScript, "kubectl tocsin history -A --since 365d"},
