@@ -107,7 +107,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	meta.SetStatusCondition(&updated.Status.Conditions, ready)
 	changed := integrations.IsWhole(&integration) && meta.SetStatusCondition(&updated.Status.Conditions, mapping)
 	updated.Status.ObservedGeneration = integration.Generation
-	if err := r.patch(ctx, &integration, updated); err != nil {
+	if err := requests.PatchStatus(ctx, r.live, &integration, updated); err != nil {
 		return ctrl.Result{}, err
 	}
 	if received != nil {
@@ -178,23 +178,6 @@ func soonest(wait time.Duration, now time.Time, times ...time.Time) time.Duratio
 		}
 	}
 	return wait
-}
-
-// patch sends only the differences: other replicas write lastRejection meanwhile.
-func (r *reconciler) patch(ctx context.Context, read, updated *v1alpha1.WebhookIntegration) error {
-	patch := client.MergeFrom(read)
-	data, err := patch.Data(updated)
-	if err != nil {
-		return fmt.Errorf("comparing the WebhookIntegration's status: %w", err)
-	}
-	if string(data) == "{}" {
-		return nil
-	}
-	err = r.live.Status().Patch(ctx, updated, patch)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing the WebhookIntegration's status: %w", err)
-	}
-	return nil
 }
 
 // messageTooLarge says what to do about an integration of which the cache has only a stub.

@@ -340,7 +340,7 @@ func TestTheStatusLeavesTheLastRejectionAlone(t *testing.T) {
 
 	updated := stale.DeepCopy()
 	updated.Status.ObservedGeneration = 1
-	s.Expect(s.patch(s.Ctx, stale, updated)).To(Succeed())
+	s.Expect(requests.PatchStatus(s.Ctx, s.live, stale, updated)).To(Succeed())
 	status := s.IntegrationStatus()
 	s.Expect(status.ObservedGeneration).To(Equal(int64(1)))
 	s.Expect(status.LastRejection).NotTo(BeNil())

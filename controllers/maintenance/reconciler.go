@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,19 +65,15 @@ func (r *reconciler) watchIntegrations() handler.EventHandler {
 	return requests.OnChange(func(
 		ctx context.Context, before, after *v1alpha1.WebhookIntegration, initial bool, queue requests.Queue,
 	) {
-		integration := after
-		if after == nil {
-			integration = before
-		}
 		if initial || before != nil && after != nil && maps.Equal(before.Labels, after.Labels) {
 			return
 		}
-		var windows v1alpha1.MaintenanceWindowList
-		if r.cache.List(ctx, &windows, client.InNamespace(integration.Namespace), client.UnsafeDisableDeepCopy) != nil {
+		namespace, windows := cmp.Or(after, before).Namespace, v1alpha1.MaintenanceWindowList{}
+		if r.cache.List(ctx, &windows, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) != nil {
 			return // the term has ended
 		}
 		for i := range windows.Items {
-			requests.Add(queue, types.NamespacedName{Namespace: integration.Namespace, Name: windows.Items[i].Name}, false)
+			requests.Add(queue, client.ObjectKeyFromObject(&windows.Items[i]), false)
 		}
 	})
 }
@@ -95,7 +90,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	}
 	now, updated := r.apiTime(), read.DeepCopy()
 	change := describe(updated, integrations.Items, now)
-	if err := r.patch(ctx, read, updated); err != nil {
+	if err := requests.PatchStatus(ctx, r.live, read, updated); err != nil {
 		return ctrl.Result{}, err
 	}
 	valid := meta.FindStatusCondition(updated.Status.Conditions, v1alpha1.ConditionWindowValid)
@@ -106,22 +101,6 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{RequeueAfter: max(change.Sub(now), soon)}, nil
-}
-
-// patch writes the status, if it is another one than what was read.
-func (r *reconciler) patch(ctx context.Context, read, updated *v1alpha1.MaintenanceWindow) error {
-	patch := client.MergeFrom(read)
-	data, err := patch.Data(updated)
-	if err != nil {
-		return fmt.Errorf("comparing the MaintenanceWindow's status: %w", err)
-	}
-	if string(data) == "{}" {
-		return nil
-	}
-	if err := r.live.Status().Patch(ctx, updated, patch); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("writing the MaintenanceWindow's status: %w", err)
-	}
-	return nil
 }
 
 // describe has the status say what is so at a time. It returns when that changes by itself; zero for never.

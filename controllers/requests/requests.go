@@ -3,6 +3,7 @@ package requests
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -128,4 +129,21 @@ func OnChange[T client.Object](
 			call(ctx, e.Object, nil, false, queue)
 		},
 	}
+}
+
+// PatchStatus writes the status of an object that was read, if it is another one now. It sends only the differences: others may
+// write other fields meanwhile. An object that is gone is no error.
+func PatchStatus(ctx context.Context, live client.StatusClient, read, updated client.Object) error {
+	patch := client.MergeFrom(read)
+	data, err := patch.Data(updated)
+	if err != nil {
+		return fmt.Errorf("comparing the status: %w", err)
+	}
+	if string(data) == "{}" {
+		return nil
+	}
+	if err := live.Status().Patch(ctx, updated, patch); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	return nil
 }

@@ -27,8 +27,8 @@ var (
 		"AlertEvents in the cluster that are not yet released, but canaries, reported alike by every replica.", nil, nil)
 	hiddenObjects = prometheus.NewDesc("tocsin_hidden_objects",
 		"AlertEvents, WebhookIntegrations and MaintenanceWindows that users have created beyond what a replica keeps in "+
-			"memory, by kind, and by "+
-			"namespace for the 20 with the most; namespace is empty for the others. Reported by every replica.",
+			"memory, by kind, and by namespace for the 20 with the most; namespace is empty for the others. Reported by every "+
+			"replica.",
 		[]string{"kind", "namespace"}, nil)
 	oldestEvent = prometheus.NewDesc("tocsin_alertevents_oldest_age_seconds",
 		"Age of the oldest AlertEvent that is not yet folded, 0 without any, reported alike by every replica; "+
