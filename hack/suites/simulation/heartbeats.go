@@ -159,7 +159,7 @@ func (w *world) ping(t *tenant, to int) bool {
 	return true
 }
 
-// commit judges a write of a replica.
+// commit judges a new AlertEvent of a replica, and sees each write of an Incident: a user may delete one.
 func (p *pings) commit(c *apiserver.Commit, resource string, key types.NamespacedName, object []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

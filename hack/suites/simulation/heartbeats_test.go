@@ -52,3 +52,21 @@ func TestAMissedHeartbeatShowsThoughItsAlertIsDenied(t *testing.T) {
 		"heard: false, key-1 Open", "heard: false, key-1 Open, heartbeat/pinged Open",
 	}))
 }
+
+// TestADeletedIncidentIsNotOpen has a user delete the Incident of a missed heartbeat before it is heard again.
+func TestADeletedIncidentIsNotOpen(t *testing.T) {
+	g, deleted := NewWithT(t), false
+	remove := act{"delete the Incident of the heartbeat", func(w *world) {
+		deleted = w.users.Delete(context.Background(), &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{
+			Namespace: tenantName(1), Name: v1alpha1.IncidentName(integrationName, v1alpha1.HeartbeatKey(heartbeatName)),
+		}}) == nil
+	}}
+	findings := Run(t, 1, &Story{
+		Settings: Settings{Replicas: 2, Elect: true, Writes: 8},
+		Operations: []operation{
+			wait{time.Minute}, hush{tenant: 1, d: 4 * time.Minute}, wait{3 * time.Minute}, remove, wait{3 * time.Minute},
+		},
+	}, Watcher{})
+	g.Expect(deleted).To(BeTrue())
+	g.Expect(findings).To(BeEmpty())
+}

@@ -114,7 +114,7 @@ func (j *judge) commit(c apiserver.Commit) {
 		j.say("- %s by %s: %s", c.Type, c.Client, object)
 	}
 	j.history.Commit(fact)
-	if byReplica && (resource != "alertevents" || fact.Created) {
+	if resource == "incidents" || byReplica && fact.Created {
 		j.pings.commit(&c, resource, types.NamespacedName{Namespace: namespace, Name: name}, fact.Object)
 	}
 	j.mutes.commit(resource, types.NamespacedName{Namespace: namespace, Name: name}, fact.Object, byReplica)
