@@ -6,14 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
-	_ "time/tzdata" // the names of time zones must not depend on the image
 
 	"github.com/robfig/cron/v3"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/cronspec"
 )
 
 const (
@@ -76,9 +75,6 @@ func (s skipping) Next(after time.Time) time.Time {
 	return s.Schedule.Next(s.until.Add(-time.Nanosecond))
 }
 
-// parser reads what the schema of the field admits. An interval (@every) would count from whenever it is evaluated.
-var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor)
-
 // Compile returns a window that can be evaluated, and shares the object. It checks what the schema cannot, and what reaches a
 // client without a schema.
 func Compile(window *v1alpha1.MaintenanceWindow) (*Window, error) {
@@ -94,15 +90,12 @@ func Compile(window *v1alpha1.MaintenanceWindow) (*Window, error) {
 	case recurring.Duration == nil || recurring.Duration.Duration <= 0:
 		return nil, errors.New("the cron expression needs a duration")
 	}
-	schedule, err := parse(recurring.Cron, recurring.TimeZone)
+	schedule, err := cronspec.Parse(recurring.Cron, recurring.TimeZone)
 	if err != nil {
 		return nil, err
 	}
 	w.schedule = schedule
 	opens := w.schedule.Next(time.Date(2024, time.January, 1, 0, 0, 0, 0, time.UTC)) // a leap year
-	if opens.IsZero() {
-		return nil, fmt.Errorf("cron expression %q names no day that exists", recurring.Cron)
-	}
 	for range maxOverlaps {
 		next := w.schedule.Next(opens)
 		if next.IsZero() || next.After(opens.Add(w.length())) {
@@ -117,25 +110,6 @@ func Compile(window *v1alpha1.MaintenanceWindow) (*Window, error) {
 
 // length is how long a recurring window is open.
 func (w *Window) length() time.Duration { return w.Spec.Recurring.Duration.Duration }
-
-// parse returns a schedule in a time zone.
-func parse(expression, zone string) (cron.Schedule, error) {
-	location, err := time.LoadLocation(zone)
-	if err != nil || zone == "Local" {
-		return nil, fmt.Errorf("timeZone %q is not in the IANA database", zone)
-	}
-	if strings.Contains(expression, "=") || strings.HasPrefix(expression, "@every") {
-		return nil, fmt.Errorf("%q is not a cron expression", expression)
-	}
-	schedule, err := parser.Parse(expression)
-	if err != nil {
-		return nil, fmt.Errorf("%q is not a cron expression: %w", expression, err)
-	}
-	if s, ok := schedule.(*cron.SpecSchedule); ok {
-		s.Location = location
-	}
-	return schedule, nil
-}
 
 // Opening returns from when and until when the window is open at a time, as its oldest opening then has it; zero if it is not.
 func (w *Window) Opening(at time.Time) (from, until time.Time) {
