@@ -219,6 +219,7 @@ func (c *cluster) testOperatorRules(t *testing.T) {
 		"update incidents/status",
 		"get webhookintegrations", "list webhookintegrations", "watch webhookintegrations", "patch webhookintegrations/status",
 		"get maintenancewindows", "list maintenancewindows", "watch maintenancewindows", "patch maintenancewindows/status",
+		"create heartbeats", "delete heartbeats", "get heartbeats", "list heartbeats", "watch heartbeats", "patch heartbeats/status",
 		"create events", "patch events",
 	))
 }
@@ -230,6 +231,7 @@ func (c *cluster) testAggregatedRules(t *testing.T) {
 		"get incidents", "list incidents", "watch incidents",
 		"get webhookintegrations", "list webhookintegrations", "watch webhookintegrations",
 		"get maintenancewindows", "list maintenancewindows", "watch maintenancewindows",
+		"get heartbeats", "list heartbeats", "watch heartbeats",
 	))
 	var viewer, editor rbacv1.ClusterRole
 	c.get(t, "tocsin-viewer", &viewer)

@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"errors"
+
 	"github.com/prometheus/client_golang/prometheus"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/internal/recorder"
 )
 
@@ -50,7 +53,7 @@ func NewReplica(mgr ctrl.Manager, options Options) (*Replica, error) {
 	if options.Follower == nil {
 		options.Follower = noFollower{}
 	}
-	if err := replica.Index(mgr); err != nil {
+	if err := errors.Join(replica.Index(mgr), heartbeats.AddField(mgr.GetFieldIndexer())); err != nil {
 		return nil, err
 	}
 	return &Replica{options}, options.Memory.Follow(mgr)

@@ -78,8 +78,7 @@ func BenchmarkHeartbeats(b *testing.B) {
 	reporter, cached, now := newReporter(nil, nil, logr.Discard()), manyHeartbeats(time.Now()), time.Now()
 	n := 0
 	for b.Loop() {
-		w := cached[n%len(cached)]
-		reporter.reportSignals(w, []signal{{heartbeat: w.Spec.Heartbeats[n/len(cached)%len(w.Spec.Heartbeats)].Name, time: now}})
+		reporter.reportSignal(signal{heartbeat: cached[n%len(cached)], kind: v1alpha1.SignalSuccess, time: now})
 		n++
 	}
 }

@@ -72,7 +72,7 @@ func (h *handler) decode(x *exchange, request *protocol.Request) (*decodedAlerts
 		x.key = x.operationKey()
 	}
 	identify(decoded.Alerts, x.integration.Name, x.key, identity)
-	decoded.findSignals(x.integration)
+	decoded.findSignals(h.heartbeats(x))
 	tellDefaults(decoded.Alerts, x.integration, x.operation.Path == "")
 	decoded.idle = h.findIdle(x.integration.Namespace, decoded.Alerts)
 	decoded.Warnings = allWarnings(content.Warnings, &decoded.Result)

@@ -8,6 +8,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
@@ -15,7 +16,7 @@ import (
 // Explain answers a request as the endpoint answers a dry run of it: by the same handler, but without a server, a cluster or a
 // token. It returns the status code, the JSON of the answer (200 with the alerts, or a problem) and the expressions that failed.
 func Explain(
-	ctx context.Context, integration *v1alpha1.WebhookIntegration, header http.Header, payload []byte,
+	ctx context.Context, integration *v1alpha1.WebhookIntegration, beats []*v1alpha1.Heartbeat, header http.Header, payload []byte,
 ) (code int, body []byte, failures []mapping.Failure) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, eventsPath+"?dryRun=true", bytes.NewReader(payload))
 	if err != nil {
@@ -24,7 +25,10 @@ func Explain(
 	if header != nil {
 		request.Header = header.Clone()
 	}
-	options := Options{}.withDefaults()
+	options := Options{Heartbeats: heartbeats.NewIndex()}.withDefaults()
+	for _, h := range beats {
+		options.Heartbeats.Set(h)
+	}
 	h := newHandler(options, nil, nil, commit.New(nil, 1, nil), nil, newReporter(nil, nil, logr.Discard()), logr.Discard())
 	x := &exchange{Request: request, start: options.Now(), received: options.APITime(), integration: integration.DeepCopy()}
 	x.integration.Spec.Verify = nil // the payload is no request

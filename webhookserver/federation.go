@@ -1,11 +1,15 @@
 package webhookserver
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
@@ -33,7 +37,7 @@ func (h *handler) admit(integration *v1alpha1.WebhookIntegration, alerts []mappi
 			drop(alert, returnedTooManyHops, "by the label %s, more than %d Tocsins have forwarded the alert, and it is dropped",
 				v1alpha1.HopsLabel, v1alpha1.MaxHops)
 		case federated:
-			federate(integration, alert, received)
+			federate(h.options.Heartbeats.Of(client.ObjectKeyFromObject(integration)), alert, received)
 		}
 	}
 }
@@ -70,7 +74,7 @@ func drop(alert *mapping.Alert, reason, format string, args ...any) {
 
 // federate completes an alert of a federated integration. What has no label counts as the first hop, or the label could get lost.
 // Labels and annotations are merged with those of earlier alerts: an acknowledgement that was withdrawn is replaced by nothing.
-func federate(integration *v1alpha1.WebhookIntegration, alert *mapping.Alert, received time.Time) {
+func federate(beats []*v1alpha1.Heartbeat, alert *mapping.Alert, received time.Time) {
 	alert.Labels = alertcontent.Merge(alert.Labels, v1alpha1.Texts{v1alpha1.HopsLabel: strconv.Itoa(max(1, alert.Hops))})
 	if alert.Hops > 0 {
 		alert.Annotations = alertcontent.Merge(v1alpha1.Texts{annotationAcknowledged: ""}, alert.Annotations)
@@ -81,10 +85,14 @@ func federate(integration *v1alpha1.WebhookIntegration, alert *mapping.Alert, re
 	if start := alert.StartTime; start != nil && start.After(received) {
 		received = start.Time // by the clock of the other cluster
 	}
-	for i := range integration.Spec.Heartbeats {
-		beat := &integration.Spec.Heartbeats[i]
-		if least := received.Add(periodsPerExpiry * beat.Period()); beat.Match == nil && alert.ExpiryTime.Before(least) {
-			alert.ExpiryTime = new(v1alpha1.NewTimestamp(least))
+	var period time.Duration
+	for _, beat := range beats {
+		if heartbeats.WatchesLink(beat) {
+			period = max(period, beat.Spec.Every.Duration+heartbeats.Grace(beat))
 		}
+	}
+	period = cmp.Or(period, heartbeats.LinkPeriod) // of the one that is to come
+	if least := received.Add(periodsPerExpiry * period); alert.ExpiryTime.Before(least) {
+		alert.ExpiryTime = new(v1alpha1.NewTimestamp(least))
 	}
 }

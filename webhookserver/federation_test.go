@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 )
 
 // federated makes a bench whose integration takes in alerts of another Tocsin.
@@ -19,9 +20,9 @@ func federated(change ...func(*v1alpha1.WebhookIntegrationSpec)) *bench {
 	b := newBench()
 	w := integration("team-a", "prometheus")
 	w.Spec.Federate = true
-	w.Spec.Heartbeats = []v1alpha1.Heartbeat{{
-		Name: "leaf", Interval: &metav1.Duration{Duration: 2 * time.Minute}, Grace: &metav1.Duration{Duration: time.Minute},
-	}}
+	leaf := beatEvery("leaf", 2*time.Minute, &v1alpha1.HeartbeatMatch{AnyRequest: true})
+	leaf.Spec.Grace = &metav1.Duration{Duration: time.Minute}
+	b.options.Heartbeats.Set(leaf)
 	for _, f := range change {
 		f(&w.Spec)
 	}
@@ -140,7 +141,6 @@ func TestDroppedAlertsOfAnotherTocsinAreReported(t *testing.T) {
 // A heartbeat is missed before any alert ends, whatever expiry the sender has, and whichever clock.
 func TestExpiryOfFederatedAlertsOutlastTheHeartbeat(t *testing.T) {
 	const least = 6 * time.Minute // twice the interval and the grace
-	ping := v1alpha1.Heartbeat{Name: "slow", Interval: &metav1.Duration{Duration: 24 * time.Hour}, Match: &v1alpha1.HeartbeatMatch{Ping: true}}
 	for name, c := range map[string]struct {
 		expiry, want time.Duration
 		federate     bool
@@ -153,9 +153,8 @@ func TestExpiryOfFederatedAlertsOutlastTheHeartbeat(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			b := federated(func(spec *v1alpha1.WebhookIntegrationSpec) {
-				spec.Federate, spec.Heartbeats = c.federate, append(spec.Heartbeats, ping)
-			})
+			b := federated(func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Federate = c.federate })
+			b.options.Heartbeats.Set(beatEvery("slow", 24*time.Hour, nil)) // of pings
 			now := time.Now().Truncate(time.Second)
 			alerts, _ := b.alertsOfTocsin(g, "["+forwarded(now, c.expiry, "")+"]")
 			switch {
@@ -181,5 +180,16 @@ func TestAnEmptyListIsASignal(t *testing.T) {
 	alerts, _ := b.alertsOfTocsin(g, "[]")
 	g.Expect(alerts).To(BeEmpty())
 	g.Expect(b.reports.signals).To(HaveLen(1))
-	g.Expect(b.reports.signals[0].heartbeat).To(Equal("leaf"))
+	g.Expect(b.heard()).To(Equal("leaf"))
+}
+
+// The operator has not made the heartbeat of the link yet.
+func TestAnExpiryOutlastsTheHeartbeatThatIsToCome(t *testing.T) {
+	g, b := NewWithT(t), newBench()
+	w := integration("team-a", "prometheus")
+	w.Spec.Federate = true
+	b.tokens.set(w)
+	now := time.Now().Truncate(time.Second)
+	alerts, _ := b.alertsOfTocsin(g, "["+forwarded(now, time.Minute, "")+"]")
+	g.Expect(alerts[0].ExpiryTime.Time).To(BeTemporally("~", now.Add(2*heartbeats.LinkPeriod), 2*time.Second))
 }

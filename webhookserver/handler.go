@@ -67,8 +67,8 @@ type reporter interface {
 	reportHandshake(integration *v1alpha1.WebhookIntegration, message string)
 	reportUnavailable(integration types.NamespacedName)
 	reportUse(integration *v1alpha1.WebhookIntegration, token *v1alpha1.Token)
-	reportSignals(integration *v1alpha1.WebhookIntegration, signals []signal)
-	writeFailure(ctx context.Context, integration *v1alpha1.WebhookIntegration, failed signal) error
+	reportSignal(heard signal)
+	writeFailure(ctx context.Context, failed signal) error
 }
 
 func newHandler(

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
@@ -17,10 +18,10 @@ import (
 
 // signal says that a heartbeat was heard.
 type signal struct {
-	heartbeat string
+	heartbeat *v1alpha1.Heartbeat // as the cache has it
+	kind      v1alpha1.SignalKind
 	time      time.Time // by the API server's clock
-	failed    bool      // the sender reported a failure
-	exit      int64     // the exit code of the failure, 0 if the sender gave none
+	exit      int64     // the exit code of a failure, 0 if the sender gave none
 }
 
 // outcomes are the values of a ping's parameter status, and whether they are failures.
@@ -31,6 +32,7 @@ type pong struct {
 	Status    string `json:"status"`
 	Heartbeat string `json:"heartbeat"`
 	Failed    bool   `json:"failed,omitempty"`
+	Started   bool   `json:"started,omitempty"`
 }
 
 // heartbeat returns the heartbeat of which an alert is a signal, empty if it is none.
@@ -42,9 +44,8 @@ func (d *decodedAlerts) heartbeat(alert int) string {
 }
 
 // findSignals finds the alerts that are signals of heartbeats. They are not stored.
-func (d *decodedAlerts) findSignals(integration *v1alpha1.WebhookIntegration) {
-	for i := range integration.Spec.Heartbeats {
-		h := &integration.Spec.Heartbeats[i]
+func (d *decodedAlerts) findSignals(all []*v1alpha1.Heartbeat) {
+	for _, h := range all {
 		for a := range d.Alerts {
 			if !isSignal(h, &d.Alerts[a]) {
 				continue
@@ -59,8 +60,14 @@ func (d *decodedAlerts) findSignals(integration *v1alpha1.WebhookIntegration) {
 
 // isSignal reports whether an alert is a signal of a heartbeat that is matched by its key.
 func isSignal(h *v1alpha1.Heartbeat, alert *mapping.Alert) bool {
-	return h.Match != nil && h.Match.DedupKey != "" && alert.DedupKey == h.Match.DedupKey &&
+	match := h.Spec.Match
+	return match != nil && match.DedupKey != "" && alert.DedupKey == match.DedupKey &&
 		alert.Status == v1alpha1.AlertFiring && !alert.Dropped
+}
+
+// heartbeats returns those of the request's integration.
+func (h *handler) heartbeats(x *exchange) []*v1alpha1.Heartbeat {
+	return h.options.Heartbeats.Of(x.sender())
 }
 
 // noteSignals notes the signals in a request that was accepted, or whose valid part was: then only alerts are signals, not the
@@ -70,37 +77,33 @@ func (h *handler) noteSignals(x *exchange, decoded *decodedAlerts) {
 		return
 	}
 	accepted := decoded == nil || len(decoded.invalid) == 0
-	var signals []signal
-	for i := range x.integration.Spec.Heartbeats {
-		beat := &x.integration.Spec.Heartbeats[i]
-		if beat.Match == nil && accepted || decoded != nil &&
+	for _, beat := range h.heartbeats(x) {
+		if beat.IsAnyRequest() && accepted || decoded != nil &&
 			slices.ContainsFunc(decoded.Alerts, func(alert mapping.Alert) bool { return isSignal(beat, &alert) }) {
-			signals = append(signals, signal{heartbeat: beat.Name, time: h.options.APITime()})
+			h.reports.reportSignal(signal{heartbeat: beat, kind: v1alpha1.SignalSuccess, time: h.options.APITime()})
 		}
-	}
-	if len(signals) > 0 {
-		h.reports.reportSignals(x.integration, signals)
 	}
 }
 
-// ping takes a ping of a heartbeat to its answer. One that reports a failure is in the status of the integration before.
+// ping takes a ping of a heartbeat to its answer. One that reports a failure is in the status of the heartbeat before.
 func (h *handler) ping(x *exchange) (reply protocol.Reply, p *problem) {
 	if p = x.parseParameters(); p != nil {
 		return reply, p
 	}
-	name, exit, _ := strings.Cut(strings.TrimSuffix(x.identifier, "/"), "/")
-	if strings.Contains(exit, "/") {
+	name, end, _ := strings.Cut(strings.TrimSuffix(x.identifier, "/"), "/")
+	if strings.Contains(end, "/") {
 		return reply, &problemNotFound
 	}
-	if p = findPing(x.integration, name); p != nil {
-		return reply, p
-	}
-	failed, code, p := x.outcome(exit)
+	beat, p := h.findPing(x, name)
 	if p != nil {
 		return reply, p
 	}
-	heard := signal{heartbeat: name, time: x.received, failed: failed, exit: code}
-	answer := &pong{Status: "accepted", Heartbeat: name, Failed: failed}
+	heard := signal{heartbeat: beat, time: x.received}
+	if heard.kind, heard.exit, p = x.outcome(end); p != nil {
+		return reply, p
+	}
+	failed := heard.kind == v1alpha1.SignalFailure
+	answer := &pong{Status: "accepted", Heartbeat: name, Failed: failed, Started: heard.kind == v1alpha1.SignalStart}
 	status := http.StatusOK
 	switch {
 	case x.dryRun:
@@ -112,7 +115,7 @@ func (h *handler) ping(x *exchange) (reply protocol.Reply, p *problem) {
 		}
 		status = http.StatusAccepted
 	default:
-		h.reports.reportSignals(x.integration, []signal{heard})
+		h.reports.reportSignal(heard)
 	}
 	h.noteSignals(x, nil)
 	if x.operation.Accepted != nil {
@@ -130,7 +133,7 @@ func (h *handler) writeFailure(x *exchange, failed signal) *problem {
 	defer memory.Release()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.Context()), commit.Timeout)
 	defer cancel()
-	if x.cause = h.reports.writeFailure(ctx, x.integration, failed); x.cause != nil {
+	if x.cause = h.reports.writeFailure(ctx, failed); x.cause != nil {
 		return problemUnavailable.withDetail("The Kubernetes API server did not accept the failure in time; try again.")
 	}
 	return nil
@@ -140,45 +143,56 @@ func (h *handler) writeFailure(x *exchange, failed signal) *problem {
 // and the run of Healthchecks' clients.
 var pingParameters = []string{"msg", "ping", "rid"}
 
-// outcome says whether a ping reports a failure, by its exit code or its parameter status. A parameter that is not known may have
-// been meant to.
-func (x *exchange) outcome(exit string) (failed bool, code int64, p *problem) {
-	given := false
+// startPath is the end of the path of a ping that reports a start.
+const startPath = "start"
+
+// outcome says what a ping reports, by the end of its path, which may be an exit code, or its parameter status. A parameter that
+// is not known may have been meant to report a failure.
+func (x *exchange) outcome(end string) (kind v1alpha1.SignalKind, exit int64, p *problem) {
+	given, failed := false, false
 	for name, value := range x.parameters() {
 		switch {
 		case name == "status":
 			outcome, known := outcomes[strings.ToLower(value)]
 			if !known || given && outcome != failed {
-				return false, 0, &problemOutcome
+				return kind, 0, &problemOutcome
 			}
 			given, failed = true, outcome
 		case !strings.EqualFold(name, dryRunParameter) && !slices.Contains(pingParameters, name):
-			return false, 0, &problemPingParameter
+			return kind, 0, &problemPingParameter
 		}
 	}
-	parsed, err := strconv.ParseUint(cmp.Or(exit, "0"), 10, 8)
-	if err != nil {
-		return false, 0, &problemOutcome
+	if end == startPath {
+		if given {
+			return kind, 0, &problemOutcome
+		}
+		return v1alpha1.SignalStart, 0, nil
 	}
-	return failed || parsed > 0, int64(parsed), nil
+	parsed, err := strconv.ParseUint(cmp.Or(end, "0"), 10, 8)
+	switch {
+	case err != nil:
+		return kind, 0, &problemOutcome
+	case failed || parsed > 0:
+		return v1alpha1.SignalFailure, int64(parsed), nil
+	}
+	return v1alpha1.SignalSuccess, 0, nil
 }
 
-// findPing returns nil if a heartbeat is pinged under a name, or else the problem that lists those that are.
-func findPing(integration *v1alpha1.WebhookIntegration, name string) *problem {
+// findPing returns the heartbeat that is pinged under a name, or else the problem that lists those that are.
+func (h *handler) findPing(x *exchange, name string) (*v1alpha1.Heartbeat, *problem) {
 	var names []string
-	for i := range integration.Spec.Heartbeats {
-		beat := &integration.Spec.Heartbeats[i]
+	for _, beat := range h.heartbeats(x) {
 		if !beat.IsPing() {
 			continue
 		}
 		if beat.Name == name {
-			return nil
+			return beat, nil
 		}
 		names = append(names, beat.Name)
 	}
 	if len(names) == 0 {
-		return problemHeartbeat.withDetail("The integration has no heartbeat with match.ping.")
+		return nil, problemHeartbeat.withDetail("The integration has no Heartbeat without spec.match.")
 	}
-	return problemHeartbeat.withDetail(
-		"The integration has these heartbeats with match.ping: " + strings.Join(names, ", ") + ".")
+	return nil, problemHeartbeat.withDetail(
+		"These Heartbeats of the integration are pinged: " + plaintext.Few(names, maxListedBeats) + ".")
 }

@@ -22,35 +22,43 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 )
 
 // newBeatingBench has an integration with heartbeats of every kind.
 func newBeatingBench() *bench {
 	b := newBench()
-	w := integration("team-a", "prometheus")
-	w.Spec.Heartbeats = []v1alpha1.Heartbeat{
-		beatEvery("any", time.Minute, nil),
+	for _, h := range []*v1alpha1.Heartbeat{
+		beatEvery("any", time.Minute, &v1alpha1.HeartbeatMatch{AnyRequest: true}),
 		beatEvery("watchdog", time.Minute, &v1alpha1.HeartbeatMatch{DedupKey: "wd"}),
-		beatEvery("backup", time.Hour, &v1alpha1.HeartbeatMatch{Ping: true}),
-		beatEvery("sync", time.Hour, &v1alpha1.HeartbeatMatch{Ping: true}),
+		beatEvery("backup", time.Hour, nil),
+		beatEvery("sync", time.Hour, nil),
+	} {
+		b.options.Heartbeats.Set(h)
 	}
-	b.tokens.set(w)
 	return b
 }
 
-func beatEvery(name string, interval time.Duration, match *v1alpha1.HeartbeatMatch) v1alpha1.Heartbeat {
-	return v1alpha1.Heartbeat{Name: name, Interval: &metav1.Duration{Duration: interval}, Match: match}
+// beatEvery is a heartbeat of the integration of the bench.
+func beatEvery(name string, every time.Duration, match *v1alpha1.HeartbeatMatch) *v1alpha1.Heartbeat {
+	h := &v1alpha1.Heartbeat{}
+	h.Namespace, h.Name = "team-a", name
+	h.Spec = v1alpha1.HeartbeatSpec{IntegrationName: "prometheus", Every: &metav1.Duration{Duration: every}, Match: match}
+	return h
 }
 
-// heard are the heartbeats that the bench has reported, failures with an exclamation mark.
+// heard are the heartbeats that the bench has reported, failures with an exclamation mark, and starts with a greater-than sign.
 func (b *bench) heard() string {
 	var names []string
 	for _, signal := range b.reports.signals {
-		name := signal.heartbeat
-		if signal.failed {
+		name := signal.heartbeat.Name
+		switch signal.kind {
+		case v1alpha1.SignalFailure:
 			name += "!"
+		case v1alpha1.SignalStart:
+			name += ">"
+		case v1alpha1.SignalSuccess:
 		}
 		names = append(names, name)
 	}
@@ -70,6 +78,12 @@ func TestPings(t *testing.T) {
 		{http.MethodPost, "sync/", 200, "sync any"},
 		{http.MethodGet, "backup/0", 200, "backup any"},
 		{http.MethodGet, "backup?status=ok&msg=OK&ping=12", 200, "backup any"},
+		{http.MethodGet, "backup/start", 200, "backup> any"},
+		{http.MethodPost, "backup/start/", 200, "backup> any"},
+		{http.MethodGet, "backup/start?rid=7d2e", 200, "backup> any"},
+		{http.MethodGet, "backup/start?status=ok", 400, ""},
+		{http.MethodGet, "backup/start/1", 404, ""},
+		{http.MethodGet, "backup/stop", 400, ""},
 		{http.MethodGet, "backup/1", 202, "backup! any"},
 		{http.MethodGet, "backup/255", 202, "backup! any"},
 		{http.MethodPost, "backup?status=failed", 202, "backup! any"},
@@ -180,7 +194,8 @@ func TestAFailedPingIsAnsweredWhenTheStatusSaysSo(t *testing.T) {
 	now := time.Now().Add(-20 * time.Second) // the clock of the process is ahead of it
 	b.options.APITime = func() time.Time { return now }
 	g.Expect(b.post(testPath+"/heartbeat/backup/3", "").StatusCode).To(Equal(http.StatusAccepted))
-	g.Expect(b.reports.signals[0]).To(Equal(signal{heartbeat: "backup", time: now, failed: true, exit: 3}))
+	g.Expect(b.reports.signals[0]).To(Equal(
+		signal{heartbeat: b.reports.signals[0].heartbeat, kind: v1alpha1.SignalFailure, time: now, exit: 3}))
 	b.reports.failureError = errors.New("away")
 	response := b.post(testPath+"/heartbeat/backup/3", "")
 	g.Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
@@ -192,7 +207,7 @@ func TestAnUnknownHeartbeatListsTheOthers(t *testing.T) {
 	g, b := NewWithT(t), newBeatingBench()
 	answer := decode[problemBody](g, b.post(testPath+"/heartbeat/back-up", "", by(http.MethodGet)))
 	g.Expect(answer.kind()).To(Equal("unknown-heartbeat"))
-	g.Expect(answer.Detail).To(Equal("The integration has these heartbeats with match.ping: backup, sync."))
+	g.Expect(answer.Detail).To(Equal("These Heartbeats of the integration are pinged: backup, sync."))
 	g.Expect(b.reports.reasons).To(Equal([]string{"UnknownHeartbeat"}))
 	g.Expect(b.post(eventsPath+"/tocsin_0_0/heartbeat/backup", "").StatusCode).To(Equal(http.StatusUnauthorized))
 	g.Expect(b.post(eventsPath+"/heartbeat/backup", "", with("Authorization", "Bearer "+testToken)).StatusCode).To(Equal(http.StatusOK))
@@ -232,7 +247,7 @@ func textOf(g *WithT, response *http.Response) string {
 	return text.String()
 }
 
-// beating is an integration in a store, and two replicas that hear its heartbeat.
+// beating is a heartbeat in a store, and two replicas that hear it.
 type beating struct {
 	*WithT
 	t        *testing.T
@@ -246,9 +261,8 @@ func newBeating(t *testing.T) *beating {
 	s := &beating{WithT: NewWithT(t), t: t, now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
 	scheme := runtime.NewScheme()
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
-	w := integration("team-a", "prometheus")
-	w.Spec.Heartbeats = []v1alpha1.Heartbeat{beatEvery("beat", 3*time.Minute, nil), beatEvery("other", time.Hour, nil)}
-	s.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(w).WithStatusSubresource(w).Build()
+	h := beatEvery("beat", 3*time.Minute, nil)
+	s.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(h).WithStatusSubresource(h).Build()
 	for i := range s.replicas {
 		s.replicas[i] = newReporter(s.client, nil, logr.Discard())
 		s.replicas[i].now = func() time.Time { return s.now }
@@ -256,17 +270,28 @@ func newBeating(t *testing.T) *beating {
 	return s
 }
 
-func (s *beating) get() *v1alpha1.WebhookIntegration {
-	w := &v1alpha1.WebhookIntegration{}
-	s.Expect(s.client.Get(s.t.Context(), client.ObjectKey{Namespace: "team-a", Name: "prometheus"}, w)).To(Succeed())
-	return w
+func (s *beating) get() *v1alpha1.Heartbeat {
+	h := &v1alpha1.Heartbeat{}
+	s.Expect(s.client.Get(s.t.Context(), client.ObjectKey{Namespace: "team-a", Name: "beat"}, h)).To(Succeed())
+	return h
+}
+
+// edit changes the status as the leader does.
+func (s *beating) edit(change func(status *v1alpha1.HeartbeatStatus)) {
+	h := s.get()
+	change(&h.Status)
+	s.Expect(s.client.Status().Update(s.t.Context(), h)).To(Succeed())
+}
+
+// says returns a signal that comes now.
+func (s *beating) says(cached *v1alpha1.Heartbeat, kind v1alpha1.SignalKind) signal {
+	return signal{heartbeat: cached, kind: kind, time: s.now}
 }
 
 // hear has a replica hear the heartbeat, and both write what is due. It returns when it was last heard by the status.
 func (s *beating) hear(replica int, after time.Duration) time.Duration {
 	s.now = s.now.Add(after)
-	w := s.get()
-	s.replicas[replica].reportSignals(w, []signal{{heartbeat: "beat", time: s.now}})
+	s.replicas[replica].reportSignal(s.says(s.get(), v1alpha1.SignalSuccess))
 	return s.flush(0)
 }
 
@@ -276,9 +301,7 @@ func (s *beating) flush(after time.Duration) time.Duration {
 	for _, r := range s.replicas {
 		r.writeAll(s.t.Context(), false)
 	}
-	status := v1alpha1.FindHeartbeat(s.get().Status.Heartbeats, "beat")
-	s.Expect(status).NotTo(BeNil())
-	return s.now.Sub(status.LastSignalTime.Time)
+	return s.now.Sub(s.get().Status.LastSignalTime.Time)
 }
 
 func TestSignalsAreWrittenEveryThirdOfTheInterval(t *testing.T) {
@@ -303,20 +326,163 @@ func TestSignalsAreWrittenEveryThirdOfTheInterval(t *testing.T) {
 func TestASignalThatEndsAnIncidentIsWrittenAtOnce(t *testing.T) {
 	s := newBeating(t)
 	s.hear(0, 0)
-	w := s.get()
-	w.Status.Heartbeats[0].AlertTime, w.Status.Heartbeats[0].AlertStatus = w.Status.Heartbeats[0].LastSignalTime, v1alpha1.AlertFiring
-	s.Expect(s.client.Status().Update(t.Context(), w)).To(Succeed())
+	s.edit(func(status *v1alpha1.HeartbeatStatus) {
+		status.AlertTime, status.AlertStatus = status.LastSignalTime, v1alpha1.AlertFiring
+	})
 	s.Expect(s.hear(0, time.Second)).To(BeZero())
-	w = s.get()
-	w.Status.Heartbeats[0].AlertStatus = v1alpha1.AlertResolved
-	s.Expect(s.client.Status().Update(t.Context(), w)).To(Succeed())
+	s.edit(func(status *v1alpha1.HeartbeatStatus) { status.AlertStatus = v1alpha1.AlertResolved })
 	s.Expect(s.hear(0, time.Second)).To(Equal(time.Second))
 
-	w = s.get()
-	w.Status.Heartbeats[0].MissedTime = w.Status.Heartbeats[0].LastSignalTime
-	s.Expect(s.client.Status().Update(t.Context(), w)).To(Succeed())
+	s.edit(func(status *v1alpha1.HeartbeatStatus) { status.MissedTime = status.LastSignalTime })
 	s.Expect(s.hear(0, time.Second)).To(BeZero())
-	s.Expect(s.get().Status.Heartbeats[0].MissedTime).NotTo(BeNil(), "only the leader ends that")
+	s.Expect(s.get().Status.MissedTime).NotTo(BeNil(), "only the leader ends that")
+}
+
+// A start and its end come to different replicas. Both are written soon, or the leader would find it too long.
+func TestAStartAndItsEnd(t *testing.T) {
+	s := newBeating(t)
+	say := func(replica int, after time.Duration, kind v1alpha1.SignalKind, exit int64) *v1alpha1.HeartbeatStatus {
+		s.now = s.now.Add(after)
+		if kind == v1alpha1.SignalFailure {
+			s.Expect(s.fail(s.replicas[replica], s.get(), exit)).To(Succeed())
+		} else {
+			s.replicas[replica].reportSignal(s.says(s.get(), kind))
+		}
+		for _, r := range s.replicas {
+			r.writeAll(t.Context(), false)
+		}
+		return &s.get().Status
+	}
+	status := say(0, 0, v1alpha1.SignalStart, 0)
+	s.Expect(status.LastStartTime.Time).To(BeTemporally("==", s.now))
+	s.Expect(status.LastSignalTime).To(BeNil(), "a start is no sign that all is well")
+	status = say(1, 10*time.Second, v1alpha1.SignalSuccess, 0)
+	s.Expect(status.LastDuration.Duration).To(Equal(10 * time.Second))
+	s.Expect(status.NextDueTime.Time).To(BeTemporally("==", s.now.Add(3*time.Minute+36*time.Second)))
+	status = say(1, 5*time.Second, v1alpha1.SignalStart, 0)
+	s.Expect(heartbeats.IsRunning(status)).To(BeFalse())
+	s.flush(signalRecheck - 5*time.Second)
+	s.Expect(heartbeats.IsRunning(&s.get().Status)).To(BeTrue())
+	status = say(0, 75*time.Second, v1alpha1.SignalFailure, 3)
+	s.Expect(status.LastDuration.Duration).To(Equal(90 * time.Second))
+	status = say(0, 10*time.Second, v1alpha1.SignalSuccess, 0)
+	s.Expect(status.LastDuration).To(BeNil(), "it had no start")
+
+	var list []string
+	for _, signal := range status.Signals {
+		text := string(signal.Kind)
+		if signal.ExitCode != nil {
+			text += fmt.Sprint(" ", *signal.ExitCode)
+		}
+		if signal.Duration != nil {
+			text += " " + signal.Duration.Duration.String()
+		}
+		list = append(list, text)
+	}
+	s.Expect(list).To(Equal([]string{"Success", "Failure 3 1m30s", "Start", "Success 10s", "Start"}), "the newest first")
+	for range 10 {
+		say(0, time.Hour, v1alpha1.SignalSuccess, 0)
+	}
+	s.Expect(s.get().Status.Signals).To(HaveLen(maxListedSignals))
+
+	t.Log("the clock of the one that hears the start is a second ahead")
+	s.now = s.now.Add(time.Minute + time.Second)
+	s.replicas[0].reportSignal(s.says(s.get(), v1alpha1.SignalStart))
+	s.replicas[0].writeAll(t.Context(), false)
+	status = say(1, -500*time.Millisecond, v1alpha1.SignalSuccess, 0)
+	s.Expect(heartbeats.IsRunning(status)).To(BeTrue())
+	s.flush(signalRecheck + time.Second)
+	s.Expect(heartbeats.IsRunning(&s.get().Status)).To(BeFalse(), "it has ended")
+
+	t.Log("one replica hears both before it can write either")
+	s.now = s.now.Add(time.Second)
+	s.replicas[0].reportSignal(s.says(s.get(), v1alpha1.SignalStart))
+	s.now = s.now.Add(time.Second)
+	status = say(0, 0, v1alpha1.SignalSuccess, 0)
+	s.Expect(status.LastDuration.Duration).To(Equal(time.Second))
+}
+
+// Whatever a sender says each second for ten minutes: it costs a write every third of the interval, and the more often if it starts.
+func TestManySignalsAreWrittenNowAndThen(t *testing.T) {
+	start, success := v1alpha1.SignalStart, v1alpha1.SignalSuccess
+	short := func(h *v1alpha1.Heartbeat) { h.Spec.MaxDuration = &metav1.Duration{Duration: time.Minute} }
+	for sentence, test := range map[string]struct {
+		kinds  []v1alpha1.SignalKind
+		change func(*v1alpha1.Heartbeat)
+		writes int
+	}{
+		"successes":         {[]v1alpha1.SignalKind{success}, func(*v1alpha1.Heartbeat) {}, 11},
+		"starts":            {[]v1alpha1.SignalKind{start}, func(*v1alpha1.Heartbeat) {}, 31},
+		"starts that count": {[]v1alpha1.SignalKind{start}, short, 31},
+		"both":              {[]v1alpha1.SignalKind{start, success}, func(*v1alpha1.Heartbeat) {}, 32},
+		"both, which count": {[]v1alpha1.SignalKind{start, success}, short, 32},
+		"with an invalid schedule": {[]v1alpha1.SignalKind{success}, func(h *v1alpha1.Heartbeat) {
+			h.Spec.Every, h.Spec.Schedule = nil, &v1alpha1.HeartbeatSchedule{Cron: "0 0 30 2 *"}
+		}, 31},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newBeating(t)
+			h := s.get()
+			test.change(h)
+			s.Expect(s.client.Update(t.Context(), h)).To(Succeed())
+			writes, version := 0, s.get().ResourceVersion
+			for n := range 600 {
+				s.now = s.now.Add(time.Second)
+				s.replicas[n/2%2].reportSignal(s.says(s.get(), test.kinds[n%len(test.kinds)]))
+				for _, r := range s.replicas {
+					r.writeAll(t.Context(), false)
+				}
+				if now := s.get().ResourceVersion; now != version {
+					version = now
+					writes++
+				}
+			}
+			s.Expect(writes).To(And(BeNumerically("<=", test.writes), BeNumerically(">", 9)))
+		})
+	}
+}
+
+// A signal that comes while others are written leaves nothing behind that is written again and again.
+func TestASignalComesDuringAWrite(t *testing.T) {
+	var times heardTimes
+	g, h := NewWithT(t), beatEvery("beat", time.Minute, nil)
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	times.hear(signal{heartbeat: h, kind: v1alpha1.SignalStart, time: now})
+	was := times
+	_, failure, _ := was.mergeInto(h, now)
+	times.hear(signal{heartbeat: h, kind: v1alpha1.SignalSuccess, time: now.Add(time.Second)})
+	times.subtract(was, failure)
+	g.Expect(times.started).To(BeZero())
+	g.Expect(times.heard).To(Equal(now.Add(time.Second)))
+}
+
+func TestAFailureThatWaitedIsListedAtItsTime(t *testing.T) {
+	g, h := NewWithT(t), beatEvery("beat", time.Minute, nil)
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	h.Status.LastDuration = &metav1.Duration{Duration: time.Second}
+	take(&h.Status, v1alpha1.HeartbeatSignal{Time: v1alpha1.NewTimestamp(now), Kind: v1alpha1.SignalSuccess})
+	waited := heardTimes{heard: now.Add(-time.Minute), failed: now.Add(-time.Minute)}
+	_, _, changed := waited.mergeInto(h, now)
+	g.Expect(changed).To(BeTrue())
+	g.Expect(h.Status.Signals).To(HaveLen(2))
+	g.Expect(h.Status.Signals[0].Kind).To(Equal(v1alpha1.SignalSuccess))
+	g.Expect(h.Status.LastSignalTime.Time).To(Equal(now))
+}
+
+// What the sender of a deleted heartbeat has said is not for another one of its name.
+func TestAHeartbeatIsDefinedAnew(t *testing.T) {
+	s := newBeating(t)
+	s.hear(0, 0)
+	s.replicas[0].reportSignal(s.says(s.get(), v1alpha1.SignalSuccess))
+	s.now = s.now.Add(time.Minute)
+	h := s.get()
+	s.Expect(s.client.Delete(t.Context(), h)).To(Succeed())
+	h.ResourceVersion, h.UID, h.Status = "", "other", v1alpha1.HeartbeatStatus{}
+	s.Expect(s.client.Create(t.Context(), h)).To(Succeed())
+	s.replicas[0].writeAll(t.Context(), true)
+	s.Expect(s.get().Status.LastSignalTime).To(BeNil())
+	s.Expect(s.replicas[0].pending).To(BeEmpty())
+	s.Expect(s.hear(0, 0)).To(BeZero())
 }
 
 func TestSignalsWaitForTheAPIServer(t *testing.T) {
@@ -335,53 +501,45 @@ func TestSignalsWaitForTheAPIServer(t *testing.T) {
 	s.Expect(r.pending).To(BeEmpty())
 
 	s.Expect(s.client.Delete(t.Context(), s.get())).To(Succeed())
-	r.reportSignals(integration("team-a", "prometheus"), []signal{{heartbeat: "beat", time: s.now}})
+	r.reportSignal(s.says(beatEvery("beat", time.Minute, nil), v1alpha1.SignalSuccess))
 	r.writeAll(t.Context(), false)
-	s.Expect(r.pending).To(BeEmpty(), "the integration is gone")
-}
-
-// A signal may wait while the integration loses its place in the cache, which then knows none of its heartbeats.
-func TestASignalOfAStubIsWritten(t *testing.T) {
-	s := newBeating(t)
-	s.replicas[0].client = interceptor.NewClient(s.client.(client.WithWatch), interceptor.Funcs{Get: func(
-		ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
-	) error {
-		return testsite.Stubs{Reader: c}.Get(ctx, key, object, options...)
-	}})
-	s.replicas[0].reportSignals(s.get(), []signal{{heartbeat: "beat", time: s.now}})
-	s.replicas[0].writeAll(t.Context(), true)
-	s.Expect(s.get().Status.Heartbeats).To(HaveLen(1))
-	s.Expect(s.get().Status.Heartbeats[0].LastSignalTime).NotTo(BeNil())
+	s.Expect(r.pending).To(BeEmpty(), "the heartbeat is gone")
 }
 
 func TestTheIntervalOfAPendingSignalChanges(t *testing.T) {
 	s := newBeating(t)
 	s.hear(0, 0)
-	w := s.get()
-	w.Spec.Heartbeats[0].Interval = &metav1.Duration{Duration: 720 * time.Hour}
-	s.replicas[0].reportSignals(w, []signal{{heartbeat: "beat", time: s.now.Add(time.Second)}})
+	h := s.get()
+	h.Spec.Every = &metav1.Duration{Duration: 720 * time.Hour}
+	s.now = s.now.Add(time.Second)
+	s.replicas[0].reportSignal(s.says(h, v1alpha1.SignalSuccess))
+	s.now = s.now.Add(-time.Second)
 	s.Expect(s.flush(time.Hour)).To(Equal(time.Hour - time.Second))
 }
 
-// manyHeartbeats are 10,000 heartbeats, twenty to an integration, all of which have just been heard.
-func manyHeartbeats(now time.Time) []*v1alpha1.WebhookIntegration {
-	const integrations, each = 500, 20
-	all, heard := make([]*v1alpha1.WebhookIntegration, integrations), v1alpha1.NewTimestamp(now)
-	for i := range all {
-		all[i] = integration("team", fmt.Sprint("integration-", i))
-		for k := range each {
-			name := fmt.Sprint("heartbeat-", k)
-			all[i].Spec.Heartbeats = append(all[i].Spec.Heartbeats, beatEvery(name, 15*time.Minute, &v1alpha1.HeartbeatMatch{Ping: true}))
-			all[i].Status.Heartbeats = append(all[i].Status.Heartbeats, v1alpha1.HeartbeatStatus{
-				Name: name, ObservedTime: heard.DeepCopy(), LastSignalTime: heard.DeepCopy(),
-			})
+// manyHeartbeats are 10,000 heartbeats, all of which have just been heard, with all that the status of one has after a while.
+func manyHeartbeats(now time.Time) (all []*v1alpha1.Heartbeat) {
+	heard := v1alpha1.NewTimestamp(now)
+	for n := range 10_000 {
+		h := beatEvery(fmt.Sprint("heartbeat-", n), 15*time.Minute, nil)
+		h.Spec.IntegrationName = fmt.Sprint("integration-", n/20)
+		h.Status = v1alpha1.HeartbeatStatus{
+			ObservedTime: heard.DeepCopy(), LastSignalTime: heard.DeepCopy(), NextDueTime: heard.DeepCopy(), AlertTime: heard.DeepCopy(),
+			Conditions: []metav1.Condition{{
+				Type: v1alpha1.ConditionHeard, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonHeard, Message: "Signals come in time.",
+				LastTransitionTime: metav1.NewTime(now),
+			}},
 		}
+		for range maxListedSignals {
+			h.Status.Signals = append(h.Status.Signals, v1alpha1.HeartbeatSignal{Time: heard, Kind: v1alpha1.SignalSuccess})
+		}
+		all = append(all, h)
 	}
 	return all
 }
 
-// All are pinged every minute. The memory is that of a replica, with the integrations in its cache, and the bound that of the
-// project's goals.
+// All are pinged every minute. The memory is that of a replica, with the heartbeats in its cache and its index, and the bound that
+// of the project's goals.
 func TestWhatTenThousandHeartbeatsCost(t *testing.T) {
 	g := NewWithT(t)
 	heap := func() float64 {
@@ -392,14 +550,15 @@ func TestWhatTenThousandHeartbeatsCost(t *testing.T) {
 	}
 	before := heap()
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	all := manyHeartbeats(now)
+	all, index := manyHeartbeats(now), heartbeats.NewIndex()
+	for _, h := range all {
+		index.Set(h)
+	}
 	r := newReporter(nil, nil, logr.Discard())
 	r.now = func() time.Time { return now }
 	ping := func() {
-		for _, w := range all {
-			for i := range w.Spec.Heartbeats {
-				r.reportSignals(w, []signal{{heartbeat: w.Spec.Heartbeats[i].Name, time: now}})
-			}
+		for _, h := range all {
+			r.reportSignal(signal{heartbeat: h, kind: v1alpha1.SignalSuccess, time: now})
 		}
 	}
 	ping()
@@ -412,8 +571,8 @@ func TestWhatTenThousandHeartbeatsCost(t *testing.T) {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	store := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(all[0])
-	for _, w := range all {
-		store.WithObjects(w.DeepCopy())
+	for _, h := range all {
+		store.WithObjects(h.DeepCopy())
 	}
 	var writes atomic.Int64
 	working := store.Build()
@@ -430,29 +589,34 @@ func TestWhatTenThousandHeartbeatsCost(t *testing.T) {
 		ping()
 		r.writeAll(t.Context(), false)
 	}
-	g.Expect(writes.Load()).To(BeNumerically("==", thirds*len(all)), "one write for all heartbeats of an integration")
+	g.Expect(writes.Load()).To(BeNumerically("==", thirds*len(all)), "one write in a third of the time")
 }
 
-func TestMergedSignals(t *testing.T) {
+func TestASignalIsMergedIntoTheStatus(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	at := func(s int) *v1alpha1.Timestamp {
 		return new(v1alpha1.NewTimestamp(now.Add(time.Duration(s) * time.Second)))
 	}
-	w := integration("team-a", "prometheus")
-	w.Spec.Heartbeats = []v1alpha1.Heartbeat{beatEvery("old", time.Minute, nil), beatEvery("future", time.Minute, nil), beatEvery("new", time.Minute, nil)}
-	w.Status.Heartbeats = []v1alpha1.HeartbeatStatus{
-		{Name: "removed", MissedTime: at(-5)}, {Name: "old", LastSignalTime: at(-1)}, {Name: "future", LastSignalTime: at(1000)},
-	}
 	heard := heardTimes{heard: now.Add(-2 * time.Second)}
-	updated, due, failures, changed := merge(
-		w, map[string]heardTimes{"old": heard, "future": heard, "new": heard, "unknown": heard}, now)
-	NewWithT(t).Expect(changed).To(BeTrue())
-	NewWithT(t).Expect(due).To(BeZero(), "one has none in the status")
-	NewWithT(t).Expect(failures).To(BeEmpty())
-	NewWithT(t).Expect(updated).To(Equal([]v1alpha1.HeartbeatStatus{
-		{Name: "removed", MissedTime: at(-5)}, {Name: "old", LastSignalTime: at(-1)},
-		{Name: "future", LastSignalTime: at(-2)}, {Name: "new", LastSignalTime: at(-2)},
-	}))
+	for sentence, test := range map[string]struct {
+		known, want *v1alpha1.Timestamp
+		changed     bool
+		due         time.Time
+	}{
+		"a later one is there":     {at(-1), at(-1), false, now.Add(19 * time.Second)},
+		"one of a wrong clock":     {at(1000), at(-2), true, time.Time{}},
+		"the first one":            {nil, at(-2), true, time.Time{}},
+		"an earlier one is there":  {at(-12), at(-2), true, now.Add(8 * time.Second)},
+		"one long before is there": {at(-1000), at(-2), true, now.Add(-980 * time.Second)},
+	} {
+		g, h := NewWithT(t), beatEvery("beat", time.Minute, nil)
+		h.Status.LastSignalTime = test.known
+		due, failure, changed := heard.mergeInto(h, now)
+		g.Expect(changed).To(Equal(test.changed), sentence)
+		g.Expect(due).To(Equal(test.due), sentence)
+		g.Expect(failure).To(BeZero(), sentence)
+		g.Expect(h.Status.LastSignalTime).To(Equal(test.want), sentence)
+	}
 }
 
 // The time of the API server is known to a second, and replicas hold signals back.
@@ -482,50 +646,34 @@ func TestASignalEndsAFailureOnlyIfItCameLater(t *testing.T) {
 			heardTimes{heard: at(0), failed: at(0)}, true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			g, before := NewWithT(t), test.status
-			status := *before.DeepCopy()
-			changed, failed := test.heard.mergeInto(&status, now)
+			g, before, h := NewWithT(t), test.status, beatEvery("beat", time.Minute, nil)
+			h.Status = *before.DeepCopy()
+			status := &h.Status
+			_, failure, changed := test.heard.mergeInto(h, now)
+			failed := !failure.IsZero()
 			g.Expect(status.HasFailed()).To(Equal(test.fails))
 			for _, earlier := range []*v1alpha1.Timestamp{before.FailedTime, before.MissedTime, before.AlertTime} {
 				if failed && earlier != nil {
 					g.Expect(status.FailedTime.After(earlier.Time)).To(BeTrue(), "the leader finds what is new by the time")
 				}
 			}
-			again, _ := test.heard.mergeInto(&status, now)
+			_, _, again := test.heard.mergeInto(h, now)
 			g.Expect(changed && again && !failed).To(BeFalse())
 		})
 	}
 }
 
 // fail returns how a replica answers a ping that reports a failure.
-func (s *beating) fail(r *statusReporter, cached *v1alpha1.WebhookIntegration, exit int64) error {
+func (s *beating) fail(r *statusReporter, cached *v1alpha1.Heartbeat, exit int64) error {
 	answered := make(chan error, 1)
-	go func() {
-		answered <- r.writeFailure(s.t.Context(), cached, signal{heartbeat: "beat", time: s.now, failed: true, exit: exit})
-	}()
+	failed := s.says(cached, v1alpha1.SignalFailure)
+	failed.exit = exit
+	go func() { answered <- r.writeFailure(s.t.Context(), failed) }()
 	s.Eventually(func() bool {
 		r.writeAll(s.t.Context(), false)
 		return len(answered) > 0
 	}).Should(BeTrue())
 	return <-answered
-}
-
-func TestAFailureForWhichTheStatusHasNoPlaceIsNotAccepted(t *testing.T) {
-	s := newBeating(t)
-	r := s.replicas[0]
-	w := s.get()
-	for i := range maxHeartbeatStatuses {
-		w.Status.Heartbeats = append(w.Status.Heartbeats, v1alpha1.HeartbeatStatus{Name: fmt.Sprint("removed-", i)})
-	}
-	s.Expect(s.client.Status().Update(t.Context(), w)).To(Succeed())
-	s.Expect(s.fail(r, s.get(), 0)).To(MatchError(ContainSubstring("no place")))
-	s.Expect(r.pending).To(BeEmpty(), "the sender pings again")
-
-	w = s.get()
-	w.Status.Heartbeats = w.Status.Heartbeats[:1]
-	s.Expect(s.client.Status().Update(t.Context(), w)).To(Succeed())
-	s.Expect(s.fail(r, s.get(), 0)).To(Succeed())
-	s.Expect(v1alpha1.FindHeartbeat(s.get().Status.Heartbeats, "beat").HasFailed()).To(BeTrue())
 }
 
 // A sender waits for each answer before it sends the next ping.
@@ -537,10 +685,10 @@ func TestTheLastPingOfASenderCounts(t *testing.T) {
 		if failed {
 			s.Expect(s.fail(r, cached, 7)).To(Succeed())
 		} else {
-			r.reportSignals(cached, []signal{{heartbeat: "beat", time: s.now}})
+			r.reportSignal(s.says(cached, v1alpha1.SignalSuccess))
 			r.writeAll(t.Context(), false)
 		}
-		return v1alpha1.FindHeartbeat(s.get().Status.Heartbeats, "beat").HasFailed()
+		return s.get().Status.HasFailed()
 	}
 	for range 3 {
 		s.Expect(ping(false)).To(BeFalse())
@@ -549,8 +697,7 @@ func TestTheLastPingOfASenderCounts(t *testing.T) {
 		s.Expect(ping(false)).To(BeFalse())
 		s.now = s.now.Add(-100 * time.Millisecond) // it is known to a second
 	}
-	status := v1alpha1.FindHeartbeat(s.get().Status.Heartbeats, "beat")
-	s.Expect(*status.ExitCode).To(BeEquivalentTo(7))
+	s.Expect(*s.get().Status.ExitCode).To(BeEquivalentTo(7))
 	s.flush(signalRecheck + time.Second)
 	s.Expect(r.pending).To(BeEmpty(), "the cache knows the failure now")
 
@@ -564,5 +711,5 @@ func TestTheLastPingOfASenderCounts(t *testing.T) {
 	s.Expect(s.fail(r, s.get(), 0)).To(MatchError("away"))
 	r.client = working
 	s.flush(reportPause)
-	s.Expect(v1alpha1.FindHeartbeat(s.get().Status.Heartbeats, "beat").HasFailed()).To(BeTrue(), "it is written nevertheless")
+	s.Expect(s.get().Status.HasFailed()).To(BeTrue(), "it is written nevertheless")
 }

@@ -77,7 +77,7 @@ func TestFailuresAreReportedOnceAMinuteAndAllAreCounted(t *testing.T) {
 
 	r.reportFailures(w, []mapping.Failure{long, other})
 	reported := func() *v1alpha1.MappingFailure { // since the last call
-		p := r.pending[client.ObjectKeyFromObject(w)]
+		p := r.pending[reportKey{NamespacedName: client.ObjectKeyFromObject(w)}]
 		if p == nil {
 			return nil
 		}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/internal/capacity"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
@@ -41,6 +42,9 @@ type Options struct {
 
 	// Capacity has what the namespaces may store. It follows the manager's cache. Default: counts of nothing.
 	Capacity *capacity.Counts
+
+	// Heartbeats knows the Heartbeats. Its maker has it follow the manager's cache. Nil: there are none.
+	Heartbeats *heartbeats.Index
 
 	// Mappings remembers compiled mappings. Default: a cache of the server's own.
 	Mappings *mapping.Cache

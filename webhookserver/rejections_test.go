@@ -39,7 +39,7 @@ func TestRejectionsAreReportedOnceAMinute(t *testing.T) {
 	r.now = func() time.Time { return now }
 	one, two := integration("team-a", "one"), integration("team-a", "two")
 	reported := func(w *v1alpha1.WebhookIntegration) string { // since the last call
-		p := r.pending[client.ObjectKeyFromObject(w)]
+		p := r.pending[reportKey{NamespacedName: client.ObjectKeyFromObject(w)}]
 		if p == nil || p.rejection == nil {
 			return ""
 		}
@@ -84,7 +84,7 @@ func TestTheLastRejectionOfAMinuteIsCaughtUp(t *testing.T) {
 	key := client.ObjectKeyFromObject(one)
 	shown := func() string { // since the last call, after a look at what is due
 		r.enqueueAll(false)
-		p := r.pending[key]
+		p := r.pending[reportKey{NamespacedName: key}]
 		if p == nil || p.rejection == nil {
 			return ""
 		}
@@ -111,7 +111,7 @@ func TestTheLastRejectionOfAMinuteIsCaughtUp(t *testing.T) {
 	other := integration("team-a", "two")
 	other.Status.LastRejection = &v1alpha1.Rejection{Reason: "BodyTooLarge", Time: v1alpha1.NewTimestamp(noon.Add(time.Second))}
 	r.reportRejection(other, "MethodNotAllowed", "")
-	g.Expect(r.pending[client.ObjectKeyFromObject(other)]).To(BeNil())
+	g.Expect(r.pending[reportKey{NamespacedName: client.ObjectKeyFromObject(other)}]).To(BeNil())
 	r.reportRejection(one, "EmptyBody", "")
 	g.Expect(shown()).To(HavePrefix("EmptyBody "))
 	now = now.Add(lossShown)
@@ -268,7 +268,7 @@ func TestTheUseOfATokenIsReportedOnceAnHour(t *testing.T) {
 	first, second := &w.Spec.Tokens[0], &w.Spec.Tokens[1]
 	reported := func(token *v1alpha1.Token) bool {
 		r.reportUse(w, token)
-		p := r.pending[client.ObjectKeyFromObject(w)]
+		p := r.pending[reportKey{NamespacedName: client.ObjectKeyFromObject(w)}]
 		if p == nil || len(p.uses) == 0 {
 			return false
 		}
@@ -306,7 +306,7 @@ func TestReplicasDoNotOverwriteTheUsesOfEachOther(t *testing.T) {
 	store := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithStatusSubresource(w).WithObjects(w).Build()
 	other := newReporter(store, nil, logr.Discard())
 	write := func(r *statusReporter, use v1alpha1.TokenUse) {
-		_, _, err := r.write(t.Context(), key, &pendingReports{uses: map[string]v1alpha1.TokenUse{use.SHA256: use}})
+		_, _, err := r.write(t.Context(), reportKey{NamespacedName: key}, &pendingReports{uses: map[string]v1alpha1.TokenUse{use.SHA256: use}})
 		g.Expect(err).NotTo(HaveOccurred())
 	}
 	reads := 0

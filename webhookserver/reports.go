@@ -20,12 +20,12 @@ import (
 
 // statusReporter shows rejected requests and failed expressions in the status of their integration, each at most once a minute,
 // and rejections as a Kubernetes Event as well. Every replica reports its own requests; through the status in the cache they
-// share the minute. It also reports the uses of tokens, the signals of heartbeats, and 5xx answers: the leader measures no quiet
-// meanwhile. The messages come from the list of problems, which have nothing of a request, or from a policy; neither contains the
-// token.
+// share the minute. It also reports the uses of tokens, and 5xx answers: the leader measures no quiet meanwhile. The signals of a
+// heartbeat it writes to the status of that. The messages come from the list of problems, which have nothing of a request, or
+// from a policy; neither contains the token.
 //
-// Several integrations are written at a time, each by one patch for everything that is due. Namespaces take turns, so one whose
-// status cannot be written, or with very many integrations, delays another by one write at most.
+// Several objects are written at a time, each by one patch for everything that is due. Namespaces take turns, so one whose status
+// cannot be written, or with very many integrations, delays another by one write at most.
 type statusReporter struct {
 	client   client.Client
 	live     client.Reader // of the API server, not of a cache
@@ -36,8 +36,8 @@ type statusReporter struct {
 	mu        sync.Mutex
 	reported  *cache.LRUExpireCache            // a *reportState by integration
 	postponed map[types.NamespacedName]refusal // rejections within the minute after one that is shown
-	pending   map[types.NamespacedName]*pendingReports
-	turns     fair.Turns[types.NamespacedName]
+	pending   map[reportKey]*pendingReports
+	turns     fair.Turns[reportKey]
 	changed   *sync.Cond // when something is due
 	ending    bool       // everything is to be written
 }
@@ -72,8 +72,8 @@ func newReporter(c client.Client, recorder events.EventRecorder, log logr.Logger
 		log:       log,
 		reported:  cache.NewLRUExpireCache(maxReportMemory),
 		postponed: map[types.NamespacedName]refusal{},
-		pending:   map[types.NamespacedName]*pendingReports{},
-		turns:     fair.NewTurns[types.NamespacedName](reportWriters),
+		pending:   map[reportKey]*pendingReports{},
+		turns:     fair.NewTurns[reportKey](reportWriters),
 	}
 	r.turns.PerKey = reportShare
 	r.changed = sync.NewCond(&r.mu)
@@ -130,7 +130,7 @@ func (r *statusReporter) noteRejection(key types.NamespacedName, rejected refusa
 		state.lost = rejected.Time.Time
 	}
 	delete(r.postponed, key)
-	r.note(key, func(p *pendingReports) time.Time {
+	r.note(reportKey{NamespacedName: key}, func(p *pendingReports) time.Time {
 		p.rejection, p.rejected = &rejected.Rejection, rejected.of
 		return now
 	})
@@ -156,7 +156,7 @@ func (r *statusReporter) reportHandshake(integration *v1alpha1.WebhookIntegratio
 		return
 	}
 	state.asked = now
-	r.note(key, func(p *pendingReports) time.Time {
+	r.note(reportKey{NamespacedName: key}, func(p *pendingReports) time.Time {
 		p.handshake = &v1alpha1.Handshake{Message: message, Time: v1alpha1.NewTimestamp(now)}
 		return now
 	})
@@ -187,7 +187,7 @@ func (r *statusReporter) reportFailures(integration *v1alpha1.WebhookIntegration
 		failure.Count += last.Count
 	}
 	state.failed, state.failures = now, 0
-	r.note(key, func(p *pendingReports) time.Time {
+	r.note(reportKey{NamespacedName: key}, func(p *pendingReports) time.Time {
 		p.failure = failure
 		return now
 	})
@@ -201,7 +201,7 @@ func (r *statusReporter) reportUnavailable(integration types.NamespacedName) {
 	if now.Sub(r.state(integration).unavailable).Abs() < unavailableInterval {
 		return
 	}
-	r.note(integration, func(p *pendingReports) time.Time {
+	r.note(reportKey{NamespacedName: integration}, func(p *pendingReports) time.Time {
 		p.unavailable++
 		return now
 	})
@@ -226,7 +226,7 @@ func (r *statusReporter) reportUse(integration *v1alpha1.WebhookIntegration, tok
 		state.used = map[string]time.Time{}
 	}
 	state.used[token.SHA256] = now
-	r.note(key, func(p *pendingReports) time.Time {
+	r.note(reportKey{NamespacedName: key}, func(p *pendingReports) time.Time {
 		if p.uses == nil {
 			p.uses = map[string]v1alpha1.TokenUse{}
 		}
@@ -236,29 +236,18 @@ func (r *statusReporter) reportUse(integration *v1alpha1.WebhookIntegration, tok
 	})
 }
 
-// reportSignals implements reporter.
-func (r *statusReporter) reportSignals(integration *v1alpha1.WebhookIntegration, signals []signal) {
+// reportSignal implements reporter.
+func (r *statusReporter) reportSignal(heard signal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.note(client.ObjectKeyFromObject(integration), func(p *pendingReports) (due time.Time) {
-		due = p.hear(integration, signals[0])
-		for _, s := range signals[1:] {
-			if at := p.hear(integration, s); at.Before(due) {
-				due = at
-			}
-		}
-		return due
-	})
+	r.noteSignal(heard)
 }
 
 // writeFailure implements reporter.
-func (r *statusReporter) writeFailure(ctx context.Context, integration *v1alpha1.WebhookIntegration, failed signal) error {
+func (r *statusReporter) writeFailure(ctx context.Context, failed signal) error {
 	written := make(chan error, 1)
 	r.mu.Lock()
-	r.note(client.ObjectKeyFromObject(integration), func(p *pendingReports) time.Time {
-		p.waiting = append(p.waiting, written)
-		return p.hear(integration, failed)
-	})
+	r.noteSignal(failed, written)
 	r.mu.Unlock()
 	select {
 	case err := <-written:

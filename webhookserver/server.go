@@ -58,7 +58,7 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	committer := commit.New(store, options.MaxInFlightWrites, options.TracerProvider)
 	reports := newReporter(mgr.GetClient(), mgr.GetEventRecorder("tocsin"), log)
 	reports.now, reports.live = options.APITime, mgr.GetAPIReader()
-	ready := func() bool { return synced() && options.Capacity.Synced() }
+	ready := func() bool { return synced() && options.Heartbeats.Synced() && options.Capacity.Synced() }
 	return &Server{
 		options: options, committer: committer, store: store, reports: reports, log: log,
 		handler: newHandler(options, ready, tokens, committer, mgr.GetAPIReader(), reports, log),

@@ -4,19 +4,24 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 )
 
-// Signals of heartbeats are written to the status of their integration: each heartbeat at most once in a third of its interval,
+// Signals of heartbeats are written to their status: each heartbeat at most once in a third of the time in which one is expected,
 // and the last signal always within that time. So the leader, whichever replica it is, has it well before the heartbeat is
-// missed. A signal that ends a miss or a failure is written at once, and a ping that reports a failure before its answer.
+// missed. A signal that ends a miss or a failure is written at once, and a ping that reports a failure before its answer. A start
+// and what ends it are at least signalRecheck apart from what was written before.
 
 // heardTimes are the signals of a heartbeat that came to this replica and are not in the status. They are in the order in which
 // they came: one that seems to be before the last one, since the time of the API server is known to a second, counts as after it.
 type heardTimes struct {
-	heard  time.Time // the last signal
-	failed time.Time // the last ping that reported a failure
-	exit   int64     // of that ping
+	heard   time.Time // the last signal
+	failed  time.Time // the last ping that reported a failure
+	exit    int64     // of that ping
+	started time.Time // the last start
 
 	// A signal ends a failure that was known when it came, whatever their times. One that another replica wrote is known from
 	// the cache, and one that this replica wrote before the cache has it.
@@ -24,104 +29,126 @@ type heardTimes struct {
 	written time.Time
 }
 
-// hear notes a signal. It returns when the signals of the heartbeat are to be written, as far as the integration tells.
-func (p *pendingReports) hear(integration *v1alpha1.WebhookIntegration, s signal) (due time.Time) {
-	if p.beats == nil {
-		p.beats = map[string]heardTimes{}
+// hear notes a signal. It returns when the signals of the heartbeat are to be written, as far as the cache tells.
+func (t *heardTimes) hear(s signal) (due time.Time) {
+	known := &s.heartbeat.Status
+	at := latest(s.time.Truncate(time.Microsecond), next(t.heard), next(t.started), next(t.written))
+	if s.kind == v1alpha1.SignalStart {
+		t.started = at
+		return t.due(s.heartbeat)
 	}
-	known := v1alpha1.FindHeartbeat(integration.Status.Heartbeats, s.heartbeat)
-	times := p.beats[s.heartbeat]
-	at := latest(s.time.Truncate(time.Microsecond), next(times.heard), next(times.written))
-	times.heard, times.after = at, time.Time{}
+	t.heard, t.after = at, time.Time{}
 	switch {
-	case s.failed:
-		times.failed, times.exit = at, s.exit
-	case known != nil && known.FailedTime != nil:
-		times.after = latest(times.written, known.FailedTime.Time)
+	case s.kind == v1alpha1.SignalFailure:
+		t.failed, t.exit = at, s.exit
+	case known.FailedTime != nil:
+		t.after = latest(t.written, known.FailedTime.Time)
 	default:
-		times.after = times.written
+		t.after = t.written
 	}
-	p.beats[s.heartbeat] = times
-	if !times.failed.IsZero() || !times.written.IsZero() {
-		return time.Time{}
-	}
-	return signalDue(integration, known)
+	return t.due(s.heartbeat)
 }
 
-// signalDue is when a signal of a heartbeat is to be written, as far as the integration tells.
-func signalDue(integration *v1alpha1.WebhookIntegration, known *v1alpha1.HeartbeatStatus) time.Time {
-	if known == nil || known.LastSignalTime == nil || known.MissedTime != nil || known.HasFailed() ||
-		known.AlertStatus == v1alpha1.AlertFiring {
+// due is when the signals are to be written, as far as the status of the heartbeat tells.
+func (t *heardTimes) due(h *v1alpha1.Heartbeat) time.Time {
+	s := &h.Status
+	isHeard, isRunning := !t.heard.IsZero(), heartbeats.IsRunning(s)
+	if !t.failed.IsZero() || !t.written.IsZero() || isHeard && isTroubled(s) {
 		return time.Time{}
 	}
-	at := slices.IndexFunc(integration.Spec.Heartbeats, func(h v1alpha1.Heartbeat) bool { return h.Name == known.Name })
-	if at < 0 {
-		return time.Time{}
+	pause, last := signalRecheck, timeOf(s.LastStartTime)
+	if heard := timeOf(s.LastSignalTime); !heard.IsZero() {
+		if expected, err := heartbeats.After(h, heard); err == nil {
+			pause = expected.Sub(heard) / 3
+		}
+		last = latest(last, heard)
 	}
-	return known.LastSignalTime.Add(integration.Spec.Heartbeats[at].Every() / 3)
+	switch {
+	case !t.started.IsZero() && isRunning && !isHeard && h.Spec.MaxDuration != nil: // another start
+		pause = min(pause, h.Spec.MaxDuration.Duration/3)
+	case !t.started.IsZero() || isRunning:
+		pause = min(pause, signalRecheck)
+	}
+	return last.Add(pause)
 }
 
-// merge returns the status of an integration's heartbeats with signals that came, when they are to be written at the latest, and
-// the failures among them with the times that they got, zero if the status has no place. changed is false if all are in the
-// status. The signals of heartbeats that are not defined any more are ignored.
-func merge(integration *v1alpha1.WebhookIntegration, beats map[string]heardTimes, now time.Time) (
-	updated []v1alpha1.HeartbeatStatus, due time.Time, failures map[string]time.Time, changed bool,
-) {
-	due, failures = now.Add(signalRecheck), map[string]time.Time{}
-	for i := range integration.Status.Heartbeats {
-		updated = append(updated, *integration.Status.Heartbeats[i].DeepCopy())
-	}
-	for i := range integration.Spec.Heartbeats {
-		name := integration.Spec.Heartbeats[i].Name
-		times, ok := beats[name]
-		if !ok {
-			continue
-		}
-		status := v1alpha1.FindHeartbeat(updated, name)
-		if status == nil {
-			if len(updated) >= maxHeartbeatStatuses { // the leader removes those of removed heartbeats
-				if !times.failed.IsZero() {
-					failures[name] = time.Time{}
-				}
-				continue
-			}
-			updated = append(updated, v1alpha1.HeartbeatStatus{Name: name})
-			status = &updated[len(updated)-1]
-		}
-		isNewer, failed := times.mergeInto(status, now)
-		if !isNewer {
-			continue
-		}
-		changed = true
-		at := signalDue(integration, v1alpha1.FindHeartbeat(integration.Status.Heartbeats, name))
-		if failed {
-			failures[name], at = status.FailedTime.Time, time.Time{}
-		}
-		if at.Before(due) {
-			due = at
-		}
-	}
-	return updated, due, failures, changed
+// isTroubled reports whether the leader waits for a signal, as far as a status tells.
+func isTroubled(s *v1alpha1.HeartbeatStatus) bool {
+	return s.LastSignalTime == nil || s.MissedTime != nil || s.HasFailed() || s.AlertStatus == v1alpha1.AlertFiring
 }
 
-// mergeInto brings the status of a heartbeat up to date. failed says that it has a failure which it had not.
+// mergeInto brings the status of a heartbeat up to date with signals that came. It returns when it is to be written at the
+// latest, and the time that a failure among them got, zero if there is none. changed is false if the status has all of them.
 //
 // Clocks of replicas differ by up to maxClockSkew. Otherwise, a signal that came before a failure, to another replica, could seem
 // to end it, and nobody would be told. So within maxClockSkew a signal ends only a failure that was known when it came, and a
 // failure is after the signals that the status has. A time in the future is of a wrong clock.
-func (t heardTimes) mergeInto(s *v1alpha1.HeartbeatStatus, now time.Time) (changed, failed bool) {
-	heardBefore := believed(s.LastSignalTime, now)
-	heard, failure, failed := t.merge(s, now)
-	if failed {
-		s.FailedTime, s.ExitCode = new(v1alpha1.NewTimestamp(failure)), nil
-		if t.exit > 0 {
-			s.ExitCode = new(t.exit)
+func (t heardTimes) mergeInto(h *v1alpha1.Heartbeat, now time.Time) (due, failure time.Time, changed bool) {
+	s := &h.Status
+	for _, known := range []**v1alpha1.Timestamp{&s.LastSignalTime, &s.LastStartTime} {
+		if believed(*known, now).IsZero() {
+			*known = nil
 		}
 	}
-	if heard.After(heardBefore) {
-		s.LastSignalTime = new(v1alpha1.NewTimestamp(heard))
+	due = t.due(h)
+	startedBefore, heardBefore := believed(s.LastStartTime, now), believed(s.LastSignalTime, now)
+	var came []v1alpha1.HeartbeatSignal
+	add := func(at time.Time, kind v1alpha1.SignalKind) *v1alpha1.HeartbeatSignal {
+		came = append(came, v1alpha1.HeartbeatSignal{Time: v1alpha1.NewTimestamp(at), Kind: kind})
+		return &came[len(came)-1]
 	}
-	return failed || heard.After(heardBefore), failed
+	heard, failure, failed := t.merge(s, now)
+	if ahead := startedBefore.Sub(heard); heard.After(heardBefore) && ahead >= 0 && ahead <= maxClockSkew {
+		heard = next(startedBefore) // a short run, whose start another replica has heard
+	}
+	if t.started.After(latest(startedBefore, heardBefore)) {
+		add(t.started, v1alpha1.SignalStart)
+	}
+	if failed {
+		if added := add(failure, v1alpha1.SignalFailure); t.exit > 0 {
+			added.ExitCode = new(t.exit)
+		}
+	}
+	if heard.After(heardBefore) && (!failed || heard.After(failure)) {
+		add(heard, v1alpha1.SignalSuccess)
+	}
+	if !failed {
+		failure = time.Time{}
+	}
+	takeAll(h, came)
+	return due, failure, len(came) > 0
+}
+
+// takeAll notes signals in the status of a heartbeat, and when the next one is due.
+func takeAll(h *v1alpha1.Heartbeat, came []v1alpha1.HeartbeatSignal) {
+	slices.SortStableFunc(came, func(a, b v1alpha1.HeartbeatSignal) int { return a.Time.Compare(b.Time.Time) })
+	for _, signal := range came {
+		take(&h.Status, signal)
+	}
+	h.Status.NextDueTime = nil
+	if expectation, ok, _ := heartbeats.Of(h); ok {
+		h.Status.NextDueTime = new(v1alpha1.NewTimestamp(expectation.Due))
+	}
+}
+
+// take notes one signal in a status. One that waited for the API server may be before others.
+func take(s *v1alpha1.HeartbeatStatus, signal v1alpha1.HeartbeatSignal) {
+	isNewest := s.LastSignalTime == nil || signal.Time.After(s.LastSignalTime.Time)
+	switch {
+	case signal.Kind == v1alpha1.SignalStart:
+		s.LastStartTime = &signal.Time
+	case isNewest && heartbeats.IsRunning(s) && signal.Time.After(s.LastStartTime.Time):
+		signal.Duration = &metav1.Duration{Duration: signal.Time.Sub(s.LastStartTime.Time).Round(time.Millisecond)}
+	}
+	if isNewest && signal.Kind != v1alpha1.SignalStart {
+		s.LastSignalTime, s.LastDuration = &signal.Time, signal.Duration
+	}
+	if signal.Kind == v1alpha1.SignalFailure {
+		s.FailedTime, s.ExitCode = &signal.Time, signal.ExitCode
+	}
+	s.Signals = slices.Insert(s.Signals, 0, signal)
+	slices.SortStableFunc(s.Signals, func(a, b v1alpha1.HeartbeatSignal) int { return b.Time.Compare(a.Time.Time) })
+	s.Signals = s.Signals[:min(len(s.Signals), maxListedSignals)]
 }
 
 // merge returns the newest signal and the newest failure of the status and of the times, and whether the failure is one that the
@@ -149,6 +176,36 @@ func (t heardTimes) merge(s *v1alpha1.HeartbeatStatus, now time.Time) (heard, fa
 	return heard, failure, failed
 }
 
+// subtract removes what was written, with a failure that got a time, zero if there was none.
+func (t *heardTimes) subtract(was heardTimes, failure time.Time) {
+	failed := !failure.IsZero()
+	if !failed {
+		failure = was.written
+	}
+	switch {
+	case *t == was && (was.heard.IsZero() && was.started.IsZero() || failure.IsZero()):
+		*t = heardTimes{}
+	case *t == was: // until the cache has it
+		*t = heardTimes{written: failure}
+	case failed:
+		t.written = failure
+		if t.failed.Equal(was.failed) {
+			t.failed = time.Time{}
+		}
+	}
+	if t.started.Equal(was.started) {
+		t.started = time.Time{}
+	}
+}
+
+// timeOf returns a stored time, zero if there is none.
+func timeOf(t *v1alpha1.Timestamp) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}
+
 // believed returns a stored time, zero if there is none or it is in the future.
 func believed(t *v1alpha1.Timestamp, now time.Time) time.Time {
 	if t == nil || t.Sub(now) > maxSignalLead {
@@ -161,3 +218,11 @@ func believed(t *v1alpha1.Timestamp, now time.Time) time.Time {
 func next(t time.Time) time.Time { return t.Add(time.Microsecond) }
 
 func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
+
+// earliest returns the earlier of two times. A time that is zero is earlier than any other.
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

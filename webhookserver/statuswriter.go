@@ -3,7 +3,6 @@ package webhookserver
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,13 +21,33 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 )
 
-// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations/status,verbs=patch
+// +kubebuilder:rbac:groups=tocsin.dev,resources=heartbeats;webhookintegrations,verbs=get;list;watch
+// +kubebuilder:rbac:groups=tocsin.dev,resources=heartbeats/status;webhookintegrations/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// errNoPlace is the outcome of a failure of a heartbeat that is not stored.
-var errNoPlace = errors.New("the status of the integration has no place for the heartbeat: it has too many that were removed")
+// reportKey names an object whose status is written: an integration, or a heartbeat.
+type reportKey struct {
+	types.NamespacedName
+	isBeat bool
+}
 
-// pendingReports is what is to be written to the status of an integration, by one patch. What cannot be written stays.
+func keyOfBeat(h *v1alpha1.Heartbeat) reportKey {
+	return reportKey{client.ObjectKeyFromObject(h), true}
+}
+
+// object returns an empty object of the kind, with the name.
+func (k reportKey) object() client.Object {
+	var object client.Object = &v1alpha1.WebhookIntegration{}
+	if k.isBeat {
+		object = &v1alpha1.Heartbeat{}
+	}
+	object.SetNamespace(k.Namespace)
+	object.SetName(k.Name)
+	return object
+}
+
+// pendingReports is what is to be written to the status of an integration or of a heartbeat, by one patch. What cannot be written
+// stays.
 type pendingReports struct {
 	rejection   *v1alpha1.Rejection
 	rejected    *v1alpha1.WebhookIntegration // what the Kubernetes Event of the rejection is about
@@ -36,18 +55,30 @@ type pendingReports struct {
 	handshake   *v1alpha1.Handshake
 	unavailable int                          // 5xx answers
 	uses        map[string]v1alpha1.TokenUse // by the hash of the token
-	beats       map[string]heardTimes        // by the name of the heartbeat
+	beat        heardTimes                   // of the heartbeat
+	uid         types.UID                    // of the heartbeat: what another one of its name was told is not for it
 	waiting     []chan<- error               // requests that are answered after the write
 
-	due     time.Time                        // when it is to be written, or looked at
-	changes int                              // how often something was added
-	failed  int                              // writes that failed in a row
-	turn    *fair.Turn[types.NamespacedName] // while it is written
+	due     time.Time             // when it is to be written, or looked at
+	changes int                   // how often something was added
+	failed  int                   // writes that failed in a row
+	turn    *fair.Turn[reportKey] // while it is written
 }
 
-// note adds to what is pending for an integration. add returns when it is to be written. After a failure, only requests that wait
+// noteSignal notes a signal of a heartbeat, and who waits until it is written, if anybody does. The caller holds the mutex.
+func (r *statusReporter) noteSignal(s signal, waiting ...chan<- error) {
+	r.note(keyOfBeat(s.heartbeat), func(p *pendingReports) time.Time {
+		if p.uid != s.heartbeat.UID {
+			p.uid, p.beat = s.heartbeat.UID, heardTimes{}
+		}
+		p.waiting = append(p.waiting, waiting...)
+		return p.beat.hear(s)
+	})
+}
+
+// note adds to what is pending for an object. add returns when it is to be written. After a failure, only requests that wait
 // have it written before its time. The caller holds the mutex.
-func (r *statusReporter) note(key types.NamespacedName, add func(p *pendingReports) (due time.Time)) {
+func (r *statusReporter) note(key reportKey, add func(p *pendingReports) (due time.Time)) {
 	p := r.pending[key]
 	if p == nil {
 		p = &pendingReports{due: r.now().Add(signalRecheck)}
@@ -60,11 +91,11 @@ func (r *statusReporter) note(key types.NamespacedName, add func(p *pendingRepor
 	r.enqueue(key, p, false)
 }
 
-// enqueue queues an integration for which something is due. Token uses and rejections wait for what keeps an Incident open. The
+// enqueue queues an object for which something is due. Token uses and rejections wait for what keeps an Incident open. The
 // caller holds the mutex.
-func (r *statusReporter) enqueue(key types.NamespacedName, p *pendingReports, all bool) {
+func (r *statusReporter) enqueue(key reportKey, p *pendingReports, all bool) {
 	if p.turn == nil && (all || !p.due.After(r.now())) {
-		r.turns.Add(key.Namespace, key, p.unavailable > 0 || len(p.beats) > 0)
+		r.turns.Add(key.Namespace, key, p.unavailable > 0 || key.isBeat)
 		r.changed.Signal()
 	}
 }
@@ -86,7 +117,7 @@ func (r *statusReporter) run(ctx context.Context) {
 	workers.Wait()
 }
 
-// enqueueAll queues the integrations for which something is due. At the end, these are all of them.
+// enqueueAll queues the objects for which something is due. At the end, these are all of them.
 func (r *statusReporter) enqueueAll(ending bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -100,7 +131,7 @@ func (r *statusReporter) enqueueAll(ending bool) {
 	}
 }
 
-// writeNext writes what is pending for the integration whose turn it is, and waits for one. It returns false at the end.
+// writeNext writes what is pending for the object whose turn it is, and waits for one. It returns false at the end.
 func (r *statusReporter) writeNext(ctx context.Context) bool {
 	key, p, ok := r.next()
 	if !ok {
@@ -108,39 +139,33 @@ func (r *statusReporter) writeNext(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	failures, due, err := r.write(ctx, key, &p)
+	failure, due, err := r.write(ctx, key, &p)
 	if err != nil && !apierrors.IsNotFound(err) {
-		r.log.V(1).Info("Could not write the status of an integration; trying again",
-			"namespace", key.Namespace, "integration", key.Name, "reason", err.Error())
-	}
-	verdict := err
-	for _, at := range failures {
-		if at.IsZero() {
-			verdict = errNoPlace
-		}
+		r.log.V(1).Info("Could not write a status; trying again",
+			"namespace", key.Namespace, "name", key.Name, "isHeartbeat", key.isBeat, "reason", err.Error())
 	}
 	for _, waiting := range p.waiting {
-		waiting <- verdict
+		waiting <- err
 	}
 	if err == nil && p.rejection != nil {
 		r.recorder.Eventf(p.rejected, nil, corev1.EventTypeWarning, "Rejected", "Receive",
 			"Refused a request (%s): %s", p.rejection.Reason, p.rejection.Message)
 	}
-	r.finish(key, &p, failures, due, err)
+	r.finish(key, &p, failure, due, err)
 	return true
 }
 
-// next returns a copy of what is pending for the integration whose turn it is.
-func (r *statusReporter) next() (key types.NamespacedName, p pendingReports, ok bool) {
+// next returns a copy of what is pending for the object whose turn it is.
+func (r *statusReporter) next() (key reportKey, p pendingReports, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for {
-		var turn *fair.Turn[types.NamespacedName]
+		var turn *fair.Turn[reportKey]
 		if key, turn, ok = r.turns.Next(); ok {
 			pending := r.pending[key]
 			pending.turn = turn
 			p = *pending
-			p.uses, p.beats = maps.Clone(p.uses), maps.Clone(p.beats)
+			p.uses = maps.Clone(p.uses)
 			p.waiting = slices.Clone(p.waiting)
 			return key, p, true
 		}
@@ -151,34 +176,44 @@ func (r *statusReporter) next() (key types.NamespacedName, p pendingReports, ok 
 	}
 }
 
-// write writes what is pending for an integration. It returns when the signals of heartbeats are due that it did not write, and
-// the failures among those that it wrote. A patch replaces a whole list, so one with a list carries the resourceVersion that the
-// list was read with: of two replicas, the second one reads again.
-func (r *statusReporter) write(ctx context.Context, key types.NamespacedName, p *pendingReports) (
-	failures map[string]time.Time, due time.Time, err error,
-) {
+// write writes what is pending for an object. It returns when the signals of a heartbeat are due that it did not write, and the
+// time of a failure among those that it wrote. What depends on the status carries the resourceVersion that it was read with: of
+// two replicas, the second one reads again.
+func (r *statusReporter) write(ctx context.Context, key reportKey, p *pendingReports) (failure, due time.Time, err error) {
 	var reader client.Reader = r.client
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		fields, version := p.fields(r.now()), ""
-		if len(p.uses)+len(p.beats) > 0 {
-			integration := &v1alpha1.WebhookIntegration{}
-			err := reader.Get(ctx, key, integration)
-			if err == nil && !integrations.IsWhole(integration) {
-				*integration = v1alpha1.WebhookIntegration{}
-				err = r.live.Get(ctx, key, integration)
-			}
-			if err != nil {
+		fields, object := p.fields(r.now()), key.object()
+		if key.isBeat || len(p.uses) > 0 {
+			if err := r.read(ctx, reader, key, object); err != nil {
 				return err
 			}
-			reader, version = r.live, integration.ResourceVersion // the next time: the cache is old
-			failures, due = p.addLists(fields, integration, r.now(), r.isEnding())
+			reader = r.live // the next time: the cache is old
+		}
+		switch object := object.(type) {
+		case *v1alpha1.Heartbeat:
+			if object.UID != p.uid {
+				return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("heartbeats").GroupResource(), key.Name)
+			}
+			failure, due = p.addSignals(fields, object, r.now(), r.isEnding())
+		case *v1alpha1.WebhookIntegration:
+			p.addUses(fields, object)
 		}
 		if len(fields) == 0 {
 			return nil
 		}
-		return patchStatus(ctx, r.client, key, version, fields)
+		return patchStatus(ctx, r.client, object, fields)
 	})
-	return failures, due, err
+	return failure, due, err
+}
+
+// read reads an object whole.
+func (r *statusReporter) read(ctx context.Context, reader client.Reader, key reportKey, object client.Object) error {
+	err := reader.Get(ctx, key.NamespacedName, object)
+	if integration, ok := object.(*v1alpha1.WebhookIntegration); ok && err == nil && !integrations.IsWhole(integration) {
+		*integration = v1alpha1.WebhookIntegration{}
+		return r.live.Get(ctx, key.NamespacedName, integration)
+	}
+	return err
 }
 
 // fields returns the fields of the status that are written whatever they were. The time of 5xx answers is that of the write: it
@@ -200,40 +235,47 @@ func (p *pendingReports) fields(now time.Time) map[string]any {
 	return fields
 }
 
-// addLists adds the lists of the status: the uses of the tokens that are listed, and the signals of heartbeats if one of them is
-// due, or all are to be written. It returns the failures that it adds, and when the signals are due that it does not add.
-func (p *pendingReports) addLists(
-	fields map[string]any, integration *v1alpha1.WebhookIntegration, now time.Time, all bool,
-) (failures map[string]time.Time, due time.Time) {
-	if len(p.uses) > 0 {
-		known := slices.AppendSeq(integration.Status.Tokens, maps.Values(p.uses))
-		var uses []v1alpha1.TokenUse
-		for _, listed := range integration.Spec.Tokens {
-			isOfListed := func(u v1alpha1.TokenUse) bool { return u.Name == listed.Name && u.SHA256 == listed.SHA256 }
-			for at, use := range slices.Backward(known) { // the newest one comes last
-				if isOfListed(use) {
-					uses = append(uses, known[at])
-					break
-				}
+// addUses adds the uses of the tokens that are listed.
+func (p *pendingReports) addUses(fields map[string]any, integration *v1alpha1.WebhookIntegration) {
+	if len(p.uses) == 0 {
+		return
+	}
+	known := slices.AppendSeq(integration.Status.Tokens, maps.Values(p.uses))
+	var uses []v1alpha1.TokenUse
+	for _, listed := range integration.Spec.Tokens {
+		isOfListed := func(u v1alpha1.TokenUse) bool { return u.Name == listed.Name && u.SHA256 == listed.SHA256 }
+		for at, use := range slices.Backward(known) { // the newest one comes last
+			if isOfListed(use) {
+				uses = append(uses, known[at])
+				break
 			}
 		}
-		fields["tokens"] = uses
 	}
-	heartbeats, due, failures, changed := merge(integration, p.beats, now)
-	if !changed {
-		return failures, time.Time{}
+	fields["tokens"] = uses
+}
+
+// addSignals adds the signals of a heartbeat if they are due, or all are to be written. It returns the time of the failure that
+// it adds, and when the signals are due that it does not add.
+func (p *pendingReports) addSignals(
+	fields map[string]any, h *v1alpha1.Heartbeat, now time.Time, all bool,
+) (failure, due time.Time) {
+	due, failure, changed := p.beat.mergeInto(h, now)
+	switch due = earliest(due, now.Add(signalRecheck)); {
+	case !changed:
+		return failure, time.Time{}
+	case !all && due.After(now):
+		return failure, due
 	}
-	if !all && due.After(now) {
-		return failures, due
-	}
-	fields["heartbeats"] = heartbeats
-	return failures, time.Time{}
+	s := &h.Status
+	maps.Copy(fields, map[string]any{
+		"lastSignalTime": s.LastSignalTime, "lastStartTime": s.LastStartTime, "lastDuration": s.LastDuration,
+		"nextDueTime": s.NextDueTime, "failedTime": s.FailedTime, "exitCode": s.ExitCode, "signals": s.Signals,
+	})
+	return failure, time.Time{}
 }
 
 // finish removes what is written from what is pending. due is when the signals are due that are not written, zero if all are.
-func (r *statusReporter) finish(
-	key types.NamespacedName, written *pendingReports, failures map[string]time.Time, due time.Time, err error,
-) {
+func (r *statusReporter) finish(key reportKey, written *pendingReports, failure, due time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, now := r.pending[key], r.now()
@@ -241,7 +283,7 @@ func (r *statusReporter) finish(
 	p.turn.Done()
 	p.turn = nil
 	switch {
-	case apierrors.IsNotFound(err) && len(p.waiting) == 0: // it was deleted
+	case apierrors.IsNotFound(err) && p.changes == written.changes: // it was deleted
 		delete(r.pending, key)
 		return
 	case err != nil:
@@ -254,9 +296,9 @@ func (r *statusReporter) finish(
 			p.due = now
 		}
 	default:
-		p.subtract(written, failures, due.IsZero())
+		p.subtract(written, failure, due.IsZero())
 		if written.unavailable > 0 {
-			r.state(key).unavailable = now
+			r.state(key.NamespacedName).unavailable = now
 		}
 		switch p.failed = 0; {
 		case p.isEmpty():
@@ -276,7 +318,7 @@ func (r *statusReporter) finish(
 }
 
 // subtract removes what is written.
-func (p *pendingReports) subtract(written *pendingReports, failures map[string]time.Time, signals bool) {
+func (p *pendingReports) subtract(written *pendingReports, failure time.Time, signals bool) {
 	if p.rejection == written.rejection {
 		p.rejection, p.rejected = nil, nil
 	}
@@ -292,32 +334,14 @@ func (p *pendingReports) subtract(written *pendingReports, failures map[string]t
 			delete(p.uses, token)
 		}
 	}
-	if !signals {
-		return
-	}
-	for name, times := range written.beats {
-		failure, failed := failures[name]
-		if !failed {
-			failure = times.written
-		}
-		switch now := p.beats[name]; {
-		case now == times && (times.heard.IsZero() || failure.IsZero()):
-			delete(p.beats, name)
-		case now == times: // until the cache has it
-			p.beats[name] = heardTimes{written: failure}
-		case failed:
-			now.written = failure
-			if now.failed.Equal(times.failed) {
-				now.failed = time.Time{}
-			}
-			p.beats[name] = now
-		}
+	if signals {
+		p.beat.subtract(written.beat, failure)
 	}
 }
 
 func (p *pendingReports) isEmpty() bool {
 	return p.rejection == nil && p.failure == nil && p.handshake == nil && p.unavailable == 0 &&
-		len(p.uses)+len(p.beats)+len(p.waiting) == 0
+		len(p.uses)+len(p.waiting) == 0 && p.beat == heardTimes{}
 }
 
 // isEnding reports whether everything is to be written.
@@ -327,19 +351,15 @@ func (r *statusReporter) isEnding() bool {
 	return r.ending
 }
 
-// patchStatus sets fields of an integration's status, unless it is not the version any more that is given.
-func patchStatus(
-	ctx context.Context, c client.Client, integration types.NamespacedName, version string, status map[string]any,
-) error {
+// patchStatus sets fields of an object's status, unless it is not the version any more that was read, if it was.
+func patchStatus(ctx context.Context, c client.Client, object client.Object, status map[string]any) error {
 	fields := map[string]any{"status": status}
-	if version != "" {
+	if version := object.GetResourceVersion(); version != "" {
 		fields["metadata"] = map[string]any{"resourceVersion": version}
 	}
 	patch, err := json.Marshal(fields)
 	if err != nil {
 		return fmt.Errorf("encoding the status: %w", err)
 	}
-	target := &v1alpha1.WebhookIntegration{}
-	target.Namespace, target.Name = integration.Namespace, integration.Name
-	return c.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, patch))
+	return c.Status().Patch(ctx, object, client.RawPatch(types.MergePatchType, patch))
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/memorystore"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
@@ -89,14 +90,14 @@ func (r *recordedReports) reportUnavailable(integration types.NamespacedName) {
 	r.unavailable = append(r.unavailable, integration)
 }
 
-func (r *recordedReports) reportSignals(_ *v1alpha1.WebhookIntegration, signals []signal) {
+func (r *recordedReports) reportSignal(heard signal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.signals = append(r.signals, signals...)
+	r.signals = append(r.signals, heard)
 }
 
-func (r *recordedReports) writeFailure(_ context.Context, w *v1alpha1.WebhookIntegration, failed signal) error {
-	r.reportSignals(w, []signal{failed})
+func (r *recordedReports) writeFailure(_ context.Context, failed signal) error {
+	r.reportSignal(failed)
 	return r.failureError
 }
 
@@ -138,7 +139,7 @@ func newBench() *bench {
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	b.live = fake.NewClientBuilder().WithScheme(scheme).Build()
 	b.group = commit.New(b.store, DefaultMaxInFlightWrites, nil)
-	options := Options{}.withDefaults()
+	options := Options{Heartbeats: heartbeats.NewIndex()}.withDefaults()
 	ready := func() bool { return true }
 	b.handler = newHandler(options, ready, newTokenIndex(), b.group, b.live, b.reports, b.logs.logger())
 	b.tokens.set(integration("team-a", "prometheus"))

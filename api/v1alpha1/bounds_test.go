@@ -118,7 +118,8 @@ func variants(path string, schema *apiextensionsv1.JSONSchemaProps, value any, s
 func isAlternative(o object, field string) bool {
 	other := map[string]string{
 		"alerts": "report", "encoding": "report", "count": "report", "summary": "report", "report": "alerts",
-		"once": "recurring", "recurring": "once", "names": "selector", "selector": "names", "ping": "dedupKey",
+		"once": "recurring", "recurring": "once", "names": "selector", "selector": "names",
+		"every": "schedule", "schedule": "every", "anyRequest": "dedupKey", "dedupKey": "anyRequest",
 	}[field]
 	_, ok := o[other]
 	return ok
@@ -134,6 +135,9 @@ func TestEveryBound(t *testing.T) {
 		{"maintenancewindow.yaml", "spec"},
 		{"maintenancewindow.yaml", "status"},
 		{"maintenancewindow-recurring.yaml", "spec"},
+		{"heartbeat.yaml", "spec"},
+		{"heartbeat.yaml", "status"},
+		{"heartbeat-schedule.yaml", "spec"},
 		{"incident.yaml", "spec"},
 		{"incident.yaml", "status"},
 	} {

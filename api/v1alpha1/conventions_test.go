@@ -121,7 +121,7 @@ func crds(t *testing.T) map[string]*apiextensionsv1.CustomResourceDefinition {
 func TestSchemasKeepTheConventions(t *testing.T) {
 	g := NewWithT(t)
 	all := crds(t)
-	g.Expect(all).To(HaveLen(4))
+	g.Expect(all).To(HaveLen(5))
 	for kind, crd := range all {
 		g.Expect(crd.Spec.Versions).To(HaveLen(1))
 		schema := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.DeepCopy()
@@ -214,6 +214,7 @@ func TestResourceNamesAndScope(t *testing.T) {
 	}{
 		"WebhookIntegration": {"webhookintegrations", "whi", true},
 		"AlertEvent":         {"alertevents", "ae", false},
+		"Heartbeat":          {"heartbeats", "hb", true},
 		"Incident":           {"incidents", "inc", true},
 		"MaintenanceWindow":  {"maintenancewindows", "mw", true},
 	} {
@@ -253,6 +254,9 @@ func TestPrinterColumnsAndSelectableFields(t *testing.T) {
 	narrow, wide := columns("Incident")
 	g.Expect(narrow).To(Equal([]string{"State", "Severity", "Ack", "Forwarding", "Count", "Last-Seen", "Title"}))
 	g.Expect(wide).To(Equal([]string{"Integration", "Dedup-Key", "Host", "Muted", "Muted-Until", "Age"}))
+	narrow, wide = columns("Heartbeat")
+	g.Expect(narrow).To(Equal([]string{"Heard", "Last-Signal", "Due", "Integration"}))
+	g.Expect(wide).To(Equal([]string{"Reason", "Last-Duration", "Age"}))
 	narrow, wide = columns("MaintenanceWindow")
 	g.Expect(narrow).To(Equal([]string{"Open", "Starts", "Ends", "Integrations", "Comment"}))
 	g.Expect(wide).To(Equal([]string{"Reason", "Age"}))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
@@ -65,20 +66,26 @@ func TestTheExampleOfMaintenanceIsAccepted(t *testing.T) {
 	g.Expect(maintenance.New(list.Items...)).To(HaveLen(2))
 }
 
-// The heartbeat in docs/heartbeats.md can be defined.
-func TestTheExampleOfHeartbeatsIsAccepted(t *testing.T) {
+// The heartbeats in docs/heartbeats.md can be defined, and expect what the page says.
+func TestTheExamplesOfHeartbeatsAreAccepted(t *testing.T) {
 	g := NewWithT(t)
 	namespace := testenv.Namespace(t, apiClient)
 	for _, example := range yamlBlock.FindAllStringSubmatch(specPage(t, "../../heartbeats.md"), -1) {
-		if o := parse(t, example[1]); o["kind"] == "WebhookIntegration" {
+		if o := parse(t, example[1]); o["kind"] == "Heartbeat" {
 			_, err := post(namespace, o)
 			g.Expect(err).NotTo(HaveOccurred(), example[1])
 		}
 	}
-	var list v1alpha1.WebhookIntegrationList
+	var list v1alpha1.HeartbeatList
 	g.Expect(apiClient.List(t.Context(), &list, client.InNamespace(namespace))).To(Succeed())
-	g.Expect(list.Items).To(HaveLen(1))
-	g.Expect(list.Items[0].Spec.Heartbeats[0].Period()).To(Equal(26 * time.Hour))
+	g.Expect(list.Items).To(HaveLen(2))
+	for i := range list.Items {
+		list.Items[i].Status.LastSignalTime = new(v1alpha1.NewTimestamp(time.Date(2026, 5, 4, 2, 0, 0, 0, time.UTC)))
+		expectation, ok, err := heartbeats.Of(&list.Items[i])
+		g.Expect(ok && err == nil).To(BeTrue())
+		want := map[string]string{"backup": "2026-05-05T01:30:00Z", "watchdog": "2026-05-04T02:02:24Z"}[list.Items[i].Name]
+		g.Expect(expectation.Due.UTC().Format(time.RFC3339)).To(Equal(want))
+	}
 }
 
 // The integration in docs/federation.md is one of a hub.

@@ -31,6 +31,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&WebhookIntegration{}, &WebhookIntegrationList{},
 		&AlertEvent{}, &AlertEventList{},
 		&Incident{}, &IncidentList{},
+		&Heartbeat{}, &HeartbeatList{},
 		&MaintenanceWindow{}, &MaintenanceWindowList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)

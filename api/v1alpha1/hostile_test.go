@@ -44,7 +44,8 @@ func hostileValues(path string, schema *apiextensionsv1.JSONSchemaProps) []strin
 	case schema.Format == "date-time":
 		return hostileTimes
 	case strings.HasSuffix(path, "utoResolveAfter") || strings.HasSuffix(path, "retention"),
-		strings.HasSuffix(path, "lateFiringWindow"), strings.HasSuffix(path, "silenceFor"), strings.HasSuffix(path, "duration"):
+		strings.HasSuffix(path, "lateFiringWindow"), strings.HasSuffix(path, "silenceFor"), strings.HasSuffix(path, "uration"),
+		strings.HasSuffix(path, "every"), strings.HasSuffix(path, "grace"):
 		return hostileDurations
 	case schema.Type == "integer":
 		return hostileIntegers
@@ -86,6 +87,9 @@ func TestGoReadsWhateverIsAccepted(t *testing.T) {
 		{"maintenancewindow.yaml", "spec"},
 		{"maintenancewindow.yaml", "status"},
 		{"maintenancewindow-recurring.yaml", "spec"},
+		{"heartbeat.yaml", "spec"},
+		{"heartbeat.yaml", "status"},
+		{"heartbeat-schedule.yaml", "spec"},
 		{"incident.yaml", "spec"},
 		{"incident.yaml", "status"},
 	} {
@@ -139,6 +143,8 @@ func TestGoReadsWhateverIsAccepted(t *testing.T) {
 // part is the spec or the status of a typed object.
 func part(o runtime.Object, name string) any {
 	switch o := o.(type) {
+	case *v1alpha1.Heartbeat:
+		return map[string]any{"spec": o.Spec, "status": o.Status}[name]
 	case *v1alpha1.MaintenanceWindow:
 		return map[string]any{"spec": o.Spec, "status": o.Status}[name]
 	case *v1alpha1.WebhookIntegration:

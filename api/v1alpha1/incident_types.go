@@ -22,6 +22,7 @@ const AlertLabelPrefix = "alert.tocsin.dev/"
 const (
 	StateField        = "status.state"
 	ArchiveStateField = "status.archive.state"
+	IntegrationField  = "spec.integrationName" // also of Heartbeats
 )
 
 // The states of an Incident.
@@ -374,8 +375,8 @@ type Ledger struct {
 	Digest string `json:"digest,omitempty"`
 }
 
-// IncidentStatus is the result of folding the Incident's alerts. It has one writer, so that the API server need not keep
-// who wrote which of its fields.
+// IncidentStatus is the result of folding the Incident's alerts. The reconciler writes it, and an archiver its archive: both on
+// condition of the version that they read, so that the API server need not keep who wrote which of its fields.
 //
 // +structType=atomic
 type IncidentStatus struct {

@@ -128,7 +128,7 @@ func TestKubectlPrintsTheColumns(t *testing.T) {
 	}))
 	g.Expect(rows[1][:4]).To(Equal([]string{"prometheus", "False", "Suspended", "False"}))
 	wide = table(run("get", "whi", "-n", namespace, "-o", "wide"))
-	g.Expect(wide[0][9:]).To(Equal([]string{"PRESET", "MAPPING-REASON", "FORWARDED-REASON", "HEARTBEATS"}))
+	g.Expect(wide[0][9:]).To(Equal([]string{"PRESET", "MAPPING-REASON", "FORWARDED-REASON"}))
 	g.Expect(wide[1][8:10]).To(Equal([]string{"google-cloud-monitoring", "EvaluationFailed"}))
 	g.Expect(run("describe", "whi", "-n", namespace, nameOf(integration))).To(And(
 		ContainSubstring("Suspended"), ContainSubstring("EvaluationFailed")), "one condition does not hide the other")

@@ -39,12 +39,6 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 		retention   = "must be a duration from 0s to 87600h, such as 168h"
 		lateFiring  = "must be a duration from 0s to 24h, such as 30s"
 	)
-	const hub = "federate needs a heartbeat without match, with an interval of at most 4m and a grace of at most 1m"
-	federated := func(beat, more string) string {
-		return `{"federate":true,"heartbeats":[{"name":"b",` + beat + `}]` + more + `}`
-	}
-	verify := `{"publicKeys":[{"name":"k","key":"whpk_` + strings.Repeat("A", 43) + `="}]}`
-	beat := func(fields string) string { return `{"heartbeats":[{"name":"b"` + fields + `}]}` }
 	checkAdmission(t, "WebhookIntegration", map[string]admission{
 		"the least": {`{}`, ""},
 		"one token": {`{"tokens":[{"name":"a","sha256":"` + hash + `"}]}`, ""},
@@ -87,33 +81,10 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 		"a label without a name":           {`{"objectLabels":[""]}`, "at least 1 chars long"},
 		"a label with a long name":         {`{"objectLabels":["` + strings.Repeat("a", 64) + `"]}`, "may not be more than 63"},
 		"too many labels":                  {`{"objectLabels":["` + strings.Join(strings.Split("abcdefghijklmnopq", ""), `","`) + `"]}`, "must have at most 16 items"},
-		"signatures beside a heartbeat of pings": {
-			`{"heartbeats":[{"name":"b","interval":"1m","match":{"ping":true}}],"verify":` + verify + `}`, "pings are not signed"},
-		"signatures beside a heartbeat of any request": {
-			`{"heartbeats":[{"name":"b","interval":"1m"}],"verify":` + verify + `}`, ""},
-		"a heartbeat of any request":        {beat(`,"interval":"1m"`), ""},
-		"a heartbeat of 30 days":            {beat(`,"interval":"720h","grace":"10s","required":true`), ""},
-		"a heartbeat of an alert":           {beat(`,"interval":"5m","match":{"dedupKey":"x"}`), ""},
-		"a heartbeat of an alert, no ping":  {beat(`,"interval":"5m","match":{"dedupKey":"x","ping":false}`), ""},
-		"a heartbeat of pings":              {beat(`,"interval":"5m","match":{"ping":true}`), ""},
-		"a heartbeat of both":               {beat(`,"interval":"5m","match":{"ping":true,"dedupKey":"x"}`), "either dedupKey or ping"},
-		"a heartbeat of nothing":            {beat(`,"interval":"5m","match":{"ping":false}`), "either dedupKey or ping"},
-		"a heartbeat without an interval":   {beat(``), "Required value"},
-		"a heartbeat of less than a minute": {beat(`,"interval":"59s"`), "must be a duration from 1m to 720h"},
-		"a heartbeat of over 30 days":       {beat(`,"interval":"721h"`), "must be a duration from 1m to 720h"},
-		"a heartbeat without grace":         {beat(`,"interval":"1m","grace":"0s"`), "must be a duration from 10s to 720h"},
-		"two heartbeats of one name":        {`{"heartbeats":[{"name":"b","interval":"1m"},{"name":"b","interval":"2m"}]}`, "Duplicate value"},
-		"federate":                          {federated(`"interval":"4m","grace":"1m"`, ""), ""},
-		"federate with the default grace":   {federated(`"interval":"4m"`, ""), ""},
-		"federate with another heartbeat":   {federated(`"interval":"1m"},{"name":"c","interval":"24h","match":{"ping":true}`, ""), ""},
-		"no federate, which is the default": {`{"federate":false,"mapping":{"drop":"false"}}`, ""},
-		"federate without a heartbeat":      {`{"federate":true}`, hub},
-		"federate with a slow heartbeat":    {federated(`"interval":"241s"`, ""), hub},
-		"federate with a patient heartbeat": {federated(`"interval":"1m","grace":"61s"`, ""), hub},
-		"federate with a heartbeat of pings": {
-			federated(`"interval":"1m","match":{"ping":true}`, ""), hub},
+		"federate":                         {`{"federate":true}`, ""},
 		"federate with a mapping, which may lose the number of hops": {
-			federated(`"interval":"1m"`, `,"mapping":{"drop":"false"}`), "federate and mapping exclude each other"},
+			`{"federate":true,"mapping":{"drop":"false"}}`, "federate and mapping exclude each other"},
+		"no federate, which is the default": {`{"federate":false,"mapping":{"drop":"false"}}`, ""},
 		"an unknown default severity": {
 			`{"defaults":{"severity":"fatal"}}`, `supported values: "critical", "error", "warning", "info"`},
 		"a default label without a name": {`{"defaults":{"labels":{"":"x"}}}`, "a label's name has 1 to 128 characters"},
@@ -122,6 +93,50 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 		"a default label that is no string": {`{"defaults":{"labels":{"a":1}}}`, "must be of type string"},
 		"defaults that are null":            {`{"defaults":null,"retention":null,"tokens":null}`, ""},
 	})
+}
+
+func TestHeartbeatAdmission(t *testing.T) {
+	beat := func(fields string) string { return `{"integrationName":"jobs",` + fields + `}` }
+	every := func(fields string) string { return beat(`"every":"5m"` + fields) }
+	const (
+		oneForm = "a heartbeat has either every or schedule"
+		match   = "match has either dedupKey or anyRequest: true"
+	)
+	checkAdmission(t, "Heartbeat", map[string]admission{
+		"pings":                  {every(``), ""},
+		"30 days":                {beat(`"every":"720h","grace":"10s","required":true`), ""},
+		"a schedule":             {beat(`"schedule":{"cron":"0 3 * * Mon-Fri","timeZone":"Europe/Berlin"},"maxDuration":"2h"`), ""},
+		"a descriptor":           {beat(`"schedule":{"cron":"@daily"}`), ""},
+		"neither":                {beat(`"grace":"1m"`), oneForm},
+		"both":                   {every(`,"schedule":{"cron":"@daily"}`), oneForm},
+		"no integration":         {`{"every":"5m"}`, "spec.integrationName: Required value"},
+		"an impossible one":      {`{"integrationName":"No Name","every":"5m"}`, "spec.integrationName in body should match"},
+		"an alert":               {every(`,"match":{"dedupKey":"x"}`), ""},
+		"an alert, no request":   {every(`,"match":{"dedupKey":"x","anyRequest":false}`), ""},
+		"any request":            {every(`,"match":{"anyRequest":true}`), ""},
+		"both matches":           {every(`,"match":{"dedupKey":"x","anyRequest":true}`), match},
+		"an empty match":         {every(`,"match":{}`), match},
+		"no match":               {every(`,"match":{"anyRequest":false}`), match},
+		"less than a minute":     {beat(`"every":"59s"`), "must be a duration from 1m to 720h"},
+		"over 30 days":           {beat(`"every":"721h"`), "must be a duration from 1m to 720h"},
+		"no grace":               {every(`,"grace":"0s"`), "must be a duration from 10s to 720h"},
+		"a duration of nothing":  {every(`,"maxDuration":"1s"`), "must be a duration from 10s to 720h"},
+		"an interval":            {beat(`"schedule":{"cron":"@every 1h"}`), "should match"},
+		"a zone in the schedule": {beat(`"schedule":{"cron":"TZ=UTC 2 * * *"}`), "should match"},
+		"an Incident":            {every(`,"incident":{"severity":"error","title":"No backup","labels":{"a":"b"},"runbook":"https://x.example.com/"}`), ""},
+		"a label without a name": {every(`,"incident":{"labels":{"":"b"}}`), "a label's name has 1 to 128 characters"},
+		"a runbook of a script":  {every(`,"incident":{"runbook":"javascript:alert(1)"}`), "spec.incident.runbook in body should match"},
+		"a severity of others":   {every(`,"incident":{"severity":"fatal"}`), "Unsupported value"},
+		"a suspended one":        {every(`,"suspend":true`), ""},
+	})
+	g := NewWithT(t)
+	namespace := testenv.Namespace(t, apiClient)
+	created, err := postText(namespace, "Heartbeat", every(``))
+	g.Expect(err).NotTo(HaveOccurred())
+	h := &v1alpha1.Heartbeat{}
+	g.Expect(apiClient.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: nameOf(created)}, h)).To(Succeed())
+	h.Spec.IntegrationName = "other"
+	g.Expect(apiClient.Update(t.Context(), h)).To(MatchError(ContainSubstring("integrationName cannot be changed")))
 }
 
 func TestMaintenanceWindowAdmission(t *testing.T) {

@@ -55,6 +55,7 @@ type object = map[string]any
 var resources = map[string]string{
 	"WebhookIntegration": "webhookintegrations",
 	"AlertEvent":         "alertevents",
+	"Heartbeat":          "heartbeats",
 	"Incident":           "incidents",
 	"MaintenanceWindow":  "maintenancewindows",
 }

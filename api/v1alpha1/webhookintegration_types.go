@@ -68,9 +68,7 @@ type Verification struct {
 }
 
 // WebhookIntegrationSpec defines who may post alerts, and how payloads are converted to alerts.
-// +kubebuilder:validation:XValidation:rule="!has(self.federate) || !self.federate || has(self.heartbeats) && self.heartbeats.exists(h, !has(h.match) && duration(h.interval) <= duration('4m') && (!has(h.grace) || duration(h.grace) <= duration('1m')))",message="federate needs a heartbeat without match, with an interval of at most 4m and a grace of at most 1m"
 // +kubebuilder:validation:XValidation:rule="!has(self.federate) || !self.federate || !has(self.mapping)",message="federate and mapping exclude each other"
-// +kubebuilder:validation:XValidation:rule="!has(self.verify) || !has(self.heartbeats) || !self.heartbeats.exists(h, has(h.match) && has(h.match.ping) && h.match.ping)",message="verify and a heartbeat with match.ping exclude each other, since pings are not signed"
 type WebhookIntegrationSpec struct {
 	// tokens are the hashes of the tokens that senders may use. To rotate a token, add the new hash, reconfigure the
 	// sender, and remove the old hash. Both tokens are valid in the meantime.
@@ -112,9 +110,8 @@ type WebhookIntegrationSpec struct {
 	// +optional
 	Forward ForwardPolicy `json:"forward,omitempty"`
 
-	// federate accepts alerts that the Tocsin of another cluster forwards, which are dropped otherwise. It needs a heartbeat
-	// without match, with an interval of at most 4m and a grace of at most 1m: while that is missed, none of the alerts ends.
-	// Default: false.
+	// federate accepts alerts that the Tocsin of another cluster forwards, which are dropped otherwise. The operator creates a
+	// Heartbeat for the link: while that is missed, none of the alerts ends. Default: false.
 	// +optional
 	Federate bool `json:"federate,omitempty"` //nolint:kubeapilinter // there is no third way
 
@@ -129,14 +126,6 @@ type WebhookIntegrationSpec struct {
 	// +listType=set
 	// +optional
 	ObjectLabels []string `json:"objectLabels,omitempty"`
-
-	// heartbeats are signals that the sender is expected to send again and again. If one does not come, an Incident opens; when it
-	// comes again, the Incident resolves.
-	// +kubebuilder:validation:MaxItems=20
-	// +listType=map
-	// +listMapKey=name
-	// +optional
-	Heartbeats []Heartbeat `json:"heartbeats,omitempty"`
 
 	// lateFiringWindow is the time after a resolve in which a firing alert is a late duplicate if its startTime falls
 	// within the resolved episode: it is counted, and the Incident stays resolved. After this time, such an alert
@@ -254,10 +243,9 @@ type TokenUse struct {
 // WebhookIntegrationStatus is the observed state of an integration.
 type WebhookIntegrationStatus struct {
 	// conditions has the types Ready (requests with a token of this integration are accepted), MappingValid (the
-	// mapping compiles and can be evaluated), AlertsFolded (the stored alerts of the namespace are folded into
-	// Incidents, and the namespace is not full), HeartbeatsHeard (no heartbeat is missed; absent without heartbeats), if the
-	// operator forwards Incidents, Forwarded (they are posted to Alertmanager) and, if it has an archive, Archived (the ended
-	// episodes are in it).
+	// mapping compiles and can be evaluated), AlertsFolded (the stored alerts of the integration are folded into Incidents,
+	// and the namespace has room for more), if the operator forwards Incidents, Forwarded (they are posted to Alertmanager)
+	// and, if it has an archive, Archived (the ended episodes are in it).
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.observedGeneration) || type(c.observedGeneration) == int)",message="observedGeneration must be an integer"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime.getFullYear() > 1 && c.lastTransitionTime.getFullYear() < 9999)",message="lastTransitionTime must be an RFC 3339 time"
@@ -291,13 +279,6 @@ type WebhookIntegrationStatus struct {
 	// +optional
 	Tokens []TokenUse `json:"tokens,omitempty"`
 
-	// heartbeats lists the heartbeats of the spec, and removed ones whose Incident is about to resolve.
-	// +kubebuilder:validation:MaxItems=40
-	// +listType=map
-	// +listMapKey=name
-	// +optional
-	Heartbeats []HeartbeatStatus `json:"heartbeats,omitempty"`
-
 	// lastRejection is the newest rejected request. It is updated at most once a minute.
 	// +optional
 	LastRejection *Rejection `json:"lastRejection,omitempty,omitzero"`
@@ -330,7 +311,6 @@ type WebhookIntegrationStatus struct {
 // +kubebuilder:printcolumn:name="Preset",type=string,JSONPath=`.spec.preset`,priority=1
 // +kubebuilder:printcolumn:name="Mapping-Reason",type=string,JSONPath=`.status.conditions[?(@.type=="MappingValid")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Forwarded-Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Forwarded")].reason`,priority=1
-// +kubebuilder:printcolumn:name="Heartbeats",type=string,JSONPath=`.status.conditions[?(@.type=="HeartbeatsHeard")].reason`,priority=1
 // +kubebuilder:validation:XValidation:rule="size(self.metadata.name) <= 63",message="the name may have at most 63 characters"
 type WebhookIntegration struct {
 	metav1.TypeMeta `json:",inline"`

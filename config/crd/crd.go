@@ -9,6 +9,9 @@ var (
 	//go:embed bases/tocsin.dev_alertevents.yaml
 	AlertEvent []byte
 
+	//go:embed bases/tocsin.dev_heartbeats.yaml
+	Heartbeat []byte
+
 	//go:embed bases/tocsin.dev_incidents.yaml
 	Incident []byte
 

@@ -195,21 +195,16 @@ func TestAnIntegrationMissesAHeartbeat(t *testing.T) {
 	g.Expect(PolicyOf(integration, noWindow).Missed).To(BeFalse())
 	g.Expect(PolicyOf(integration, noWindow).HeardSince).To(BeZero())
 
-	integration.Spec.Heartbeats = []v1alpha1.Heartbeat{{Name: "a"}}
-	g.Expect(PolicyOf(integration, noWindow).Heartbeats).To(ConsistOf("heartbeat/a"))
-	heartbeats := []v1alpha1.HeartbeatStatus{{Name: "a"}, {Name: "b", MissedTime: minuteStamp(1)}}
-	integration.Status.Heartbeats = heartbeats
-	g.Expect(PolicyOf(integration, noWindow).Missed).To(BeTrue())
-	integration.Status.Heartbeats = heartbeats[:1]
-	g.Expect(PolicyOf(integration, noWindow).Missed).To(BeFalse())
-
-	condition := metav1.Condition{
-		Type: v1alpha1.ConditionHeartbeatsHeard, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(minute(2)),
-	}
-	meta.SetStatusCondition(&integration.Status.Conditions, condition)
-	g.Expect(PolicyOf(integration, noWindow).Missed).To(BeTrue(), "the condition is written later")
-	condition.Status, condition.LastTransitionTime = metav1.ConditionTrue, metav1.NewTime(minute(3))
-	meta.SetStatusCondition(&integration.Status.Conditions, condition)
-	g.Expect(PolicyOf(integration, noWindow).Missed).To(BeFalse())
-	g.Expect(PolicyOf(integration, noWindow).HeardSince).To(Equal(minute(3)))
+	a, b := &v1alpha1.Heartbeat{}, &v1alpha1.Heartbeat{}
+	a.Name, b.Name, b.Status.MissedTime = "a", "b", minuteStamp(1)
+	policy := PolicyOf(integration, noWindow, a, b)
+	g.Expect(policy.Heartbeats).To(ConsistOf("heartbeat/a", "heartbeat/b"))
+	g.Expect(policy.Missed).To(BeTrue())
+	g.Expect(PolicyOf(integration, noWindow, a).Missed).To(BeFalse())
+	b.Status.MissedTime, b.Status.MissedUntilTime = nil, minuteStamp(3)
+	policy = PolicyOf(integration, noWindow, b, a)
+	g.Expect(policy.Missed).To(BeFalse())
+	g.Expect(policy.HeardSince).To(Equal(minute(3)))
+	a.Status.ObservedTime = minuteStamp(4)
+	g.Expect(PolicyOf(integration, noWindow, b, a).HeardSince).To(Equal(minute(4)), "one that was missed was deleted and defined again")
 }

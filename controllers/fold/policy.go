@@ -1,7 +1,6 @@
 package fold
 
 import (
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -57,8 +56,8 @@ type Policy struct {
 	Refusing   bool      // the integration accepts no alerts
 	ReadySince time.Time // it has accepted alerts since then, as far as its conditions tell
 
-	Missed     bool      // a heartbeat of the integration is missed: its Incidents do not end for want of alerts
-	HeardSince time.Time // all heartbeats have been heard since then, zero if there are none
+	Missed     bool      // a heartbeat of the integration is missed, or none watches its link: no Incident ends for want of alerts
+	HeardSince time.Time // all heartbeats are looked at since then, and none has been missed; zero without any
 	Heartbeats []string  // the dedup keys of the heartbeats: their Incidents end when they are heard
 
 	Unavailable time.Time // when a replica last reported an answer of 5xx, by the API server's clock
@@ -70,9 +69,11 @@ type Policy struct {
 	Stub        bool             // the windows are unknown: what is muted stays so; and nothing ends for its age
 }
 
-// PolicyOf returns the policy of an integration; nil stands for one that does not exist. presetWindow returns the window for
-// late firings of a preset, if it has one.
-func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(preset string) (time.Duration, bool)) Policy {
+// PolicyOf returns the policy of an integration with its heartbeats; nil stands for one that does not exist. presetWindow returns
+// the window for late firings of a preset, if it has one.
+func PolicyOf(
+	integration *v1alpha1.WebhookIntegration, presetWindow func(preset string) (time.Duration, bool), beats ...*v1alpha1.Heartbeat,
+) Policy {
 	if integration == nil {
 		return Policy{
 			Retention: DefaultRetention, LateFiringWindow: defaultLateFiringWindow, PresetWindow: presetWindow, Absent: true,
@@ -95,12 +96,10 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presetWindow func(preset
 	if spec.LateFiringWindow == nil {
 		p.PresetWindow = presetWindow
 	}
-	p.Missed = MissesHeartbeat(integration)
-	for i := range spec.Heartbeats {
-		p.Heartbeats = append(p.Heartbeats, v1alpha1.HeartbeatKey(spec.Heartbeats[i].Name))
-	}
-	if heard := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionHeartbeatsHeard); heard != nil {
-		p.HeardSince = heard.LastTransitionTime.Time
+	for _, h := range beats {
+		p.Missed = p.Missed || h.Status.MissedTime != nil
+		p.HeardSince = Latest(p.HeardSince, valueOf(h.Status.MissedUntilTime).Time, valueOf(h.Status.ObservedTime).Time)
+		p.Heartbeats = append(p.Heartbeats, v1alpha1.HeartbeatKey(h.Name))
 	}
 	ready := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady)
 	if ready != nil && ready.Status == metav1.ConditionTrue {
@@ -123,11 +122,4 @@ func (p *Policy) lateWindow(preset string) time.Duration {
 // RetentionOf returns how long Resolved Incidents of an integration are kept.
 func RetentionOf(integration *v1alpha1.WebhookIntegration) time.Duration {
 	return durationOr(integration.Spec.Retention, DefaultRetention)
-}
-
-// MissesHeartbeat reports whether a heartbeat of the integration is missed, by the status or the condition: the one is written
-// after the other.
-func MissesHeartbeat(integration *v1alpha1.WebhookIntegration) bool {
-	return meta.IsStatusConditionFalse(integration.Status.Conditions, v1alpha1.ConditionHeartbeatsHeard) ||
-		slices.ContainsFunc(integration.Status.Heartbeats, func(h v1alpha1.HeartbeatStatus) bool { return h.MissedTime != nil })
 }

@@ -3,193 +3,188 @@ package heartbeat
 import (
 	"cmp"
 	"fmt"
-	"slices"
+	"reflect"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 const (
-	// maxPostponement is for how long after a break every heartbeat has its whole period anew. A longer period counts from
-	// its last signal again, once it has passed twice: or one of a week would never be missed where replicas restart every day.
-	maxPostponement = 6 * time.Hour
-
 	// recheck is when the leader looks again at a heartbeat that it may not judge.
 	recheck = 5 * time.Second
 
-	// relearn is for how long nothing is missed by a new interval. Replicas may hold signals back for a third of the former one,
-	// and look at them every 20 s.
+	// relearn is for how long nothing is missed by a new spec. Replicas may hold signals back for a third of the former time, and
+	// look at them every 20 s.
 	relearn = 25 * time.Second
 
 	// alertPause is the least time between two alerts of a heartbeat.
 	alertPause = 10 * time.Second
 
-	// maxStatuses is how many heartbeats the status of an integration can have, as the schema says. It is more than can be defined,
-	// for those that were removed.
-	maxStatuses = 40
+	// annotationRunbook is the annotation of an Incident that has the address of its runbook.
+	annotationRunbook = "runbook_url"
 )
 
-// facts are what is known of the heartbeats of an integration. All times are by the API server's clock.
+// facts are what is known of a heartbeat. All times are by the API server's clock.
 type facts struct {
-	integration *v1alpha1.WebhookIntegration
-	now         time.Time
-	quietFrom   time.Time // since when signals could be delivered without a break
-	specified   time.Time // since when the leader knows the heartbeats as they are defined
-	judging     bool      // false: that no signal comes says nothing now, and the time may be wrong
+	heartbeat *v1alpha1.Heartbeat
+	now       time.Time
+	quietFrom time.Time // since when signals could be delivered without a break
+	specified time.Time // since when the leader knows the heartbeat as it is defined
+	absent    bool      // there is no such integration
+	unsigned  bool      // it is pinged, and the integration accepts only what is signed
+	judging   bool      // false: that no signal comes says nothing now, and the time may be wrong
 
-	// isOpen reports whether a heartbeat has an open Incident. It is asked about those that are seen for the first time.
-	isOpen func(name string) bool
+	// isOpen reports whether the heartbeat has an open Incident. It is asked about one that is seen for the first time.
+	isOpen func() bool
 }
 
-// plan is what is to be done, in this order: write the status if it has changed, and store the alerts that it calls for.
+// plan is what is to be done, in this order: write the status if it has changed, and store the alert that it calls for.
 type plan struct {
-	heartbeats []v1alpha1.HeartbeatStatus
-	changed    bool
-	missed     []string // heartbeats that have been found to be missed
-	alerts     []owed
-	next       time.Time // when to look again, zero for never
+	status  v1alpha1.HeartbeatStatus
+	changed bool
+	missed  bool      // it has been found to be missed
+	alert   *owed     // nil: there is none
+	next    time.Time // when to look again, zero for never
+	invalid bool      // its schedule was found to be invalid
 }
 
-// owed is an alert that is to be stored, and the heartbeat and the time that it is about.
+// owed is an alert that is to be stored, and the time that it is about.
 type owed struct {
 	v1alpha1.Alert
 
-	heartbeat string
-	about     *v1alpha1.Timestamp
-	last      bool // nothing more is to be known of the heartbeat
+	about *v1alpha1.Timestamp
 }
 
-func (p *plan) isIdle() bool { return len(p.alerts) == 0 && !p.changed }
+func (p *plan) isIdle() bool { return p.alert == nil && !p.changed }
 
-// decide returns what is to be done about the heartbeats of an integration.
+// decision decides about one heartbeat.
+type decision struct {
+	*facts
+	plan
+
+	updated     *v1alpha1.Heartbeat // a copy, whose status is brought up to date
+	expectation heartbeats.Expectation
+	expected    bool
+	scheduleErr error
+}
+
+// decide returns what is to be done about a heartbeat.
 func decide(f *facts) *plan {
-	p := &plan{}
-	spec, status := &f.integration.Spec, &f.integration.Status
-	defined := sets.New[string]()
-	for i := range spec.Heartbeats {
-		h := &spec.Heartbeats[i]
-		defined.Insert(h.Name)
-		s := v1alpha1.HeartbeatStatus{Name: h.Name}
-		if known := v1alpha1.FindHeartbeat(status.Heartbeats, h.Name); known != nil {
-			s = *known.DeepCopy()
-		}
-		if s.ObservedTime == nil {
-			p.observe(f, &s)
-		}
-		for _, t := range []*v1alpha1.Timestamp{s.LastSignalTime, s.FailedTime, s.ObservedTime, s.AlertTime} {
-			if f.judging && t != nil && t.Sub(f.now) > fold.MaxClockDifference { // of a wrong clock
-				*t, p.changed = v1alpha1.NewTimestamp(f.now), true
-			}
-		}
-		p.judge(f, h, &s)
-		p.heartbeats = append(p.heartbeats, s)
-		p.owe(f, h, &p.heartbeats[len(p.heartbeats)-1])
+	d := &decision{facts: f, updated: f.heartbeat.DeepCopy()}
+	s := &d.updated.Status
+	switch {
+	case d.updated.Spec.Suspend:
+		d.suspend()
+	case s.ObservedTime == nil && !f.absent:
+		d.observe()
 	}
-	for i := range status.Heartbeats {
-		if s := status.Heartbeats[i].DeepCopy(); !defined.Has(s.Name) {
-			p.remove(f, s)
+	for _, t := range []*v1alpha1.Timestamp{s.LastSignalTime, s.LastStartTime, s.FailedTime, s.ObservedTime, s.AlertTime} {
+		if f.judging && t != nil && t.Sub(f.now) > fold.MaxClockDifference { // of a wrong clock
+			*t = v1alpha1.NewTimestamp(f.now)
 		}
 	}
-	return p
+	d.expectation, d.expected, d.scheduleErr = heartbeats.Of(d.updated)
+	if !f.absent {
+		d.judge()
+		d.owe()
+	}
+	d.describe()
+	d.status, d.changed = *s, !reflect.DeepEqual(*s, f.heartbeat.Status)
+	return &d.plan
 }
 
-// observe notes a heartbeat that is defined. If its integration was deleted and is defined again, an Incident of it may be open,
-// which ends when it is heard.
-func (p *plan) observe(f *facts, s *v1alpha1.HeartbeatStatus) {
-	s.ObservedTime, p.changed = new(v1alpha1.NewTimestamp(f.now)), true
-	if s.AlertTime == nil && f.isOpen(s.Name) {
+// observe notes a heartbeat of which signals are expected from now on. If an Incident of it is open, because its status was lost,
+// it ends when it is heard.
+func (d *decision) observe() {
+	s := &d.updated.Status
+	s.ObservedTime = new(v1alpha1.NewTimestamp(d.now))
+	if s.AlertTime == nil && d.isOpen() {
 		s.AlertTime, s.AlertStatus = s.ObservedTime.DeepCopy(), v1alpha1.AlertFiring
 	}
 }
 
-// remove forgets a heartbeat that is not defined any more, as soon as its Incident needs no resolve. If it is defined again
-// before, its last signal counts: it may be missed still.
-func (p *plan) remove(f *facts, s *v1alpha1.HeartbeatStatus) {
-	if s.MissedTime != nil || s.FailedTime != nil || s.ObservedTime != nil {
-		p.changed = true
-		if trouble := newestTrouble(s); trouble != nil && (s.AlertTime == nil || trouble.After(s.AlertTime.Time)) {
-			s.AlertTime, s.AlertStatus = trouble, v1alpha1.AlertFiring
+// suspend has a heartbeat be neither missed, nor failed, nor running. Signals are expected anew when it is suspended no longer.
+// Whoever was told of a miss or a failure is told that it is over, and perhaps who was not: when it begins, a leader may have
+// stored an alert that it could not note. A resolve that matches nothing does no harm.
+func (d *decision) suspend() {
+	s := &d.updated.Status
+	begins := s.ObservedTime != nil
+	if begins && heartbeats.IsRunning(s) {
+		s.LastStartTime = nil
+	}
+	if trouble := newestTrouble(s); trouble != nil && (s.AlertTime == nil || trouble.After(s.AlertTime.Time)) {
+		s.AlertTime = trouble.DeepCopy()
+		if begins {
+			s.AlertStatus = v1alpha1.AlertFiring
 		}
+		s.AlertStatus = cmp.Or(s.AlertStatus, v1alpha1.AlertResolved)
 	}
-	if s.AlertTime == nil || s.AlertStatus != v1alpha1.AlertFiring || len(p.heartbeats) >= maxStatuses {
-		p.changed = true
-		return
-	}
-	left := v1alpha1.HeartbeatStatus{
-		Name: s.Name, LastSignalTime: s.LastSignalTime, AlertTime: s.AlertTime, AlertStatus: s.AlertStatus}
-	p.heartbeats = append(p.heartbeats, left)
-	p.resolve(f, &left, "The heartbeat was removed from the integration.", true)
+	s.ObservedTime = nil
+	d.endMiss()
 }
 
-// judge decides about one heartbeat, and brings its status up to date.
-func (p *plan) judge(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus) {
-	due, expected := dueTime(h, s)
-	isLate := expected && !f.now.Before(due)
+// judge decides whether the heartbeat is missed.
+func (d *decision) judge() {
+	s, due := &d.updated.Status, d.expectation.Due
+	isLate := d.expected && !d.now.Before(due)
 	switch {
 	case s.MissedTime != nil:
-		p.judgeMissed(f, s, expected && (isLate || !due.After(s.MissedTime.Time)))
-	case isLate && !f.judging:
-		p.at(f.now.Add(recheck))
+		runs := d.updated.Spec.MaxDuration != nil && heartbeats.IsRunning(s)
+		d.judgeMissed(d.expected && (isLate || runs || !due.After(s.MissedTime.Time)))
+	case isLate && !d.judging:
+		d.at(d.now.Add(recheck))
 	case isLate:
-		if at := fold.Latest(deadline(due, h.Period(), f.quietFrom), f.specified.Add(relearn)); f.now.Before(at) {
-			p.at(at)
+		at := fold.Latest(d.expectation.Deadline(d.updated, d.quietFrom), d.specified.Add(relearn))
+		if d.now.Before(at) {
+			d.at(at)
 		} else {
-			p.miss(f, s)
+			d.miss()
 		}
-	case expected:
-		p.at(due)
+	case d.expected:
+		d.at(due)
 	}
 }
 
-// miss notes that a heartbeat is missed. The time is after that of the last alert, whatever was done to the clock.
-func (p *plan) miss(f *facts, s *v1alpha1.HeartbeatStatus) {
-	at := f.now
+// miss notes that the heartbeat is missed. The time is after that of the last alert, whatever was done to the clock.
+func (d *decision) miss() {
+	s, at := &d.updated.Status, d.now
 	for _, before := range []*v1alpha1.Timestamp{s.AlertTime, s.FailedTime} {
 		if before != nil {
 			at = fold.Latest(at, before.Add(time.Microsecond))
 		}
 	}
-	s.MissedTime, s.MissedAfterTime, p.changed = new(v1alpha1.NewTimestamp(at)), s.LastSignalTime, true
-	p.missed = append(p.missed, s.Name)
+	s.MissedTime, s.MissedAfterTime, d.missed = new(v1alpha1.NewTimestamp(at)), s.LastSignalTime.DeepCopy(), true
 }
 
 // judgeMissed decides about a heartbeat that is missed. Nothing is to be done until it is heard: whoever resolves its Incident by
 // hand has seen it. It stays missed if it is late, or was when it was found missed: the clock may have been set back since.
-func (p *plan) judgeMissed(f *facts, s *v1alpha1.HeartbeatStatus, stays bool) {
+func (d *decision) judgeMissed(stays bool) {
+	s := &d.updated.Status
 	heard := s.LastSignalTime != nil && (s.MissedAfterTime == nil || s.LastSignalTime.After(s.MissedAfterTime.Time))
-	if !heard && (stays || !f.judging) {
-		return
-	}
-	if s.AlertTime == nil || s.MissedTime.After(s.AlertTime.Time) {
-		// Its alert may be stored, by a leader that could not note it. A resolve that matches nothing does no harm.
-		s.AlertTime, s.AlertStatus = s.MissedTime, v1alpha1.AlertFiring
-	}
-	s.MissedTime, s.MissedAfterTime, p.changed = nil, nil, true
-}
-
-// dueTime is when a heartbeat is late. It is not expected while it waits for its first signal.
-func dueTime(h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus) (due time.Time, expected bool) {
 	switch {
-	case s.LastSignalTime != nil:
-		return s.LastSignalTime.Add(h.Period()), true
-	case h.Required && s.ObservedTime != nil:
-		return s.ObservedTime.Add(h.Period()), true
+	case heard || !stays && d.judging:
+		if s.AlertTime == nil || s.MissedTime.After(s.AlertTime.Time) {
+			// Its alert may be stored, by a leader that could not note it. A resolve that matches nothing does no harm.
+			s.AlertTime, s.AlertStatus = s.MissedTime, v1alpha1.AlertFiring
+		}
+		d.endMiss()
+	case !stays:
+		d.at(d.now.Add(recheck))
 	}
-	return time.Time{}, false
 }
 
-// deadline is when a heartbeat that is due is missed: signals that could not be delivered do not make their sender quiet.
-func deadline(due time.Time, period time.Duration, quietFrom time.Time) time.Time {
-	postponed := quietFrom.Add(period)
-	if period > maxPostponement {
-		postponed = fold.Earliest(postponed, fold.Latest(due.Add(period), quietFrom.Add(maxPostponement)))
+func (d *decision) endMiss() {
+	s := &d.updated.Status
+	if s.MissedTime != nil {
+		s.MissedTime, s.MissedAfterTime, s.MissedUntilTime = nil, nil, new(v1alpha1.NewTimestamp(d.now))
 	}
-	return fold.Latest(due, postponed)
 }
 
 func (p *plan) at(t time.Time) {
@@ -206,54 +201,90 @@ func newestTrouble(s *v1alpha1.HeartbeatStatus) *v1alpha1.Timestamp {
 	return s.FailedTime
 }
 
-// owe finds the alert that the status of a heartbeat calls for: one of each miss and failure, and one of their end. Alerts of a
-// heartbeat are at least alertPause apart: their AlertEvents are kept for a while, and a sender may fail as often as it wants.
-func (p *plan) owe(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus) {
+// owe finds the alert that the status calls for: one of each miss and failure, and one of their end. Alerts of a heartbeat are at
+// least alertPause apart: their AlertEvents are kept for a while, and a sender may fail as often as it wants.
+func (d *decision) owe() {
+	s, suspended := &d.updated.Status, d.updated.Spec.Suspend
 	trouble := newestTrouble(s)
-	fires := trouble != nil && (s.AlertTime == nil || trouble.After(s.AlertTime.Time))
-	// The Incident of a heartbeat that was seen for the first time while it was open ends with a signal.
-	hasEnded := s.AlertTime != nil && s.AlertStatus == v1alpha1.AlertFiring && s.MissedTime == nil && !s.HasFailed() &&
-		(s.LastSignalTime != nil || s.AlertTime.After(s.ObservedTime.Time))
+	fires := !suspended && trouble != nil && (s.AlertTime == nil || trouble.After(s.AlertTime.Time))
 	switch {
-	case !fires && !hasEnded:
-	case s.AlertTime != nil && f.now.Before(s.AlertTime.Add(alertPause)):
-		p.at(s.AlertTime.Add(alertPause))
+	case !fires && !d.hasEnded():
+	case s.AlertTime != nil && d.now.Before(s.AlertTime.Add(alertPause)):
+		d.at(s.AlertTime.Add(alertPause))
 	case fires:
-		p.fire(f, h, s, trouble)
+		d.fire(trouble)
+	case suspended:
+		d.resolve("The heartbeat is suspended.")
 	case s.LastSignalTime != nil:
-		p.resolve(f, s, "The heartbeat is heard again.", false)
+		d.resolve("The heartbeat is heard again.")
 	default:
-		p.resolve(f, s, "The heartbeat is not missed by its present interval.", false)
+		d.resolve("The heartbeat is not missed by its present spec.")
 	}
 }
 
+// hasEnded reports whether the last alert fired, and what it is about is over. The Incident of a heartbeat that was seen for the
+// first time while it was open ends with a signal.
+func (d *decision) hasEnded() bool {
+	s := &d.updated.Status
+	if s.AlertTime == nil || s.AlertStatus != v1alpha1.AlertFiring || s.MissedTime != nil {
+		return false
+	}
+	return d.updated.Spec.Suspend || !s.HasFailed() && (s.LastSignalTime != nil || s.AlertTime.After(s.ObservedTime.Time))
+}
+
 // fire opens the Incident of a heartbeat that is missed or has failed.
-func (p *plan) fire(f *facts, h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus, trouble *v1alpha1.Timestamp) {
-	title, description := "The heartbeat %s is missed", lastHeard(h, s)
-	if trouble == s.FailedTime {
+func (d *decision) fire(trouble *v1alpha1.Timestamp) {
+	h, s := d.updated, &d.updated.Status
+	title, description := "The heartbeat %s is missed", d.lastHeard()
+	switch {
+	case trouble == s.FailedTime:
 		title, description = "The heartbeat %s has failed", "The sender reported a failure."
 		if s.ExitCode != nil {
 			description = fmt.Sprintf("The sender reported a failure, with the exit code %d.", *s.ExitCode)
 		}
+	case takesTooLong(h):
+		title = "The heartbeat %s takes too long"
+		description = fmt.Sprintf("It has started at %s, and no success has come within %s.",
+			rfc3339(s.LastStartTime), duration(h.Spec.MaxDuration.Duration))
 	}
-	p.post(f, s, trouble, v1alpha1.Alert{
-		Status: v1alpha1.AlertFiring,
-		AlertContent: v1alpha1.AlertContent{
-			Title:       cmp.Or(h.Title, fmt.Sprintf(title, h.Name)),
-			Description: description,
-			Severity:    cmp.Or(h.Severity, v1alpha1.SeverityCritical),
-			Type:        AlertType,
-			// Not the time of the last signal: this absence may have begun before the end of an Incident that was resolved, and would
-			// be taken for a late alert of it.
-			StartTime: trouble,
-		},
-	}, false)
+	says := cmp.Or(h.Spec.Incident, &v1alpha1.HeartbeatIncident{})
+	content := v1alpha1.AlertContent{
+		Title:       cmp.Or(says.Title, fmt.Sprintf(title, h.Name)),
+		Description: description,
+		Severity:    cmp.Or(says.Severity, v1alpha1.SeverityCritical),
+		Type:        AlertType,
+		// Not the time of the last signal: this absence may have begun before the end of an Incident that was resolved, and would
+		// be taken for a late alert of it.
+		StartTime: trouble,
+	}
+	for name, value := range says.Labels {
+		if content.Labels == nil {
+			content.Labels = v1alpha1.Texts{}
+		}
+		content.Labels[name] = string(value)
+	}
+	if says.Runbook != "" {
+		content.Annotations = v1alpha1.Texts{annotationRunbook: says.Runbook}
+	}
+	d.post(trouble, v1alpha1.Alert{Status: v1alpha1.AlertFiring, AlertContent: content})
 }
 
-// lastHeard describes since when a heartbeat is not heard.
-func lastHeard(h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus) string {
-	expectation := fmt.Sprintf("One is expected every %s, and may be late by %s.",
-		duration(h.Every()), duration(h.Period()-h.Every()))
+// takesTooLong reports whether a heartbeat is missed because no success has come in time after its start.
+func takesTooLong(h *v1alpha1.Heartbeat) bool {
+	s, longest := &h.Status, h.Spec.MaxDuration
+	return s.MissedTime != nil && longest != nil && heartbeats.IsRunning(s) &&
+		!s.MissedTime.Before(s.LastStartTime.Add(longest.Duration))
+}
+
+// lastHeard describes since when the heartbeat is not heard.
+func (d *decision) lastHeard() string {
+	h, s := d.updated, &d.updated.Status
+	grace := duration(heartbeats.Grace(h))
+	expectation := fmt.Sprintf("One was expected at %s, and may be late by %s.",
+		d.expectation.Expected.UTC().Format(time.RFC3339), grace)
+	if h.Spec.Every != nil {
+		expectation = fmt.Sprintf("One is expected every %s, and may be late by %s.", duration(h.Spec.Every.Duration), grace)
+	}
 	if s.LastSignalTime == nil {
 		return "No signal has come since the heartbeat was defined, at " + rfc3339(s.ObservedTime) + ". " + expectation
 	}
@@ -262,34 +293,73 @@ func lastHeard(h *v1alpha1.Heartbeat, s *v1alpha1.HeartbeatStatus) string {
 
 // resolve ends the Incident of a heartbeat. The alert tells the time of the end, so it ends no later miss or failure: a leader
 // that was suspended may store it late.
-func (p *plan) resolve(f *facts, s *v1alpha1.HeartbeatStatus, why string, last bool) {
+func (d *decision) resolve(why string) {
+	s := &d.updated.Status
 	end := s.AlertTime
 	if s.LastSignalTime != nil && s.LastSignalTime.After(end.Time) {
 		end = s.LastSignalTime
 	}
-	p.post(f, s, s.AlertTime, v1alpha1.Alert{
+	d.post(s.AlertTime, v1alpha1.Alert{
 		Status: v1alpha1.AlertResolved, Comment: why, AlertContent: v1alpha1.AlertContent{EndTime: end},
-	}, last)
+	})
 }
 
-// post adds an alert. Its AlertEvent is named after what it is about, so each leader stores the same: no header has a NUL, so no
-// sender has the name.
-func (p *plan) post(f *facts, s *v1alpha1.HeartbeatStatus, about *v1alpha1.Timestamp, alert v1alpha1.Alert, last bool) {
-	key := strings.Join([]string{"heartbeat", string(f.integration.UID), string(alert.Status), s.Name, rfc3339(about)}, "\x00")
-	alert.DedupKey = v1alpha1.HeartbeatKey(s.Name)
-	alert.ID = v1alpha1.KeyedEventName(f.integration.Name, key)
-	alert.IncidentName = v1alpha1.IncidentName(f.integration.Name, alert.DedupKey)
-	p.alerts = append(p.alerts, owed{Alert: alert, heartbeat: s.Name, about: about, last: last})
+// post adds an alert, named after what it is about, so each leader stores the same.
+func (d *decision) post(about *v1alpha1.Timestamp, alert v1alpha1.Alert) {
+	h := d.updated
+	address(&alert, h.Spec.IntegrationName, h.Name, string(h.UID), string(alert.Status), rfc3339(about))
+	d.alert = &owed{Alert: alert, about: about.DeepCopy()}
 }
 
-// stored notes an alert that is stored in the status of its heartbeat.
-func (p *plan) stored(alert *owed) {
-	at := slices.IndexFunc(p.heartbeats, func(s v1alpha1.HeartbeatStatus) bool { return s.Name == alert.heartbeat })
-	if alert.last {
-		p.heartbeats = slices.Delete(p.heartbeats, at, at+1)
-		return
+// address names an alert of a heartbeat, after what it is about, and its Incident. No header has a NUL, so no sender has the
+// name.
+func address(alert *v1alpha1.Alert, integration, heartbeat string, about ...string) {
+	alert.DedupKey = v1alpha1.HeartbeatKey(heartbeat)
+	alert.ID = v1alpha1.KeyedEventName(integration, strings.Join(append([]string{"heartbeat"}, about...), "\x00"))
+	alert.IncidentName = v1alpha1.IncidentName(integration, alert.DedupKey)
+}
+
+// describe has the status say what is known: the condition, and when the heartbeat is due.
+func (d *decision) describe() {
+	h, s := d.updated, &d.updated.Status
+	s.ObservedGeneration, s.NextDueTime = h.Generation, nil
+	if d.expected && s.MissedTime == nil {
+		s.NextDueTime = new(v1alpha1.NewTimestamp(d.expectation.Due))
 	}
-	p.heartbeats[at].AlertTime, p.heartbeats[at].AlertStatus = alert.about, alert.Status
+	heard := metav1.Condition{
+		Type: v1alpha1.ConditionHeard, Status: metav1.ConditionUnknown, ObservedGeneration: h.Generation,
+		LastTransitionTime: metav1.NewTime(d.now),
+	}
+	switch {
+	case h.Spec.Suspend:
+		heard.Reason, heard.Message = v1alpha1.ReasonSuspended, "No signal is expected: spec.suspend is true."
+	case d.absent:
+		heard.Reason = v1alpha1.ReasonNoIntegration
+		heard.Message = "There is no WebhookIntegration " + h.Spec.IntegrationName + ": nobody can send a signal."
+	case d.scheduleErr != nil:
+		heard.Reason = v1alpha1.ReasonInvalidSchedule
+		heard.Message = plaintext.ShortMessage("No signal is expected: " + d.scheduleErr.Error() + ".")
+	case takesTooLong(h):
+		heard.Status, heard.Reason = metav1.ConditionFalse, v1alpha1.ReasonTooLong
+		heard.Message = "No success has come within spec.maxDuration after a start."
+	case s.MissedTime != nil:
+		heard.Status, heard.Reason, heard.Message = metav1.ConditionFalse, v1alpha1.ReasonMissed, "No signal has come in time."
+	case s.HasFailed():
+		heard.Status, heard.Reason, heard.Message = metav1.ConditionFalse, v1alpha1.ReasonFailed, "The last signal was a failure."
+	case s.LastSignalTime == nil && d.unsigned:
+		heard.Reason = v1alpha1.ReasonPingsUnsigned
+		heard.Message = "Its pings get 403: signatures, which spec.verify of the integration demands, do not cover their path. " +
+			"Use spec.match, or an integration of its own."
+	case s.LastSignalTime == nil:
+		heard.Reason, heard.Message = v1alpha1.ReasonWaiting, "It waits for its first signal."
+	default:
+		heard.Status, heard.Reason, heard.Message = metav1.ConditionTrue, v1alpha1.ReasonHeard, "Signals come in time."
+	}
+	if before := meta.FindStatusCondition(s.Conditions, heard.Type); heard.Reason == v1alpha1.ReasonInvalidSchedule &&
+		(before == nil || before.Message != heard.Message) {
+		d.invalid = true
+	}
+	meta.SetStatusCondition(&s.Conditions, heard)
 }
 
 func rfc3339(t *v1alpha1.Timestamp) string {
@@ -299,5 +369,5 @@ func rfc3339(t *v1alpha1.Timestamp) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// duration writes whole seconds: a fifth of an interval may have more digits than anybody wants to read.
+// duration writes whole seconds: a fifth of a duration may have more digits than anybody wants to read.
 func duration(d time.Duration) string { return plaintext.Duration(d.Round(time.Second)) }

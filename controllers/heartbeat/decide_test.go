@@ -6,6 +6,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -16,7 +17,7 @@ import (
 // epoch is when the tests begin.
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// stage is an integration with a heartbeat of five minutes and a grace of one, which was defined at the epoch.
+// stage is a heartbeat of any request, of five minutes and a grace of one, which was defined at the epoch.
 type stage struct {
 	facts
 	open   bool // as the leader sees it when it begins
@@ -26,19 +27,29 @@ type stage struct {
 }
 
 func newStage() *stage {
-	s := &stage{facts: facts{
-		now: epoch, quietFrom: epoch.Add(-time.Hour), judging: true,
-		integration: &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Name: "prometheus", UID: "u", Generation: 1}},
-	}}
-	s.isOpen = func(string) bool { return s.open }
-	s.integration.Spec.Heartbeats = []v1alpha1.Heartbeat{{Name: "beat", Interval: &metav1.Duration{Duration: 5 * time.Minute}}}
+	s := &stage{facts: facts{now: epoch, quietFrom: epoch.Add(-time.Hour), judging: true, heartbeat: &v1alpha1.Heartbeat{
+		ObjectMeta: metav1.ObjectMeta{Name: "beat", UID: "u", Generation: 1},
+		Spec:       v1alpha1.HeartbeatSpec{IntegrationName: "prometheus", Every: every(5 * time.Minute)},
+	}}}
+	s.isOpen = func() bool { return s.open }
 	s.at(0)
 	return s
 }
 
-func (s *stage) heartbeat() *v1alpha1.Heartbeat { return &s.integration.Spec.Heartbeats[0] }
+func every(d time.Duration) *metav1.Duration { return &metav1.Duration{Duration: d} }
 
-func (s *stage) status() *v1alpha1.HeartbeatStatus { return &s.integration.Status.Heartbeats[0] }
+func (s *stage) spec() *v1alpha1.HeartbeatSpec { return &s.heartbeat.Spec }
+
+func (s *stage) status() *v1alpha1.HeartbeatStatus { return &s.heartbeat.Status }
+
+// heard returns the reason of the condition.
+func (s *stage) heard() string {
+	return meta.FindStatusCondition(s.status().Conditions, v1alpha1.ConditionHeard).Reason
+}
+
+func (s *stage) start(after time.Duration) {
+	s.status().LastStartTime = new(v1alpha1.NewTimestamp(epoch.Add(after)))
+}
 
 func (s *stage) hear(after time.Duration) {
 	s.status().LastSignalTime = new(v1alpha1.NewTimestamp(epoch.Add(after)))
@@ -54,15 +65,12 @@ func (s *stage) fail(after time.Duration, exit int64) {
 func (s *stage) at(after time.Duration) (posted []v1alpha1.AlertStatus) {
 	s.now = epoch.Add(after)
 	p := decide(&s.facts)
-	for i := range p.alerts {
-		if s.denied {
-			continue
-		}
-		posted = append(posted, p.alerts[i].Status)
-		s.store(p.alerts[i].Alert)
-		p.stored(&p.alerts[i])
+	*s.status() = p.status
+	if p.alert != nil && !s.denied {
+		posted = append(posted, p.alert.Status)
+		s.store(p.alert.Alert)
+		s.status().AlertTime, s.status().AlertStatus = p.alert.about, p.alert.Status
 	}
-	s.integration.Status.Heartbeats = p.heartbeats
 	return posted
 }
 
@@ -75,7 +83,7 @@ func (s *stage) store(alert v1alpha1.Alert) {
 			CreationTimestamp: metav1.NewTime(s.now),
 		},
 		Spec: v1alpha1.AlertEventSpec{
-			IntegrationName: s.integration.Name, ReceivedTime: v1alpha1.NewTimestamp(s.now),
+			IntegrationName: s.spec().IntegrationName, ReceivedTime: v1alpha1.NewTimestamp(s.now),
 		},
 		Alerts: []v1alpha1.Alert{alert},
 	}
@@ -85,7 +93,7 @@ func (s *stage) store(alert v1alpha1.Alert) {
 
 // folded returns the state of the Incident after each of the stored AlertEvents, as the fold has it.
 func (s *stage) folded() (states []v1alpha1.IncidentState) {
-	name := v1alpha1.IncidentName(s.integration.Name, v1alpha1.HeartbeatKey("beat"))
+	name := v1alpha1.IncidentName(s.spec().IntegrationName, v1alpha1.HeartbeatKey("beat"))
 	incident := (*v1alpha1.Incident)(nil)
 	for i, event := range s.stored {
 		event.Alerts[0].IncidentName = name
@@ -110,7 +118,7 @@ func TestEachMissOpensTheIncident(t *testing.T) {
 	g, s := NewWithT(t), newStage()
 	s.hear(0)
 	g.Expect(s.at(6 * time.Minute)).To(fires)
-	s.heartbeat().Interval, s.integration.Generation = &metav1.Duration{Duration: 5*time.Minute + 10*time.Second}, 2
+	s.spec().Every, s.heartbeat.Generation = every(5*time.Minute+10*time.Second), 2
 	g.Expect(s.at(6*time.Minute + 2*time.Second)).To(BeEmpty())
 	g.Expect(s.at(6*time.Minute + alertPause)).To(resolves)
 	g.Expect(s.at(6*time.Minute + 12*time.Second)).To(fires)
@@ -140,7 +148,7 @@ func TestAHeartbeatIsMissedAndHeardAgain(t *testing.T) {
 	g.Expect(s.at(time.Hour + 6*time.Minute - 1)).To(BeEmpty())
 
 	s.now = epoch.Add(time.Hour + 6*time.Minute)
-	alert := decide(&s.facts).alerts[0]
+	alert := decide(&s.facts).alert
 	g.Expect(alert.DedupKey).To(Equal("heartbeat/beat"))
 	g.Expect(alert.Title).To(Equal("The heartbeat beat is missed"))
 	g.Expect(alert.Description).To(Equal(
@@ -156,25 +164,7 @@ func TestAHeartbeatIsMissedAndHeardAgain(t *testing.T) {
 	g.Expect(s.at(10*time.Hour + 6*time.Minute)).To(fires)
 }
 
-func TestASilenceWhileNobodyListensIsNotTheSenders(t *testing.T) {
-	for sentence, test := range map[string]struct {
-		period    time.Duration
-		quietFrom time.Duration // after the last signal
-		missed    time.Duration
-	}{
-		"without a break": {6 * time.Minute, -time.Hour, 6 * time.Minute},
-		"a break that ended before the signal was due":   {6 * time.Minute, time.Minute, 7 * time.Minute},
-		"a break that ended after the signal was due":    {6 * time.Minute, time.Hour, time.Hour + 6*time.Minute},
-		"a week, and a break on the first day":           {168 * time.Hour, 24 * time.Hour, 192 * time.Hour},
-		"a week, and a restart every day":                {168 * time.Hour, 330 * time.Hour, 336 * time.Hour},
-		"a week, and a restart when it has passed twice": {168 * time.Hour, 340 * time.Hour, 346 * time.Hour},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			NewWithT(t).Expect(deadline(epoch.Add(test.period), test.period, epoch.Add(test.quietFrom))).
-				To(Equal(epoch.Add(test.missed)))
-		})
-	}
-
+func TestWhileNobodyListensNothingIsMissed(t *testing.T) {
 	g, s := NewWithT(t), newStage()
 	s.hear(0)
 	s.judging = false
@@ -191,20 +181,20 @@ func TestAnotherLeaderDecidesTheSame(t *testing.T) {
 	s.hear(0)
 	s.now = epoch.Add(10 * time.Minute)
 	p := decide(&s.facts)
-	first := p.alerts[0].ID
-	s.integration.Status.Heartbeats = p.heartbeats
+	first := p.alert.ID
+	*s.status() = p.status
 	s.now = epoch.Add(11 * time.Minute)
 	p = decide(&s.facts)
-	g.Expect(p.alerts[0].ID).To(Equal(first), "the API server stores it once")
+	g.Expect(p.alert.ID).To(Equal(first), "the API server stores it once")
 	g.Expect(p.changed).To(BeFalse())
 	g.Expect(v1alpha1.IsKeyedEventName(first)).To(BeTrue())
 	s.hear(12 * time.Minute)
 	s.at(12 * time.Minute)
 	s.at(30 * time.Minute)
-	g.Expect(s.names).NotTo(ContainElement(first), "it is another silence")
+	g.Expect(s.names).NotTo(ContainElement(first), "it is another absence")
 }
 
-func TestASilencePagesOnce(t *testing.T) {
+func TestAnAbsencePagesOnce(t *testing.T) {
 	g, s := NewWithT(t), newStage()
 	s.hear(0)
 	g.Expect(s.at(6 * time.Minute)).To(fires)
@@ -236,7 +226,7 @@ func TestAHeartbeatIsMissedThoughItsAlertIsDenied(t *testing.T) {
 	s.at(6 * time.Minute)
 	missed := s.status().MissedTime
 	g.Expect(missed).NotTo(BeNil())
-	g.Expect(fold.MissesHeartbeat(s.integration)).To(BeTrue())
+	g.Expect(s.heard()).To(Equal(v1alpha1.ReasonMissed))
 	s.at(time.Hour)
 	s.denied = false
 	g.Expect(s.at(2 * time.Hour)).To(fires)
@@ -257,56 +247,142 @@ func TestTheSpecChangesWhileAHeartbeatIsMissed(t *testing.T) {
 	g, s := NewWithT(t), newStage()
 	s.hear(0)
 	g.Expect(s.at(6 * time.Minute)).To(fires)
-	s.heartbeat().Interval, s.integration.Generation = &metav1.Duration{Duration: time.Hour}, 2
+	s.spec().Every, s.heartbeat.Generation = every(time.Hour), 2
 	g.Expect(s.at(7*time.Minute)).To(resolves, "the longer interval has not passed")
 	g.Expect(s.at(72 * time.Minute)).To(fires)
-	s.heartbeat().Interval = &metav1.Duration{Duration: time.Minute}
+	s.spec().Every = every(time.Minute)
 	g.Expect(s.at(73*time.Minute)).To(BeEmpty(), "it is missed as before")
-
-	s.integration.Spec.Heartbeats = nil
-	g.Expect(s.at(74*time.Minute)).To(resolves, "it was removed")
-	g.Expect(s.integration.Status.Heartbeats).To(BeEmpty())
-	g.Expect(s.at(75 * time.Minute)).To(BeEmpty())
 }
 
-// The status says that it was removed before the resolve is stored. So whatever the next leader sees, a heartbeat that is missed
-// has its alert.
-func TestAMissedHeartbeatIsRemovedAndDefinedAgain(t *testing.T) {
-	for sentence, resolved := range map[string]bool{
-		"before the resolve was stored": false, "after the resolve was stored, before the status says so": true,
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			g, s := NewWithT(t), newStage()
-			s.hear(0)
-			g.Expect(s.at(6 * time.Minute)).To(fires)
-			defined := s.integration.Spec.Heartbeats
-			s.integration.Spec.Heartbeats = nil
-			s.now = epoch.Add(7 * time.Minute)
-			p := decide(&s.facts)
-			s.integration.Status.Heartbeats = p.heartbeats
-			if resolved {
-				s.store(p.alerts[0].Alert)
-			}
-			s.integration.Spec.Heartbeats, s.specified = defined, s.now
-			s.at(7 * time.Minute)
-			g.Expect(s.at(7*time.Minute+relearn)).To(fires, "it is quiet since before")
-			g.Expect(s.status().MissedTime).NotTo(BeNil())
-			states := s.folded()
-			g.Expect(states[len(states)-1]).To(Equal(v1alpha1.IncidentOpen))
-			if resolved {
-				g.Expect(s.names[1]).To(Equal(s.names[2]), "the API server stores one resolve")
-			}
-		})
-	}
+func TestASuspendedHeartbeatIsNeitherMissedNorFailed(t *testing.T) {
 	g, s := NewWithT(t), newStage()
-	for i := range maxStatuses + 1 {
-		s.integration.Status.Heartbeats = append(s.integration.Status.Heartbeats, v1alpha1.HeartbeatStatus{
-			Name: fmt.Sprint("former-", i), AlertTime: new(v1alpha1.NewTimestamp(epoch)), AlertStatus: v1alpha1.AlertFiring,
-		})
-	}
+	s.hear(0)
+	g.Expect(s.at(6 * time.Minute)).To(fires)
+	s.spec().Suspend = true
+	g.Expect(s.at(7 * time.Minute)).To(resolves)
+	g.Expect(s.heard()).To(Equal(v1alpha1.ReasonSuspended))
+	g.Expect(s.status().MissedTime).To(BeNil())
+	g.Expect(s.status().NextDueTime).To(BeNil())
+	g.Expect(s.at(time.Hour)).To(BeEmpty())
+	s.fail(2*time.Hour, 1)
+	g.Expect(s.at(2*time.Hour)).To(BeEmpty(), "nobody is told of a failure")
+	s.hear(3 * time.Hour)
+	s.spec().Suspend = false
+	g.Expect(s.at(10*time.Hour)).To(BeEmpty(), "a signal is expected from now on")
+	g.Expect(s.status().NextDueTime.Time).To(BeTemporally("==", epoch.Add(10*time.Hour+6*time.Minute)))
+	g.Expect(s.at(10*time.Hour + 6*time.Minute)).To(fires)
+}
+
+// It is suspended right after it has failed, or is missed, or has started. Whoever was told is told that it is over.
+func TestAHeartbeatIsSuspendedMeanwhile(t *testing.T) {
+	g, s := NewWithT(t), newStage()
+	t.Log("the alert of a failure is to be resolved, and another failure comes")
+	s.fail(0, 1)
+	g.Expect(s.at(0)).To(fires)
+	s.spec().Suspend = true
+	g.Expect(s.at(5 * time.Second)).To(BeEmpty())
+	s.fail(7*time.Second, 1)
+	g.Expect(s.at(7 * time.Second)).To(BeEmpty())
+	g.Expect(s.at(17 * time.Second)).To(resolves)
+	g.Expect(s.at(time.Minute)).To(BeEmpty())
+
+	t.Log("the alert of a miss may be stored, and is not noted")
+	s = newStage()
+	s.hear(0)
 	s.denied = true
+	s.at(6 * time.Minute)
+	s.denied, s.spec().Suspend = false, true
+	s.at(7 * time.Minute)
+	g.Expect(s.stored).To(HaveLen(1))
+	g.Expect(s.stored[0].Alerts[0].Status).To(Equal(v1alpha1.AlertResolved))
+
+	t.Log("what has started before is not awaited afterwards")
+	s = newStage()
+	s.spec().Every, s.spec().MaxDuration = every(24*time.Hour), every(time.Hour)
+	s.hear(0)
+	s.start(time.Minute)
+	s.at(2 * time.Minute)
+	s.spec().Suspend = true
+	s.at(3 * time.Minute)
+	s.spec().Suspend = false
+	g.Expect(s.at(5 * time.Hour)).To(BeEmpty())
+	g.Expect(s.at(6 * time.Hour)).To(BeEmpty())
+}
+
+func TestPingsThatAreRefusedAreToldOf(t *testing.T) {
+	g, s := NewWithT(t), newStage()
+	s.unsigned = true
 	s.at(0)
-	g.Expect(s.integration.Status.Heartbeats).To(HaveLen(maxStatuses), "as many as the schema allows")
+	g.Expect(s.heard()).To(Equal(v1alpha1.ReasonPingsUnsigned))
+	s.hear(time.Second)
+	s.at(time.Second)
+	g.Expect(s.heard()).To(Equal(v1alpha1.ReasonHeard), "it came before spec.verify")
+}
+
+func TestAHeartbeatTakesTooLong(t *testing.T) {
+	g, s := NewWithT(t), newStage()
+	s.spec().Every, s.spec().MaxDuration = every(24*time.Hour), every(time.Hour)
+	s.hear(0)
+	s.start(time.Minute)
+	g.Expect(s.at(time.Hour)).To(BeEmpty())
+	g.Expect(s.status().NextDueTime.Time).To(BeTemporally("==", epoch.Add(61*time.Minute)))
+	g.Expect(s.at(61 * time.Minute)).To(fires)
+	g.Expect(s.heard()).To(Equal(v1alpha1.ReasonTooLong))
+	alert := s.stored[0].Alerts[0]
+	g.Expect(alert.Title).To(Equal("The heartbeat beat takes too long"))
+	g.Expect(alert.Description).To(Equal("It has started at 2026-03-01T12:01:00Z, and no success has come within 1h."))
+	s.start(2 * time.Hour)
+	g.Expect(s.at(2*time.Hour)).To(BeEmpty(), "that it starts again is no success")
+	s.hear(3 * time.Hour)
+	g.Expect(s.at(3 * time.Hour)).To(resolves)
+	g.Expect(s.heard()).To(Equal(v1alpha1.ReasonHeard))
+
+	t.Log("a start says nothing without maxDuration, and the next success may be missed all the same")
+	s = newStage()
+	s.hear(0)
+	s.start(time.Minute)
+	g.Expect(s.at(6 * time.Minute)).To(fires)
+	g.Expect(s.heard()).To(Equal(v1alpha1.ReasonMissed))
+}
+
+func TestASchedule(t *testing.T) {
+	g, s := NewWithT(t), newStage()
+	s.spec().Every, s.spec().Schedule = nil, &v1alpha1.HeartbeatSchedule{Cron: "0 3 * * *", TimeZone: "Europe/Berlin"}
+	s.hear(0)
+	g.Expect(s.at(time.Minute)).To(BeEmpty())
+	due := time.Date(2026, 3, 2, 2, 15, 0, 0, time.UTC) // 3:00 in Berlin, and the default grace
+	g.Expect(s.status().NextDueTime.Time).To(BeTemporally("==", due))
+	g.Expect(s.at(due.Sub(epoch) - 1)).To(BeEmpty())
+	g.Expect(s.at(due.Sub(epoch))).To(fires)
+	g.Expect(s.stored[0].Alerts[0].Description).To(Equal("The last signal came at 2026-03-01T12:00:00Z. " +
+		"One was expected at 2026-03-02T02:00:00Z, and may be late by 15m."))
+
+	s.spec().Schedule.Cron = "0 3 30 2 *"
+	g.Expect(s.at(due.Sub(epoch)+time.Hour)).To(resolves, "it is missed no more than it is expected")
+	g.Expect(s.heard()).To(Equal(v1alpha1.ReasonInvalidSchedule))
+	g.Expect(decide(&s.facts).invalid).To(BeFalse(), "an Event tells it once")
+}
+
+func TestWithoutAnIntegrationNothingIsJudged(t *testing.T) {
+	g, s := NewWithT(t), newStage()
+	s.hear(0)
+	s.absent = true
+	g.Expect(s.at(time.Hour)).To(BeEmpty())
+	g.Expect(s.heard()).To(Equal(v1alpha1.ReasonNoIntegration))
+}
+
+func TestTheIncidentSaysWhatTheSpecSays(t *testing.T) {
+	g, s := NewWithT(t), newStage()
+	s.spec().Incident = &v1alpha1.HeartbeatIncident{
+		Severity: "error", Title: "No backup", Labels: map[string]v1alpha1.LabelValue{"team": "storage"}, Runbook: "https://wiki.example.com/backup",
+	}
+	s.hear(0)
+	g.Expect(s.at(6 * time.Minute)).To(fires)
+	alert := s.stored[0].Alerts[0]
+	g.Expect(alert.Title).To(Equal("No backup"))
+	g.Expect(alert.Severity).To(Equal(v1alpha1.SeverityError))
+	g.Expect(alert.Labels).To(Equal(v1alpha1.Texts{"team": "storage"}))
+	g.Expect(alert.Annotations).To(Equal(v1alpha1.Texts{"runbook_url": "https://wiki.example.com/backup"}))
 }
 
 // A leader that was suspended stores the resolve of an earlier miss while the next one is open.
@@ -316,7 +392,7 @@ func TestALateResolveEndsNoLaterMiss(t *testing.T) {
 	s.at(6 * time.Minute)
 	s.hear(7 * time.Minute)
 	s.now = epoch.Add(7 * time.Minute)
-	late := decide(&s.facts).alerts[0]
+	late := decide(&s.facts).alert
 	s.at(7 * time.Minute)
 	g.Expect(s.at(13 * time.Minute)).To(fires)
 	s.store(late.Alert)
@@ -324,10 +400,10 @@ func TestALateResolveEndsNoLaterMiss(t *testing.T) {
 		v1alpha1.IncidentOpen, v1alpha1.IncidentResolved, v1alpha1.IncidentOpen, v1alpha1.IncidentOpen))
 }
 
-// The integration was deleted while its heartbeat was missed, and is there again.
+// The heartbeat was deleted while it was missed, and is there again before its Incident has ended.
 func TestAnOpenIncidentOfANewHeartbeatEndsWhenItIsHeard(t *testing.T) {
 	g, s := NewWithT(t), newStage()
-	s.integration.Status.Heartbeats, s.open = nil, true
+	*s.status(), s.open = v1alpha1.HeartbeatStatus{}, true
 	g.Expect(s.at(time.Hour)).To(BeEmpty())
 	s.hear(2 * time.Hour)
 	g.Expect(s.at(2 * time.Hour)).To(resolves)
@@ -337,9 +413,9 @@ func TestAnOpenIncidentOfANewHeartbeatEndsWhenItIsHeard(t *testing.T) {
 // A replica may hold the last signals back, by the former interval.
 func TestAShorterIntervalIsJudgedWhenTheReplicasKnowIt(t *testing.T) {
 	g, s := NewWithT(t), newStage()
-	s.heartbeat().Interval = &metav1.Duration{Duration: time.Hour}
+	s.spec().Every = every(time.Hour)
 	s.hear(0)
-	s.heartbeat().Interval, s.specified = &metav1.Duration{Duration: 10 * time.Minute}, epoch.Add(19*time.Minute)
+	s.spec().Every, s.specified = every(10*time.Minute), epoch.Add(19*time.Minute)
 	g.Expect(s.at(19 * time.Minute)).To(BeEmpty())
 	s.now = epoch.Add(19 * time.Minute)
 	g.Expect(decide(&s.facts).next).To(Equal(s.specified.Add(relearn)))
@@ -348,11 +424,11 @@ func TestAShorterIntervalIsJudgedWhenTheReplicasKnowIt(t *testing.T) {
 
 func TestARequiredHeartbeatIsMissedFromItsDefinitionOn(t *testing.T) {
 	g, s := NewWithT(t), newStage()
-	s.heartbeat().Required = true
+	s.spec().Required = true
 	g.Expect(s.at(6*time.Minute - 1)).To(BeEmpty())
 	g.Expect(s.at(6 * time.Minute)).To(fires)
 	g.Expect(s.at(7 * time.Minute)).To(BeEmpty())
-	s.heartbeat().Required = false
+	s.spec().Required = false
 	g.Expect(s.at(8 * time.Minute)).To(resolves)
 }
 
@@ -360,7 +436,7 @@ func TestAFailureEndsWithTheNextSuccess(t *testing.T) {
 	g, s := NewWithT(t), newStage()
 	s.fail(time.Minute, 3)
 	s.now = epoch.Add(time.Minute)
-	alert := decide(&s.facts).alerts[0]
+	alert := decide(&s.facts).alert
 	g.Expect(alert.DedupKey).To(Equal("heartbeat/beat"))
 	g.Expect(alert.Title).To(Equal("The heartbeat beat has failed"))
 	g.Expect(alert.Description).To(Equal("The sender reported a failure, with the exit code 3."))
@@ -420,7 +496,7 @@ func TestASignalFromTheFutureIsOfNow(t *testing.T) {
 
 func TestNoTimeOfAHeartbeatIsInTheFuture(t *testing.T) {
 	g, s := NewWithT(t), newStage()
-	s.heartbeat().Required = true
+	s.spec().Required = true
 	s.status().ObservedTime = new(v1alpha1.NewTimestamp(epoch.Add(1000 * time.Hour)))
 	g.Expect(s.at(0)).To(BeEmpty())
 	g.Expect(s.at(6*time.Minute)).To(fires, "it was defined now, and not in a thousand hours")
@@ -439,9 +515,6 @@ func TestAnAlertWithoutATimeIsNone(t *testing.T) {
 	s.hear(time.Minute)
 	s.status().AlertStatus = v1alpha1.AlertFiring
 	g.Expect(s.at(2 * time.Minute)).To(BeEmpty())
-	s.integration.Spec.Heartbeats = nil
-	g.Expect(s.at(3 * time.Minute)).To(BeEmpty())
-	g.Expect(s.integration.Status.Heartbeats).To(BeEmpty())
 }
 
 func TestShortDurations(t *testing.T) {

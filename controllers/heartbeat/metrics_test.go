@@ -2,7 +2,6 @@ package heartbeat
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -12,27 +11,23 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// manyHeartbeats lists integrations with forty heartbeats each.
-type manyHeartbeats struct{ client.Reader }
+// oneHeard lists a heartbeat that is heard, and one that waits for its first signal.
+type oneHeard struct{ client.Reader }
 
-func (manyHeartbeats) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
-	integrations, ok := list.(*v1alpha1.WebhookIntegrationList)
-	for n := range 400 {
-		w := v1alpha1.WebhookIntegration{}
-		w.Namespace, w.Name = map[bool]string{true: "hostile", false: "other"}[n < 300], fmt.Sprint(n)
-		for beat := range 40 {
-			w.Status.Heartbeats = append(w.Status.Heartbeats, v1alpha1.HeartbeatStatus{Name: fmt.Sprint(beat)})
-		}
-		integrations.Items = append(integrations.Items, w)
-	}
+func (oneHeard) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	beats, ok := list.(*v1alpha1.HeartbeatList)
 	if !ok {
 		panic("another kind")
 	}
+	beats.Items = make([]v1alpha1.Heartbeat, 2)
+	beats.Items[0].Name, beats.Items[1].Name = "heard", "waiting"
+	beats.Items[0].Status.LastSignalTime = new(v1alpha1.NewTimestamp(epoch))
 	return nil
 }
 
-func TestTheHeartbeatsOfANamespaceAreBounded(t *testing.T) {
-	c, reader := &collector{}, client.Reader(manyHeartbeats{})
+func TestMetricsOfHeartbeats(t *testing.T) {
+	c, reader := &collector{}, client.Reader(oneHeard{})
+	NewWithT(t).Expect(testutil.CollectAndCount(c)).To(BeZero(), "only the leader tells")
 	c.cache.Store(&reader)
-	NewWithT(t).Expect(testutil.CollectAndCount(c)).To(Equal(2*maxOwnSeries), "as many of each namespace")
+	NewWithT(t).Expect(testutil.CollectAndCount(c)).To(Equal(3))
 }

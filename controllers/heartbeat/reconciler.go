@@ -1,28 +1,29 @@
-// Package heartbeat has the leader open an Incident when a heartbeat of a WebhookIntegration is missed, and resolve it when the
-// heartbeat is heard again. It does so by AlertEvents, like every sender. Package webhookserver hears the signals.
+// Package heartbeat has the leader open an Incident when a Heartbeat is missed, and resolve it when it is heard again. It does so
+// by AlertEvents, like every sender. Package webhookserver hears the signals.
 //
-// What is known is in the status of the integration. Every replica writes the signals there, and a ping that reports a failure
+// What is known is in the status of the Heartbeat. Every replica writes the signals there, and a ping that reports a failure
 // before its answer. Only the leader stores alerts, in three steps:
 //
-//  1. Write to the status that a heartbeat is missed, is heard again or was removed, on condition that the status still is what
-//     the decision was made of.
+//  1. Write to the status that the heartbeat is missed or is heard again, on condition that the status still is what the decision
+//     was made of.
 //  2. Store the alert that the status calls for, under a name that follows from the status.
 //  3. Write to the status that it is stored.
 //
 // So after a crash, the next leader finds in the status which alert is to be stored, and the API server stores only one of the
 // name. If a quota or a policy denies an alert, the status tells the truth meanwhile, and the alert is stored when it can be.
+//
+// Of a Heartbeat that is deleted nothing is left but its Incident, which is resolved.
 package heartbeat
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"strings"
+	"reflect"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -37,17 +38,18 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/alerttext"
-	"github.com/tocsin-dev/tocsin/internal/integrations"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=create
+// +kubebuilder:rbac:groups=tocsin.dev,resources=heartbeats,verbs=get;list;watch
+// +kubebuilder:rbac:groups=tocsin.dev,resources=heartbeats/status,verbs=patch
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=get;list;watch
-// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations/status,verbs=patch
 
 // AlertType is the type of the alerts about heartbeats.
 const AlertType = "heartbeat"
 
-// concurrency is how many integrations the leader looks at at a time: many may be missed together.
+// concurrency is how many heartbeats the leader looks at at a time: many may be missed together.
 const concurrency = 10
 
 // storeTimeout bounds the storing of one alert, and retryPause is the time until the next attempt.
@@ -62,151 +64,182 @@ type reconciler struct {
 	live     client.Client
 	health   replica.Health
 	recorder events.EventRecorder
-	specs    sync.Map // specs of integrations, by types.NamespacedName
+	specs    sync.Map // known, by types.NamespacedName
 }
 
-// specs are the heartbeats of an integration, and since when the leader knows them.
-type specs struct {
-	heartbeats []v1alpha1.Heartbeat
-	since      time.Time
+// known is a spec, and since when the leader knows it.
+type known struct {
+	spec  v1alpha1.HeartbeatSpec
+	since time.Time
 }
 
-// Add adds the controller to the manager of a leader's term.
+// Add adds the controllers to the manager of a leader's term.
 func Add(mgr ctrl.Manager, live client.Client, health replica.Health) error {
 	r := &reconciler{
 		cache: mgr.GetCache(), live: live, health: health, recorder: mgr.GetEventRecorder("tocsin"),
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("heartbeat").
-		Watches(&v1alpha1.WebhookIntegration{}, &handler.EnqueueRequestForObject{}).
+		Watches(&v1alpha1.Heartbeat{}, &handler.EnqueueRequestForObject{}).
+		Watches(&v1alpha1.WebhookIntegration{}, r.watchIntegrations()).
 		WatchesRawSource(requests.Source("metrics of heartbeats", func(ctx context.Context, _ requests.Queue) error {
 			leading.report(ctx, r.cache)
 			return nil
 		})).
-		WithOptions(requests.Options(mgr, "heartbeat", "integration", concurrency, requests.NameOf)).
+		WithOptions(requests.Options(mgr, "heartbeat", "heartbeat", concurrency, requests.NameOf)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("adding the heartbeats: %w", err)
 	}
-	return nil
+	return cmp.Or(addOrphans(mgr, r), addLinks(mgr, live, r.recorder))
 }
 
-// Reconcile decides about the heartbeats of one integration. If the cache says that there is something to do, it reads the
-// integration from the quorum and decides again: another replica may have heard the heartbeat, or refused it with 503. While the
-// heartbeats are unknown, they stay as they are.
+// watchIntegrations enqueues the heartbeats of an integration that comes, goes or becomes ready: before, they are not judged.
+func (r *reconciler) watchIntegrations() handler.EventHandler {
+	return requests.OnChange(func(
+		ctx context.Context, before, after *v1alpha1.WebhookIntegration, _ bool, queue requests.Queue,
+	) {
+		integration := after
+		if after == nil {
+			integration = before
+		}
+		if before != nil && after != nil && before.Generation == after.Generation &&
+			reflect.DeepEqual(before.Status.Conditions, after.Status.Conditions) {
+			return
+		}
+		beats, _ := heartbeats.List(ctx, r.cache, client.ObjectKeyFromObject(integration)) // an error: the term has ended
+		for _, h := range beats {
+			requests.Add(queue, client.ObjectKeyFromObject(h), false)
+		}
+	})
+}
+
+// Reconcile decides about one heartbeat. If the cache says that there is something to do, it reads it from the quorum and decides
+// again: another replica may have heard it.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
-	integration := &v1alpha1.WebhookIntegration{}
-	switch err := r.cache.Get(ctx, request.NamespacedName, integration); {
-	case client.IgnoreNotFound(err) != nil:
-		return ctrl.Result{}, fmt.Errorf("reading the WebhookIntegration: %w", err)
-	case apierrors.IsNotFound(err), !integration.DeletionTimestamp.IsZero(), !integrations.IsWhole(integration):
+	h := &v1alpha1.Heartbeat{}
+	switch err := r.cache.Get(ctx, request.NamespacedName, h); {
+	case apierrors.IsNotFound(err):
 		r.specs.Delete(request.NamespacedName)
 		return ctrl.Result{}, nil
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("reading the Heartbeat: %w", err)
 	}
-	decided, now := r.decide(ctx, integration)
-	if !decided.isIdle() {
-		err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-			if err := r.live.Get(ctx, request.NamespacedName, integration); err != nil {
+	decided, now, err := r.decide(ctx, r.cache, h)
+	if err == nil && !decided.isIdle() {
+		err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			if err := r.live.Get(ctx, request.NamespacedName, h); err != nil {
 				return err
 			}
-			decided, now = r.decide(ctx, integration)
-			return r.act(ctx, integration, decided, now)
+			if decided, now, err = r.decide(ctx, r.live, h); err != nil {
+				return err
+			}
+			return r.act(ctx, h, decided, now)
 		})
-		if client.IgnoreNotFound(err) != nil {
-			return ctrl.Result{}, fmt.Errorf("writing what is known of the heartbeats: %w", err)
-		}
 	}
-	if decided.next.IsZero() {
+	switch {
+	case apierrors.IsNotFound(err):
+		return ctrl.Result{}, nil
+	case err != nil:
+		return ctrl.Result{}, fmt.Errorf("deciding about the Heartbeat: %w", err)
+	case decided.next.IsZero():
 		return ctrl.Result{}, nil
 	}
 	return ctrl.Result{RequeueAfter: max(decided.next.Sub(now), time.Millisecond)}, nil
 }
 
-// decide gathers the facts and decides. It returns the time of the decision by the API server's clock.
-func (r *reconciler) decide(ctx context.Context, integration *v1alpha1.WebhookIntegration) (*plan, time.Time) {
-	now := r.health.APITime()
-	policy := fold.PolicyOf(integration, func(string) (time.Duration, bool) { return 0, false })
-	quietFrom, ok := r.health.QuietFrom(client.ObjectKeyFromObject(integration), policy.Unavailable)
-	if ready := policy.ReadySince; !ready.IsZero() {
-		quietFrom = fold.Latest(quietFrom, now.Add(min(0, ready.Sub(now))).Add(replica.Grace))
+// decide gathers the facts and decides. It returns the time of the decision by the API server's clock. The integration comes from
+// the reader: another replica may have answered it 503.
+func (r *reconciler) decide(ctx context.Context, reader client.Reader, h *v1alpha1.Heartbeat) (*plan, time.Time, error) {
+	now, key := r.health.APITime(), heartbeats.IntegrationOf(h)
+	f := &facts{
+		heartbeat: h, now: now, specified: r.specified(h, now), isOpen: func() bool { return r.hasOpenIncident(ctx, h) },
 	}
-	return decide(&facts{
-		integration: integration, now: now, quietFrom: quietFrom, specified: r.specified(integration, now),
-		judging: ok && !policy.Refusing,
-		isOpen:  func(name string) bool { return r.hasOpenIncident(ctx, integration, name) },
-	}), now
+	integration := &v1alpha1.WebhookIntegration{}
+	switch err := reader.Get(ctx, key, integration); {
+	case apierrors.IsNotFound(err):
+		f.absent = true
+	case err != nil:
+		return nil, now, fmt.Errorf("reading the WebhookIntegration: %w", err)
+	default:
+		f.unsigned = integration.Spec.Verify != nil && h.IsPing()
+		policy := fold.PolicyOf(integration, func(string) (time.Duration, bool) { return 0, false })
+		quietFrom, ok := r.health.QuietFrom(key, policy.Unavailable)
+		if ready := policy.ReadySince; !ready.IsZero() {
+			quietFrom = fold.Latest(quietFrom, now.Add(min(0, ready.Sub(now))).Add(replica.Grace))
+		}
+		f.quietFrom, f.judging = quietFrom, ok && !policy.Refusing
+	}
+	return decide(f), now, nil
 }
 
-// specified returns since when the leader knows the heartbeats of an integration as they are defined.
-func (r *reconciler) specified(integration *v1alpha1.WebhookIntegration, now time.Time) time.Time {
-	key := client.ObjectKeyFromObject(integration)
+// specified returns since when the leader knows a heartbeat as it is defined.
+func (r *reconciler) specified(h *v1alpha1.Heartbeat, now time.Time) time.Time {
+	key := client.ObjectKeyFromObject(h)
 	before, _ := r.specs.Load(key)
-	known, ok := before.(specs)
-	if !ok || known.since.After(now) || !equality.Semantic.DeepEqual(known.heartbeats, integration.Spec.Heartbeats) {
-		known = specs{integration.Spec.Heartbeats, now}
-		r.specs.Store(key, known)
+	last, ok := before.(known)
+	if !ok || last.since.After(now) || !reflect.DeepEqual(last.spec, h.Spec) {
+		last = known{h.Spec, now}
+		r.specs.Store(key, last)
 	}
-	return known.since
+	return last.since
 }
 
 // hasOpenIncident reports whether a heartbeat has an open Incident, as far as the cache tells.
-func (r *reconciler) hasOpenIncident(ctx context.Context, integration *v1alpha1.WebhookIntegration, name string) bool {
+func (r *reconciler) hasOpenIncident(ctx context.Context, h *v1alpha1.Heartbeat) bool {
 	incident := &v1alpha1.Incident{}
-	key := client.ObjectKey{
-		Namespace: integration.Namespace, Name: v1alpha1.IncidentName(integration.Name, v1alpha1.HeartbeatKey(name)),
-	}
-	err := r.cache.Get(ctx, key, incident)
-	return err == nil && incident.Status.State == v1alpha1.IncidentOpen && incident.DeletionTimestamp.IsZero()
+	return r.cache.Get(ctx, incidentOf(h), incident) == nil && isOpen(incident)
 }
 
-// act does what was decided. An alert that cannot be stored keeps no other one from being stored, and is tried again.
-func (r *reconciler) act(ctx context.Context, read *v1alpha1.WebhookIntegration, decided *plan, now time.Time) error {
+func isOpen(incident *v1alpha1.Incident) bool {
+	return incident.Status.State == v1alpha1.IncidentOpen && incident.DeletionTimestamp.IsZero()
+}
+
+// act does what was decided. An alert that cannot be stored is tried again.
+func (r *reconciler) act(ctx context.Context, read *v1alpha1.Heartbeat, decided *plan, now time.Time) error {
 	if decided.changed {
-		if err := r.write(ctx, read, decided.heartbeats); err != nil {
+		if err := r.write(ctx, read, &decided.status); err != nil {
 			return err
 		}
 	}
-	if len(decided.missed) > 0 {
-		r.recorder.Eventf(read, nil, corev1.EventTypeWarning, "HeartbeatMissed", "Listen", "Not heard in time: %s",
-			strings.Join(decided.missed, ", "))
+	if decided.missed {
+		r.recorder.Eventf(read, nil, corev1.EventTypeWarning, "HeartbeatMissed", "Listen", "No signal has come in time")
 	}
-	stored := 0
-	for i := range decided.alerts {
-		alert := &decided.alerts[i]
-		if err := r.store(ctx, read, alert.Alert, now); err != nil {
-			log.FromContext(ctx).Info("Could not store the alert of a heartbeat; trying again",
-				"heartbeat", alert.heartbeat, "reason", err.Error())
-			decided.at(now.Add(retryPause))
-			continue
-		}
-		decided.stored(alert)
-		stored++
+	if decided.invalid {
+		r.recorder.Eventf(read, nil, corev1.EventTypeWarning, v1alpha1.ReasonInvalidSchedule, "Check", "%s",
+			decided.status.Conditions[0].Message)
 	}
-	if stored == 0 {
+	if decided.alert == nil {
 		return nil
 	}
-	return r.write(ctx, read, decided.heartbeats)
+	if err := r.store(ctx, read.Namespace, read.Spec.IntegrationName, decided.alert.Alert, now); err != nil {
+		log.FromContext(ctx).Info("Could not store the alert of a heartbeat; trying again", "reason", err.Error())
+		decided.at(now.Add(retryPause))
+		return nil
+	}
+	decided.status.AlertTime, decided.status.AlertStatus = decided.alert.about, decided.alert.Status
+	return r.write(ctx, read, &decided.status)
 }
 
-// write writes the heartbeats to the status, unless the integration is not what was read any more.
-func (r *reconciler) write(ctx context.Context, read *v1alpha1.WebhookIntegration, heartbeats []v1alpha1.HeartbeatStatus) error {
+// write writes the status, unless the heartbeat is not what was read any more.
+func (r *reconciler) write(ctx context.Context, read *v1alpha1.Heartbeat, status *v1alpha1.HeartbeatStatus) error {
 	before := read.DeepCopy()
-	read.Status.Heartbeats = slices.Clone(heartbeats)
+	read.Status = *status.DeepCopy()
 	return r.live.Status().Patch(ctx, read, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 }
 
 // store stores an alert as ingest does. One that exists was stored by an earlier attempt, or by another leader.
-func (r *reconciler) store(
-	ctx context.Context, integration *v1alpha1.WebhookIntegration, alert v1alpha1.Alert, now time.Time,
-) error {
+func (r *reconciler) store(ctx context.Context, namespace, integration string, alert v1alpha1.Alert, now time.Time) error {
 	event := &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: integration.Namespace, Name: alert.ID, Labels: map[string]string{v1alpha1.ExcludeFromBackupLabel: "true"},
+			Namespace: namespace, Name: alert.ID, Labels: map[string]string{v1alpha1.ExcludeFromBackupLabel: "true"},
 		},
-		Spec: v1alpha1.AlertEventSpec{
-			IntegrationName: integration.Name, ReceivedTime: v1alpha1.NewTimestamp(now), Defaults: integration.Spec.Defaults,
-		},
+		Spec:   v1alpha1.AlertEventSpec{IntegrationName: integration, ReceivedTime: v1alpha1.NewTimestamp(now)},
 		Alerts: []v1alpha1.Alert{alert},
+	}
+	owner := &v1alpha1.WebhookIntegration{}
+	if r.cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: integration}, owner) == nil {
+		event.Spec.Defaults = owner.Spec.Defaults
 	}
 	if err := alerttext.Encode(event); err != nil {
 		return err

@@ -20,10 +20,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 	"github.com/tocsin-dev/tocsin/internal/alerttext"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 )
 
 func TestMain(m *testing.M) { testsite.Main(m) }
@@ -57,12 +57,11 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{Site: testsite.New(t), health: &fixedHealth{}, events: &events.FakeRecorder{Events: make(chan string, 100)}}
 	s.health.now, s.health.from = s.Clock.Now(), s.Clock.Now().Add(-time.Hour)
+	s.create("beat", v1alpha1.HeartbeatSpec{Incident: &v1alpha1.HeartbeatIncident{
+		Title: "The backup is missing", Severity: v1alpha1.SeverityError,
+	}})
 	s.lead(s.Live)
-	integration := s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
-		spec.Heartbeats = []v1alpha1.Heartbeat{{
-			Name: "beat", Interval: &metav1.Duration{Duration: 5 * time.Minute}, Title: "The backup is missing", Severity: v1alpha1.SeverityError,
-		}}
-	})
+	integration := s.Integrate(func(*v1alpha1.WebhookIntegrationSpec) {})
 	integration.Status.Conditions = []metav1.Condition{{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAccepting,
 		LastTransitionTime: metav1.NewTime(s.Clock.Now().Add(-2 * time.Hour)),
@@ -76,17 +75,36 @@ func (s *site) lead(live client.Client) {
 	s.reconciler = &reconciler{
 		cache: s.Live, live: live, health: s.health, recorder: s.events,
 	}
-	integration := &v1alpha1.WebhookIntegration{}
-	if err := s.Live.Get(s.Ctx, s.IntegrationKey(), integration); err == nil {
-		s.specified(integration, s.health.now.Add(-relearn))
+	for _, name := range []string{"beat", "other"} {
+		h := &v1alpha1.Heartbeat{}
+		if err := s.Live.Get(s.Ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, h); err == nil {
+			s.specified(h, s.health.now.Add(-relearn))
+		}
 	}
 }
 
-// look has the leader look at the heartbeats after a while, and returns how many AlertEvents there are.
+// create creates a heartbeat of five minutes.
+func (s *site) create(name string, spec v1alpha1.HeartbeatSpec) {
+	spec.IntegrationName, spec.Every = testsite.Integration, every(5*time.Minute)
+	spec.Match = &v1alpha1.HeartbeatMatch{AnyRequest: true}
+	h := &v1alpha1.Heartbeat{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name}, Spec: spec}
+	s.Expect(s.Live.Create(s.Ctx, h)).To(Succeed())
+}
+
+func request(namespace, name string) ctrl.Request {
+	return ctrl.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
+}
+
+// look has the leader look at the heartbeats and their Incidents after a while, and returns how many AlertEvents there are.
 func (s *site) look(after time.Duration) int {
 	s.pass(after)
-	_, err := s.Reconcile(s.Ctx, ctrl.Request{NamespacedName: s.IntegrationKey()})
-	s.Expect(err).NotTo(HaveOccurred())
+	for _, name := range []string{"beat", "other"} {
+		_, err := s.Reconcile(s.Ctx, request(s.Namespace, name))
+		s.Expect(err).NotTo(HaveOccurred())
+		incident := v1alpha1.IncidentName(testsite.Integration, v1alpha1.HeartbeatKey(name))
+		_, err = orphans{s.reconciler}.Reconcile(s.Ctx, request(s.Namespace, incident))
+		s.Expect(err).NotTo(HaveOccurred())
+	}
 	return len(s.EventNames())
 }
 
@@ -96,23 +114,28 @@ func (s *site) pass(d time.Duration) {
 }
 
 func (s *site) hear() {
-	integration := &v1alpha1.WebhookIntegration{}
-	s.Expect(s.Live.Get(s.Ctx, s.IntegrationKey(), integration)).To(Succeed())
-	integration.Status.Heartbeats[0].LastSignalTime = new(v1alpha1.NewTimestamp(s.health.now))
-	s.Expect(s.Live.Status().Update(s.Ctx, integration)).To(Succeed())
+	h := s.heartbeat()
+	h.Status.LastSignalTime = new(v1alpha1.NewTimestamp(s.health.now))
+	s.Expect(s.Live.Status().Update(s.Ctx, h)).To(Succeed())
 }
 
-func (s *site) heartbeat() v1alpha1.HeartbeatStatus { return s.IntegrationStatus().Heartbeats[0] }
+func (s *site) heartbeat() *v1alpha1.Heartbeat {
+	h := &v1alpha1.Heartbeat{}
+	s.Expect(s.Live.Get(s.Ctx, client.ObjectKey{Namespace: s.Namespace, Name: "beat"}, h)).To(Succeed())
+	return h
+}
+
+func (s *site) status() *v1alpha1.HeartbeatStatus { return &s.heartbeat().Status }
 
 func TestTheLeaderStoresWhatItFinds(t *testing.T) {
 	s := newSite(t)
 	s.Expect(s.look(0)).To(BeZero())
-	s.Expect(s.heartbeat().ObservedTime).NotTo(BeNil())
+	s.Expect(s.status().ObservedTime).NotTo(BeNil())
 	s.hear()
 	s.Expect(s.look(6*time.Minute - time.Second)).To(BeZero())
 	s.Expect(s.look(time.Second)).To(Equal(1))
-	s.Expect(s.heartbeat().MissedTime.Time).To(BeTemporally("~", s.health.now, time.Microsecond))
-	s.Expect(s.events.Events).To(Receive(ContainSubstring("Warning HeartbeatMissed Not heard in time: beat")))
+	s.Expect(s.status().MissedTime.Time).To(BeTemporally("~", s.health.now, time.Microsecond))
+	s.Expect(s.events.Events).To(Receive(ContainSubstring("Warning HeartbeatMissed No signal has come in time")))
 	event := &v1alpha1.AlertEvent{}
 	s.Expect(s.Live.Get(s.Ctx, client.ObjectKey{Namespace: s.Namespace, Name: s.EventNames()[0]}, event)).To(Succeed())
 	s.Expect(alerttext.Decode(event)).To(Succeed())
@@ -121,30 +144,12 @@ func TestTheLeaderStoresWhatItFinds(t *testing.T) {
 	s.Expect(alert.Severity).To(Equal(v1alpha1.SeverityError))
 	s.Expect(event.IncidentNameFor(&alert)).To(Equal(v1alpha1.IncidentName(testsite.Integration, "heartbeat/beat")))
 	s.Expect(s.look(time.Hour)).To(Equal(1), "once")
-	s.Expect(s.heartbeat().AlertStatus).To(Equal(v1alpha1.AlertFiring))
+	s.Expect(s.status().AlertStatus).To(Equal(v1alpha1.AlertFiring))
 	s.hear()
 	s.Expect(s.look(0)).To(Equal(2))
-	s.Expect(s.heartbeat().MissedTime).To(BeNil())
-	s.Expect(s.heartbeat().AlertStatus).To(Equal(v1alpha1.AlertResolved))
+	s.Expect(s.status().MissedTime).To(BeNil())
+	s.Expect(s.status().AlertStatus).To(Equal(v1alpha1.AlertResolved))
 	s.Expect(s.look(time.Minute)).To(Equal(2))
-}
-
-// TestTheHeartbeatsOfAStubStayAsTheyAre has a leader whose cache has no place for the integration: it knows no heartbeat.
-func TestTheHeartbeatsOfAStubStayAsTheyAre(t *testing.T) {
-	for sentence, silence := range map[string]time.Duration{"that is heard": time.Minute, "that is missed": time.Hour} {
-		t.Run(sentence, func(t *testing.T) {
-			s := newSite(t)
-			s.look(0)
-			s.hear()
-			stored, before := s.look(silence), s.heartbeat()
-			s.cache = testsite.Stubs{Reader: s.Live}
-			s.Expect(s.look(time.Hour)).To(Equal(stored), "neither missed nor removed")
-			s.Expect(s.heartbeat()).To(Equal(before))
-			s.cache = s.Live
-			s.look(0)
-			s.Expect(s.look(relearn)).To(Equal(1), "when there is a place again, it goes on")
-		})
-	}
 }
 
 func TestTheLeaderReportsHeartbeats(t *testing.T) {
@@ -153,7 +158,7 @@ func TestTheLeaderReportsHeartbeats(t *testing.T) {
 	s.look(6 * time.Minute)
 	s.hear()
 	shown, expected := &collector{}, strings.NewReader("# HELP tocsin_heartbeat_missed "+
-		"1 while a heartbeat is missed, else 0. The leading replica reports it, for up to 10,000 heartbeats, 2,000 of a namespace.\n"+
+		"1 while a heartbeat is missed, else 0. The leading replica reports it, for the heartbeats that count.\n"+
 		"# TYPE tocsin_heartbeat_missed gauge\n"+
 		fmt.Sprintf("tocsin_heartbeat_missed{heartbeat=%q,integration=%q,namespace=%q} 0\n", "beat", testsite.Integration, s.Namespace))
 	s.Expect(testutil.CollectAndCount(shown)).To(BeZero(), "before its term")
@@ -218,12 +223,12 @@ func TestALeaderThatEndsIsFollowed(t *testing.T) {
 				}
 				return nil
 			}))
-			_, err := s.Reconcile(s.Ctx, ctrl.Request{NamespacedName: s.IntegrationKey()})
+			_, err := s.Reconcile(s.Ctx, request(s.Namespace, "beat"))
 			s.Expect(err).To(MatchError(ContainSubstring("the leader has ended")))
 			s.Expect(s.EventNames()).To(HaveLen(written))
 			s.lead(s.Live)
 			s.Expect(s.look(time.Second)).To(Equal(1), "one alert of both")
-			s.Expect(s.heartbeat().MissedTime).NotTo(BeNil())
+			s.Expect(s.status().MissedTime).NotTo(BeNil())
 			s.Expect(s.look(time.Minute)).To(Equal(1))
 		})
 	}
@@ -232,12 +237,10 @@ func TestALeaderThatEndsIsFollowed(t *testing.T) {
 // A quota denies the alerts of a heartbeat for an hour.
 func TestADeniedAlertIsStoredLaterAndBlocksNoOther(t *testing.T) {
 	s := newSite(t)
-	integration := &v1alpha1.WebhookIntegration{}
-	s.Expect(s.Live.Get(s.Ctx, s.IntegrationKey(), integration)).To(Succeed())
-	other := *integration.Spec.Heartbeats[0].DeepCopy()
-	other.Name, other.Required, integration.Spec.Heartbeats[0].Required = "other", true, true
-	integration.Spec.Heartbeats = append(integration.Spec.Heartbeats, other)
-	s.Expect(s.Live.Update(s.Ctx, integration)).To(Succeed())
+	h := s.heartbeat()
+	h.Spec.Required = true
+	s.Expect(s.Live.Update(s.Ctx, h)).To(Succeed())
+	s.create("other", v1alpha1.HeartbeatSpec{Required: true})
 	s.lead(interceptor.NewClient(s.Live, interceptor.Funcs{Create: func(
 		ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption,
 	) error {
@@ -248,10 +251,8 @@ func TestADeniedAlertIsStoredLaterAndBlocksNoOther(t *testing.T) {
 	}}))
 	s.look(0)
 	s.Expect(s.look(6*time.Minute)).To(Equal(1), "the other one")
-	s.Expect(s.heartbeat().MissedTime).NotTo(BeNil())
-	s.Expect(s.Live.Get(s.Ctx, s.IntegrationKey(), integration)).To(Succeed())
-	s.Expect(fold.MissesHeartbeat(integration)).To(BeTrue(), "nothing ends for want of alerts")
-	result, err := s.Reconcile(s.Ctx, ctrl.Request{NamespacedName: s.IntegrationKey()})
+	s.Expect(s.status().MissedTime).NotTo(BeNil())
+	result, err := s.Reconcile(s.Ctx, request(s.Namespace, "beat"))
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(result.RequeueAfter).To(Equal(retryPause))
 	s.lead(s.Live)
@@ -277,35 +278,114 @@ func TestASignalComesMeanwhile(t *testing.T) {
 			}))
 			s.look(0)
 			s.Expect(s.look(alertPause)).To(Equal(test.stored))
-			s.Expect(s.heartbeat().MissedTime).To(BeNil())
+			s.Expect(s.status().MissedTime).To(BeNil())
 		})
 	}
 }
 
-// The heartbeat is defined again while the leader notes that its resolve is stored.
-func TestAHeartbeatThatIsRemovedAndDefinedAgainIsMissedAgain(t *testing.T) {
+// Of a heartbeat that is deleted, only its Incident is left, also if another integration has one of its name then. A sender may have
+// an Incident under such a key, which is not ours.
+func TestTheIncidentOfADeletedHeartbeatIsResolved(t *testing.T) {
 	s := newSite(t)
-	define := func(heartbeats []v1alpha1.Heartbeat) (before []v1alpha1.Heartbeat) {
+	open := func(key, kind string) {
+		incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.Namespace, Name: v1alpha1.IncidentName(testsite.Integration, key),
+		}, Spec: v1alpha1.IncidentSpec{IntegrationName: testsite.Integration, DedupKey: key}}
+		s.Expect(s.Live.Create(s.Ctx, incident)).To(Succeed())
+		incident.Status.State, incident.Status.Alert.Type = v1alpha1.IncidentOpen, kind
+		s.Expect(s.Live.Status().Update(s.Ctx, incident)).To(Succeed())
+	}
+	open("heartbeat/beat", AlertType)
+	open("heartbeat/other", "mine")
+	s.Expect(s.look(0)).To(BeZero())
+	s.cache = interceptor.NewClient(s.Live, interceptor.Funcs{Get: func(
+		ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
+	) error {
+		if _, ok := object.(*v1alpha1.Heartbeat); ok {
+			return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+		}
+		return c.Get(ctx, key, object, options...)
+	}})
+	s.Expect(s.look(0)).To(BeZero(), "it exists, and the cache does not show it")
+	s.Expect(s.Live.Delete(s.Ctx, s.heartbeat())).To(Succeed())
+	elsewhere := &v1alpha1.Heartbeat{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "beat"}}
+	elsewhere.Spec = v1alpha1.HeartbeatSpec{IntegrationName: "elsewhere", Every: every(time.Minute)}
+	s.Expect(s.Live.Create(s.Ctx, elsewhere)).To(Succeed())
+	for range 2 {
+		s.Expect(s.look(time.Second)).To(Equal(1))
+	}
+	event := &v1alpha1.AlertEvent{}
+	s.Expect(s.Live.Get(s.Ctx, client.ObjectKey{Namespace: s.Namespace, Name: s.EventNames()[0]}, event)).To(Succeed())
+	s.Expect(alerttext.Decode(event)).To(Succeed())
+	s.Expect(event.Alerts[0].Status).To(Equal(v1alpha1.AlertResolved))
+	s.Expect(event.Alerts[0].DedupKey).To(Equal("heartbeat/beat"))
+}
+
+func TestNamesOfLinks(t *testing.T) {
+	g := NewWithT(t)
+	g.Expect(linkNames("leaf")).To(Equal([]string{"leaf", "leaf-link"}))
+	long := strings.Repeat("a", 57) + ".cluster"
+	g.Expect(linkNames(long)[1]).To(Equal(strings.Repeat("a", 57)+"-link"), "a name has no dot before its end")
+}
+
+func TestAFederatedIntegrationHasTheHeartbeatOfItsLink(t *testing.T) {
+	s := newSite(t)
+	l := &links{s.Live, s.Live, s.events, time.Hour}
+	reconcile := func() []*v1alpha1.Heartbeat {
+		_, err := l.Reconcile(s.Ctx, ctrl.Request{NamespacedName: s.IntegrationKey()})
+		s.Expect(err).NotTo(HaveOccurred())
+		var list v1alpha1.HeartbeatList
+		s.Expect(s.Live.List(s.Ctx, &list, client.InNamespace(s.Namespace), client.HasLabels{v1alpha1.LinkLabel})).To(Succeed())
+		var made []*v1alpha1.Heartbeat
+		for i := range list.Items {
+			made = append(made, &list.Items[i])
+		}
+		return made
+	}
+	federate := func(value bool) {
 		integration := &v1alpha1.WebhookIntegration{}
 		s.Expect(s.Live.Get(s.Ctx, s.IntegrationKey(), integration)).To(Succeed())
-		before = integration.Spec.Heartbeats
-		integration.Spec.Heartbeats = heartbeats
+		integration.Spec.Federate = value
 		s.Expect(s.Live.Update(s.Ctx, integration)).To(Succeed())
-		return before
 	}
-	s.look(0)
-	s.hear()
-	s.Expect(s.look(6 * time.Minute)).To(Equal(1))
-	s.pass(alertPause)
-	heartbeats := define(nil)
-	s.lead(patches(s.Live, func(n int) error {
-		if n == 1 {
-			define(heartbeats)
-		}
+	s.Expect(reconcile()).To(BeEmpty())
+	federate(true)
+	s.create(testsite.Integration, v1alpha1.HeartbeatSpec{}) // which is too slow for a link
+	for range 2 {
+		made := reconcile()
+		s.Expect(made).To(HaveLen(1))
+		s.Expect(made[0].Name).To(Equal(testsite.Integration + "-link"))
+		s.Expect(made[0].Spec.Required).To(BeTrue())
+		s.Expect(made[0].OwnerReferences).To(HaveLen(1))
+		s.Expect(heartbeats.WatchesLink(made[0])).To(BeTrue())
+	}
+	l.cache = interceptor.NewClient(s.Live, interceptor.Funcs{List: func(
+		context.Context, client.WithWatch, client.ObjectList, ...client.ListOption,
+	) error {
 		return nil
-	}))
-	s.Expect(s.look(0)).To(Equal(2), "the resolve of the removal, once")
-	s.Expect(s.heartbeat().MissedTime).To(BeNil(), "nothing is missed whose Incident is resolved")
-	s.Expect(s.look(relearn)).To(Equal(3))
-	s.Expect(s.heartbeat().MissedTime).NotTo(BeNil())
+	}})
+	s.Expect(reconcile()).To(HaveLen(1), "the cache does not show it yet")
+	l.patience = 0
+	_, err := l.Reconcile(s.Ctx, ctrl.Request{NamespacedName: s.IntegrationKey()})
+	s.Expect(err).To(MatchError(ContainSubstring("too many Heartbeats")))
+	s.Expect(s.events.Events).To(Receive(ContainSubstring("LinkUnwatched")))
+	l.cache = s.Live
+	s.Expect(s.Live.Delete(s.Ctx, reconcile()[0])).To(Succeed())
+	s.create(testsite.Integration+"-link", v1alpha1.HeartbeatSpec{}) // of a user
+	_, err = l.Reconcile(s.Ctx, ctrl.Request{NamespacedName: s.IntegrationKey()})
+	s.Expect(err).To(MatchError(ContainSubstring("both of its names are taken")))
+	s.Expect(s.events.Events).To(Receive(ContainSubstring("LinkUnwatched No Heartbeat watches the link")))
+	own := &v1alpha1.Heartbeat{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "own"}}
+	own.Spec = v1alpha1.HeartbeatSpec{
+		IntegrationName: testsite.Integration, Every: every(time.Minute), Match: &v1alpha1.HeartbeatMatch{AnyRequest: true},
+	}
+	taken := &v1alpha1.Heartbeat{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: testsite.Integration + "-link"}}
+	s.Expect(s.Live.Delete(s.Ctx, taken)).To(Succeed())
+	s.Expect(reconcile()).To(HaveLen(1))
+	s.Expect(s.Live.Create(s.Ctx, own)).To(Succeed())
+	s.Expect(reconcile()).To(BeEmpty(), "a user has written one")
+	s.Expect(s.Live.Delete(s.Ctx, own)).To(Succeed())
+	s.Expect(reconcile()).To(HaveLen(1))
+	federate(false)
+	s.Expect(reconcile()).To(BeEmpty())
 }

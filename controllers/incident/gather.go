@@ -18,6 +18,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 )
 
@@ -191,7 +192,8 @@ func (r *reconciler) inCommitOrder(a, b *v1alpha1.AlertEvent) int {
 	return order
 }
 
-// readPolicy returns the policy of the Incident's integration, or of the one whose alerts may create it.
+// readPolicy returns the policy of the Incident's integration, or of the one whose alerts may create it. Its heartbeats are those
+// of the cache, which has a bounded number of them: this leader itself notes which are missed.
 func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *facts) (fold.Policy, error) {
 	policy := fold.PolicyOf(nil, r.PresetLateFiringWindow)
 	if key := o.integration(); key.Name != "" {
@@ -199,7 +201,17 @@ func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *fa
 		err := reader.Get(ctx, key, &integration, client.UnsafeDisableDeepCopy)
 		switch {
 		case err == nil:
-			policy = fold.PolicyOf(&integration, r.PresetLateFiringWindow)
+			beats, err := heartbeats.List(ctx, r.cache, key)
+			if err != nil {
+				return policy, err
+			}
+			policy = fold.PolicyOf(&integration, r.PresetLateFiringWindow, beats...)
+			if integration.Spec.Federate && !slices.ContainsFunc(beats, heartbeats.WatchesLink) {
+				policy.Missed = true // nobody tells whether the leaf is there
+			}
+			if deleted, ok := r.missedBeats.Get(key); ok {
+				policy.HeardSince = fold.Latest(policy.HeardSince, deleted.(time.Time))
+			}
 			policy.Maintenance = r.Windows.Of(&integration)
 		case !apierrors.IsNotFound(err):
 			return policy, fmt.Errorf("reading the WebhookIntegration: %w", err)

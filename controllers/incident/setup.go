@@ -87,6 +87,7 @@ func Add(
 		Watches(&v1alpha1.AlertEvent{}, r.foldEvents()).
 		Watches(&v1alpha1.Incident{}, r.foldIncidents()).
 		Watches(&v1alpha1.WebhookIntegration{}, r.foldPolicies()).
+		Watches(&v1alpha1.Heartbeat{}, r.foldHeartbeats()).
 		WatchesRawSource(requests.Source("sweeps", func(ctx context.Context, queue requests.Queue) error {
 			sweeper.Start(ctx, queue, r)
 			return nil
@@ -107,6 +108,6 @@ func newReconciler(cache client.Reader, live client.Client, lists *quorumLists, 
 		Options: o, cache: cache, live: live, lists: lists, writes: newWriteMemory(o.Clock),
 		loading: make(chan struct{}, loadingFolds), loaded: lru.New(keptLoads),
 		gate: newWriteGate(writeConcurrency, o.IngestBacklog), blocked: newBlocked(o.Clock), foldAlerts: fold.Decide,
-		retentions: expirecache.NewLRUExpireCache(maxRetentions),
+		retentions: expirecache.NewLRUExpireCache(maxRetentions), missedBeats: expirecache.NewLRUExpireCache(maxMissed),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,6 +18,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/marks"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
@@ -99,7 +101,7 @@ func (r *reconciler) foldPolicies() handler.EventHandler {
 		_ context.Context, before, after *v1alpha1.WebhookIntegration, initial bool, queue requests.Queue,
 	) {
 		if initial || before != nil && after != nil && before.Generation == after.Generation &&
-			fold.MissesHeartbeat(before) == fold.MissesHeartbeat(after) && integrations.IsWhole(before) == integrations.IsWhole(after) &&
+			integrations.IsWhole(before) == integrations.IsWhole(after) &&
 			maps.Equal(before.Labels, after.Labels) { // by which windows select it
 			return // at the start, the Incidents come by themselves
 		}
@@ -113,6 +115,49 @@ func (r *reconciler) foldPolicies() handler.EventHandler {
 		if before == nil || after == nil || fold.RetentionOf(before) != fold.RetentionOf(after) {
 			r.resolved.Revisit(integration.Namespace) // which reads all of them
 		}
+	})
+}
+
+// foldHeartbeats enqueues the Incidents of a WebhookIntegration when the first of its heartbeats is missed, when the last one is
+// not missed any more, and when one begins or ceases to watch its link: their deadlines may be other ones. The Incident of a
+// heartbeat itself is enqueued when that comes or goes.
+func (r *reconciler) foldHeartbeats() handler.EventHandler {
+	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.Heartbeat, initial bool, queue requests.Queue) {
+		if initial {
+			return
+		}
+		h, was, is := cmp.Or(after, before), isMissed(before), isMissed(after)
+		integration := heartbeats.IntegrationOf(h)
+		if after == nil && was {
+			r.missedBeats.Add(integration, r.Health.APITime(), missedMemory)
+		}
+		if before == nil || after == nil {
+			requests.Add(queue, types.NamespacedName{
+				Namespace: h.Namespace, Name: v1alpha1.IncidentName(integration.Name, v1alpha1.HeartbeatKey(h.Name)),
+			}, false)
+		}
+		if watchesLink(before) == watchesLink(after) && (was == is || r.missesAnother(ctx, h, is)) {
+			return
+		}
+		for _, name := range r.counts.OfIntegration(integration.Namespace, integration.Name) {
+			requests.Add(queue, types.NamespacedName{Namespace: integration.Namespace, Name: name}, false)
+		}
+	})
+}
+
+func isMissed(h *v1alpha1.Heartbeat) bool { return h != nil && h.Status.MissedTime != nil }
+
+func watchesLink(h *v1alpha1.Heartbeat) bool { return h != nil && heartbeats.WatchesLink(h) }
+
+// missesAnother reports whether another heartbeat of the same integration is missed, for longer if h is missed too. Of heartbeats
+// that are missed together, each sees the others in the cache, perhaps before their events.
+func (r *reconciler) missesAnother(ctx context.Context, h *v1alpha1.Heartbeat, both bool) bool {
+	beats, err := heartbeats.List(ctx, r.cache, heartbeats.IntegrationOf(h))
+	return err == nil && slices.ContainsFunc(beats, func(other *v1alpha1.Heartbeat) bool {
+		if other.Name == h.Name || !isMissed(other) {
+			return false
+		}
+		return !both || cmp.Or(other.Status.MissedTime.Compare(h.Status.MissedTime.Time), cmp.Compare(other.Name, h.Name)) < 0
 	})
 }
 

@@ -134,13 +134,6 @@ func (r *reconciler) setKeyless(integration *v1alpha1.WebhookIntegration) {
 
 // setOutside sets those conditions of an integration that others decide, and reports whether one was outdated.
 func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, conditions *[]metav1.Condition) (outdated bool) {
-	var heartbeats ConditionSource
-	if len(integration.Spec.Heartbeats) > 0 {
-		heartbeats = heartbeatsHeard
-	}
-	if !integrations.IsWhole(integration) {
-		heartbeats = undecided
-	}
 	for _, outside := range []struct {
 		kind   string
 		source ConditionSource // nil: there is none
@@ -148,7 +141,6 @@ func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, condit
 		{v1alpha1.ConditionAlertsFolded, r.alertsFolded},
 		{v1alpha1.ConditionForwarded, r.Forwarded},
 		{v1alpha1.ConditionArchived, r.Archived},
-		{v1alpha1.ConditionHeartbeatsHeard, heartbeats},
 	} {
 		if outside.source == nil {
 			outdated = meta.RemoveStatusCondition(conditions, outside.kind) || outdated
@@ -159,11 +151,6 @@ func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, condit
 		}
 	}
 	return outdated
-}
-
-// undecided leaves a condition as it is.
-func undecided(*v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
-	return condition, false
 }
 
 // transitionTime is that of the conditions that change now. That a sender is quiet is measured from some of them, also by later

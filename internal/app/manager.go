@@ -89,6 +89,7 @@ func newManager(
 			ByObject: map[client.Object]cache.ByObject{
 				&v1alpha1.AlertEvent{}:         {Transform: memory.Cached.Condense, Namespaces: process.CacheNamespaces(eventNamespaces(&o))},
 				&v1alpha1.Incident{}:           {Transform: clustercache.Condense, Field: clustercache.Selector()},
+				&v1alpha1.Heartbeat{}:          {Transform: clustercache.Condense},
 				&v1alpha1.MaintenanceWindow{}:  {Transform: clustercache.Condense},
 				&v1alpha1.WebhookIntegration{}: {Transform: informers.Integrations.Condense},
 			},
@@ -182,9 +183,9 @@ func newCampaign(
 	return campaign, nil
 }
 
-// awaitTrue waits until a condition is true: the windows are known, or what is muted would be taken for what is not; the check of
-// the CustomResourceDefinitions passes, or the API server would drop fields of what a leader writes. It returns false when ctx
-// has ended.
+// awaitTrue waits until a condition is true: the windows are known, or what is muted would be taken for what
+// is not; the check of the CustomResourceDefinitions passes, or the API server would drop fields of what a leader writes. It
+// returns false when ctx has ended.
 func awaitTrue(ctx context.Context, condition func() bool) bool {
 	return wait.PollUntilContextCancel(ctx, readyPoll, true, func(context.Context) (bool, error) { return condition(), nil }) == nil
 }

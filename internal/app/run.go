@@ -3,6 +3,7 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -24,6 +25,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/internal/leader"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 	"github.com/tocsin-dev/tocsin/internal/process"
@@ -102,9 +104,11 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		return err
 	}
 	windows := maintenance.NewWindows()
-	if err := windows.Follow(mgr.GetCache()); err != nil {
+	beats := heartbeats.NewIndex()
+	if err := errors.Join(windows.Follow(mgr.GetCache()), beats.Follow(mgr.GetCache())); err != nil {
 		return err
 	}
+	o.webhook.Heartbeats = beats
 	health := replica.NewIngestHealth(environment.Clock)
 	o.webhook.Refused, o.webhook.APITime = health.Missed, health.APITime
 	folding := foldingOptions(o, environment, memory, health)

@@ -244,7 +244,7 @@ func TestHiddenObjectsMakeFewSeries(t *testing.T) {
 			}
 		}
 	}
-	g.Expect(series).To(Equal(maxHiddenSeries+3), "and the others of each kind")
+	g.Expect(series).To(Equal(maxHiddenSeries+4), "and the others of each kind")
 	g.Expect(sum).To(BeEquivalentTo(1000))
 	g.Expect(reported(p, pendingEvents)).To(HaveKeyWithValue("", 1000.0))
 }

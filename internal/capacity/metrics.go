@@ -26,9 +26,9 @@ var (
 	pendingEvents = prometheus.NewDesc("tocsin_alertevents_pending",
 		"AlertEvents in the cluster that are not yet released, but canaries, reported alike by every replica.", nil, nil)
 	hiddenObjects = prometheus.NewDesc("tocsin_hidden_objects",
-		"AlertEvents, WebhookIntegrations and MaintenanceWindows that users have created beyond what a replica keeps in "+
-			"memory, by kind, and by namespace for the 20 with the most; namespace is empty for the others. Reported by every "+
-			"replica.",
+		"AlertEvents, WebhookIntegrations, MaintenanceWindows and Heartbeats that users have created beyond what a replica "+
+			"keeps in memory, by kind, and by namespace for the 20 with the most; namespace is empty for the others. Reported "+
+			"by every replica.",
 		[]string{"kind", "namespace"}, nil)
 	oldestEvent = prometheus.NewDesc("tocsin_alertevents_oldest_age_seconds",
 		"Age of the oldest AlertEvent that is not yet folded, 0 without any, reported alike by every replica; "+
@@ -133,7 +133,7 @@ func (c *Counts) reportHidden(gauges *gauges) (events int) {
 		return 0
 	}
 	series, others := map[string]int{}, map[string]int{
-		clustercache.KindEvent: 0, clustercache.KindIntegration: 0, clustercache.KindWindow: 0,
+		clustercache.KindEvent: 0, clustercache.KindIntegration: 0, clustercache.KindWindow: 0, clustercache.KindHeartbeat: 0,
 	}
 	c.Hidden.Each(func(kind, namespace string, objects int) {
 		if kind == clustercache.KindEvent {

@@ -12,15 +12,20 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/alerttext"
 )
 
-// Condense is the transform of the cache for Incidents and MaintenanceWindows: it removes the metadata that nothing reads, of
-// which a tenant could write 1 MiB on each object and so fill the memory of every replica. A second call changes nothing. Events
-// and Integrations have the transforms of the other kinds.
+// Condense is the transform of the cache for Incidents, Heartbeats and MaintenanceWindows: it removes the metadata that nothing
+// reads, of which a tenant could write 1 MiB on each object and so fill the memory of every replica. A second call changes
+// nothing. Events and Integrations have the transforms of the other kinds.
 func Condense(object any) (any, error) {
 	switch object := object.(type) {
 	case *v1alpha1.Incident:
 		removeMetadata(&object.ObjectMeta)
 		object.Spec.IntegrationName = intern(object.Spec.IntegrationName)
 		alertcontent.LimitKeys(&object.Status.Alert) // an earlier version did not
+	case *v1alpha1.Heartbeat:
+		_, isOfLink := object.Labels[v1alpha1.LinkLabel]
+		if removeMetadata(&object.ObjectMeta); isOfLink {
+			object.Labels = map[string]string{v1alpha1.LinkLabel: ""}
+		}
 	case *v1alpha1.MaintenanceWindow:
 		removeMetadata(&object.ObjectMeta)
 	}

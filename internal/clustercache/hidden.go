@@ -26,6 +26,7 @@ const (
 	KindEvent       = "AlertEvent"
 	KindIntegration = "WebhookIntegration"
 	KindWindow      = "MaintenanceWindow"
+	KindHeartbeat   = "Heartbeat"
 )
 
 const (
@@ -34,8 +35,8 @@ const (
 	maxCachedIntegrations = 16_000
 	integrationShare      = 0.625
 
-	// maxCachedWindows is the same of MaintenanceWindows, of which a namespace may have 500: every fold of an Incident looks at
-	// those of its namespace. Each takes at most 30 KiB.
+	// maxCachedWindows is the same of MaintenanceWindows, and of Heartbeats, of which a namespace may have 500: every fold of an
+	// Incident looks at those of its namespace. Each takes at most 40 KiB.
 	maxCachedWindows = 8000
 	windowShare      = 0.0625
 
@@ -52,10 +53,10 @@ const (
 	listPause    = 20
 )
 
-// Hidden bounds how many AlertEvents, WebhookIntegrations and MaintenanceWindows the cache has of each namespace: however small
-// an object is, even a stub takes a kilobyte or two. Those beyond are hidden. Lists and watches do not pass them on, and of them
-// only their number is known. First come, first served; in a list, objects come in the order of their names. What is shown stays
-// so.
+// Hidden bounds how many AlertEvents, WebhookIntegrations, MaintenanceWindows and Heartbeats the cache has of each namespace:
+// however small an object is, even a stub takes a kilobyte or two. Those beyond are hidden. Lists and watches do not pass them
+// on, and of them only their number is known. First come, first served; in a list, objects come in the order of their names. What
+// is shown stays so.
 //
 // Once half of a namespace's places are free, its objects are listed anew. Until then those that come later are hidden too, since
 // alerts must be folded in order.
@@ -64,7 +65,7 @@ const (
 // as ingest gives away, and divides them in the same way; and while a namespace has hidden AlertEvents, ingest accepts no more.
 //
 // Incidents are not bounded: the roles let no tenant create or change them, and package capacity bounds those of the operator.
-type Hidden struct{ events, integrations, windows places }
+type Hidden struct{ events, integrations, windows, heartbeats places }
 
 // NewHidden returns bounds for an ingest that accepts so many AlertEvents. A namespace may have a share of them.
 func NewHidden(events int, share float64) *Hidden {
@@ -74,6 +75,7 @@ func NewHidden(events int, share float64) *Hidden {
 	waiting := fair.Limit{All: int64(float64(own) * 2 / share), Share: share / 2}
 	h := &Hidden{
 		newPlaces(waiting), newPlaces(fair.Limit{All: maxCachedIntegrations, Share: integrationShare}),
+		newPlaces(fair.Limit{All: maxCachedWindows, Share: windowShare}),
 		newPlaces(fair.Limit{All: maxCachedWindows, Share: windowShare}),
 	}
 	h.events.settled.Limit = fair.Limit{All: 2 * maxSettledEvents, Share: 0.5}
@@ -91,6 +93,7 @@ func (h *Hidden) Each(use func(kind, namespace string, objects int)) {
 	h.events.each(func(namespace string, objects int) { use(KindEvent, namespace, objects) })
 	h.integrations.each(func(namespace string, objects int) { use(KindIntegration, namespace, objects) })
 	h.windows.each(func(namespace string, objects int) { use(KindWindow, namespace, objects) })
+	h.heartbeats.each(func(namespace string, objects int) { use(KindHeartbeat, namespace, objects) })
 }
 
 // follow forgets the objects that are gone from a cache. Canaries are exempt: as long as the leader folds none, it gives the
@@ -100,7 +103,7 @@ func (h *Hidden) follow(objects cache.Cache, canaries *Events) error {
 		return nil
 	}
 	ctx := context.Background()
-	var errs [3]error
+	var errs [4]error
 	if canaries != nil {
 		h.events.isExempt = func(object client.Object) bool { return canaries.IsCanary(client.ObjectKeyFromObject(object)) }
 	}
@@ -110,6 +113,8 @@ func (h *Hidden) follow(objects cache.Cache, canaries *Events) error {
 		func(*v1alpha1.WebhookIntegration, bool) {}, func(w *v1alpha1.WebhookIntegration) { h.integrations.forget(w) })
 	_, errs[2] = informers.Feed(ctx, objects, &v1alpha1.MaintenanceWindow{},
 		func(*v1alpha1.MaintenanceWindow, bool) {}, func(w *v1alpha1.MaintenanceWindow) { h.windows.forget(w) })
+	_, errs[3] = informers.Feed(ctx, objects, &v1alpha1.Heartbeat{},
+		func(*v1alpha1.Heartbeat, bool) {}, func(beat *v1alpha1.Heartbeat) { h.heartbeats.forget(beat) })
 	return errors.Join(errs[:]...)
 }
 
@@ -122,6 +127,8 @@ func (h *Hidden) of(kind reflect.Type) *places {
 		return &h.integrations
 	case h != nil && kind == reflect.TypeFor[*v1alpha1.MaintenanceWindow]():
 		return &h.windows
+	case h != nil && kind == reflect.TypeFor[*v1alpha1.Heartbeat]():
+		return &h.heartbeats
 	}
 	return nil
 }

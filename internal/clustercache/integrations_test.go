@@ -23,7 +23,7 @@ func sized(namespace, name string, bytes int) *v1alpha1.WebhookIntegration {
 	w := &v1alpha1.WebhookIntegration{}
 	w.Namespace, w.Name, w.UID, w.ResourceVersion = namespace, name, types.UID(namespace+"/"+name), "7"
 	w.Spec.Tokens = []v1alpha1.Token{{Name: "main", SHA256: strings.Repeat("0", 64)}}
-	w.Spec.Heartbeats = []v1alpha1.Heartbeat{{Name: "w", Title: strings.Repeat("x", bytes)}}
+	w.Spec.Defaults = &v1alpha1.AlertDefaults{Title: strings.Repeat("x", bytes)}
 	return w
 }
 
@@ -46,9 +46,6 @@ func hostile(g *WithT, n int) []byte {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(json.Unmarshal(encoded, &w.Spec.Mapping.Fields)).To(Succeed())
 	w.Spec.Verify = &v1alpha1.Verification{PublicKeys: []v1alpha1.PublicKey{{Name: "a", Key: strings.Repeat("k", 1024)}}}
-	for i := range 20 {
-		w.Spec.Heartbeats = append(w.Spec.Heartbeats, v1alpha1.Heartbeat{Name: fmt.Sprint(i), Title: text(1024)})
-	}
 	encoded, err = json.Marshal(w)
 	g.Expect(err).NotTo(HaveOccurred())
 	return encoded

@@ -92,7 +92,8 @@ func (o *checkOptions) listHeartbeats(ctx context.Context, c *cluster) {
 }
 
 var heartbeatStyles = map[live.HeartbeatState]style{
-	live.HeartbeatMissed: red, live.HeartbeatFailed: red, live.HeartbeatWaiting: yellow,
+	v1alpha1.ReasonMissed: red, v1alpha1.ReasonTooLong: red, v1alpha1.ReasonFailed: red, v1alpha1.ReasonInvalidSchedule: red,
+	v1alpha1.ReasonNoIntegration: yellow, v1alpha1.ReasonPingsUnsigned: yellow, v1alpha1.ReasonWaiting: yellow,
 }
 
 // fromNow returns how long before or after now a time is, such as "in 5m" or "2h ago".

@@ -77,6 +77,7 @@ func newMapper() meta.RESTMapper {
 	for kind, scope := range map[schema.GroupVersionKind]meta.RESTScope{
 		v1alpha1.GroupVersion.WithKind("WebhookIntegration"):              meta.RESTScopeNamespace,
 		v1alpha1.GroupVersion.WithKind("AlertEvent"):                      meta.RESTScopeNamespace,
+		v1alpha1.GroupVersion.WithKind("Heartbeat"):                       meta.RESTScopeNamespace,
 		v1alpha1.GroupVersion.WithKind("Incident"):                        meta.RESTScopeNamespace,
 		v1alpha1.GroupVersion.WithKind("MaintenanceWindow"):               meta.RESTScopeNamespace,
 		corev1.SchemeGroupVersion.WithKind("Service"):                     meta.RESTScopeNamespace,

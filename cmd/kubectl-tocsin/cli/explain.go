@@ -22,11 +22,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/config/crd"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
@@ -72,7 +74,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	integration, err := o.reader(ctx)
+	integration, beats, err := o.reader(ctx)
 	if err != nil {
 		return err
 	}
@@ -83,7 +85,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	code, text, failures := webhookserver.Explain(ctx, integration, header, body)
+	code, text, failures := webhookserver.Explain(ctx, integration, beats, header, body)
 	r, err := parseResponse(code, text)
 	if err != nil {
 		return fmt.Errorf("the payload would be %w", err)
@@ -107,41 +109,45 @@ func (o *explainOptions) run(ctx context.Context) error {
 	return nil
 }
 
-// reader returns the integration that reads the payload.
-func (o *explainOptions) reader(ctx context.Context) (*v1alpha1.WebhookIntegration, error) {
+// reader returns the integration that reads the payload, and its heartbeats if it is one of the cluster.
+func (o *explainOptions) reader(ctx context.Context) (*v1alpha1.WebhookIntegration, []*v1alpha1.Heartbeat, error) {
 	integration := &v1alpha1.WebhookIntegration{}
 	integration.Name = "example"
 	switch {
 	case o.integration != "":
 		c, err := o.cluster()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		return c.integration(ctx, o.integration)
+		if integration, err = c.integration(ctx, o.integration); err != nil {
+			return nil, nil, err
+		}
+		beats, err := heartbeats.List(ctx, c, client.ObjectKeyFromObject(integration))
+		return integration, beats, err
 	case o.manifest != "":
 		var err error
 		if integration, err = readManifest(ctx, o.manifest); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	case o.preset != "":
 		if err := checkPreset(o.preset); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		integration.Spec.Preset = o.preset
 	case o.presetFile != "":
 		text, err := os.ReadFile(o.presetFile)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		preset, err := mapping.UseDraft(text)
 		if err != nil {
-			return nil, fmt.Errorf("reading the preset in %s: %w", o.presetFile, err)
+			return nil, nil, fmt.Errorf("reading the preset in %s: %w", o.presetFile, err)
 		}
 		integration.Spec.Preset, integration.Spec.LateFiringWindow = preset.Name, preset.LateFiringWindow
 	}
 	namespace, _, err := o.config.ToRawKubeConfigLoader().Namespace() // "default" without a kubeconfig
 	integration.Namespace = cmp.Or(integration.Namespace, namespace)
-	return integration, err
+	return integration, nil, err
 }
 
 func (r *response) event(integration *v1alpha1.WebhookIntegration) *v1alpha1.AlertEvent {

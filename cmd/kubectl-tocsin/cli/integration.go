@@ -205,7 +205,11 @@ func (o *integrationOptions) list(ctx context.Context, c *cluster, _ []string) e
 		o.notef("No integrations found%s.", f.place(c))
 		return nil
 	}
-	t := o.newTable()
+	beats, err := live.Heartbeats(ctx, c, f.namespace(c))
+	if err != nil {
+		o.notef("Heartbeats are not counted: %s.", live.Sentence(err))
+	}
+	t := o.newTable(beats)
 	return t.print(integrations)
 }
 
@@ -224,7 +228,7 @@ func (p *plugin) integrations(ctx context.Context, c *cluster, f *filter) (all [
 	return all, nil
 }
 
-func (o *integrationOptions) newTable() *table[v1alpha1.WebhookIntegration] {
+func (o *integrationOptions) newTable(beats []live.Heartbeat) *table[v1alpha1.WebhookIntegration] {
 	t := &table[v1alpha1.WebhookIntegration]{screen: o.screen, noHeaders: o.output.noHeaders}
 	if o.allNamespaces {
 		t.add("NAMESPACE", 0, func(i v1alpha1.WebhookIntegration) string { return i.Namespace })
@@ -244,7 +248,11 @@ func (o *integrationOptions) newTable() *table[v1alpha1.WebhookIntegration] {
 	t.add("NAME", 0, func(i v1alpha1.WebhookIntegration) string { return i.Name })
 	t.addCells("READY", 0, condition(v1alpha1.ConditionReady))
 	t.addCells("FORWARDED", 0, condition(v1alpha1.ConditionForwarded))
-	t.add("HEARTBEATS", 0, func(i v1alpha1.WebhookIntegration) string { return live.TallyHeartbeats(live.HeartbeatsOf(&i)) })
+	t.add("HEARTBEATS", 0, func(i v1alpha1.WebhookIntegration) string {
+		return live.TallyHeartbeats(slices.DeleteFunc(slices.Clone(beats), func(h live.Heartbeat) bool {
+			return h.Namespace != i.Namespace || h.Integration != i.Name
+		}))
+	})
 	t.add("TOKENS", 0, func(i v1alpha1.WebhookIntegration) string { return strconv.Itoa(len(i.Spec.Tokens)) })
 	t.add("LAST-RECEIVED", 0, func(i v1alpha1.WebhookIntegration) string { return ago(i.Status.LastReceivedTime, o.now()) })
 	t.add("PRESET", 0, func(i v1alpha1.WebhookIntegration) string { return i.Spec.Preset })

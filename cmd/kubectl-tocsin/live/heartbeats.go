@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -31,18 +32,31 @@ func Integrations(ctx context.Context, c client.Reader, namespace string) iter.S
 	}
 }
 
-// HeartbeatState is what is known of a heartbeat, in a word.
+// HeartbeatState is what is known of a heartbeat, in a word: the reason of its condition.
 type HeartbeatState string
 
-// The states of heartbeats, in the order in which they are listed.
-const (
-	HeartbeatMissed  HeartbeatState = "Missed"
-	HeartbeatFailed  HeartbeatState = "Failed"  // the last ping reported a failure
-	HeartbeatWaiting HeartbeatState = "Waiting" // for its first signal
-	HeartbeatHeard   HeartbeatState = "Heard"
-)
+// heartbeatWords are the words that count heartbeats of a state.
+type heartbeatWords struct {
+	state HeartbeatState
+	words string
+}
 
-var heartbeatStates = []HeartbeatState{HeartbeatMissed, HeartbeatFailed, HeartbeatWaiting, HeartbeatHeard}
+// heartbeatStates are the states of heartbeats, in the order in which they are listed.
+var heartbeatStates = []heartbeatWords{
+	{v1alpha1.ReasonMissed, "missed"},
+	{v1alpha1.ReasonTooLong, "too long"},
+	{v1alpha1.ReasonFailed, "failed"},
+	{v1alpha1.ReasonInvalidSchedule, "with an invalid schedule"},
+	{v1alpha1.ReasonNoIntegration, "without an integration"},
+	{v1alpha1.ReasonPingsUnsigned, "with refused pings"},
+	{v1alpha1.ReasonWaiting, "waiting"},
+	{v1alpha1.ReasonSuspended, "suspended"},
+	{v1alpha1.ReasonHeard, "heard"},
+}
+
+func (s HeartbeatState) order() int {
+	return slices.IndexFunc(heartbeatStates, func(known heartbeatWords) bool { return known.state == s })
+}
 
 // Heartbeat is one of an integration.
 type Heartbeat struct {
@@ -51,60 +65,31 @@ type Heartbeat struct {
 	Name        string              `json:"name"`
 	State       HeartbeatState      `json:"state"`
 	Last        *v1alpha1.Timestamp `json:"last,omitempty"` // the last signal; nil before the first
-	Due         *v1alpha1.Timestamp `json:"due,omitempty"`  // when the next one is expected; nil if none is
+	Due         *v1alpha1.Timestamp `json:"due,omitempty"`  // when it is missed without another one; nil if none is expected
 }
 
 // Heartbeats lists the heartbeats of a namespace, empty for all: those first about which something is to be done.
-func Heartbeats(ctx context.Context, c client.Reader, namespace string) ([]Heartbeat, error) {
-	var all []Heartbeat
-	for integration, err := range Integrations(ctx, c, namespace) {
+func Heartbeats(ctx context.Context, c client.Reader, namespace string) (all []Heartbeat, err error) {
+	for page, err := range Pages(ctx, c, &v1alpha1.HeartbeatList{}, client.InNamespace(namespace), client.Limit(PageSize)) {
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("listing heartbeats: %w", err)
 		}
-		all = append(all, HeartbeatsOf(integration)...)
+		for i := range page.Items {
+			h := &page.Items[i]
+			made := Heartbeat{
+				Namespace: h.Namespace, Integration: h.Spec.IntegrationName, Name: h.Name, State: v1alpha1.ReasonWaiting,
+				Last: h.Status.LastSignalTime, Due: h.Status.NextDueTime,
+			}
+			if heard := meta.FindStatusCondition(h.Status.Conditions, v1alpha1.ConditionHeard); heard != nil {
+				made.State = HeartbeatState(heard.Reason)
+			}
+			all = append(all, made)
+		}
 	}
 	slices.SortStableFunc(all, func(a, b Heartbeat) int {
-		return cmp.Or(
-			cmp.Compare(slices.Index(heartbeatStates, a.State), slices.Index(heartbeatStates, b.State)),
-			cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Integration, b.Integration), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.State.order(), b.State.order()), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return all, nil
-}
-
-// HeartbeatsOf returns the heartbeats of an integration in the order of its spec.
-func HeartbeatsOf(integration *v1alpha1.WebhookIntegration) []Heartbeat {
-	all := make([]Heartbeat, 0, len(integration.Spec.Heartbeats))
-	for i := range integration.Spec.Heartbeats {
-		h := &integration.Spec.Heartbeats[i]
-		made := Heartbeat{
-			Namespace: integration.Namespace, Integration: integration.Name, Name: h.Name, State: HeartbeatWaiting,
-		}
-		if known := v1alpha1.FindHeartbeat(integration.Status.Heartbeats, h.Name); known != nil {
-			made.Last = known.LastSignalTime
-			made.State = stateOf(known)
-			since := known.LastSignalTime
-			if since == nil && h.Required {
-				since = known.ObservedTime
-			}
-			if since != nil {
-				made.Due = new(v1alpha1.NewTimestamp(since.Add(h.Every())))
-			}
-		}
-		all = append(all, made)
-	}
-	return all
-}
-
-func stateOf(status *v1alpha1.HeartbeatStatus) HeartbeatState {
-	switch {
-	case status.MissedTime != nil:
-		return HeartbeatMissed
-	case status.LastSignalTime == nil:
-		return HeartbeatWaiting
-	case status.HasFailed():
-		return HeartbeatFailed
-	}
-	return HeartbeatHeard
 }
 
 // TallyHeartbeats counts heartbeats by their states, such as "1 missed, 3 heard"; empty if there are none.
@@ -114,9 +99,9 @@ func TallyHeartbeats(heartbeats []Heartbeat) string {
 		counts[heartbeats[i].State]++
 	}
 	var parts []string
-	for _, state := range heartbeatStates {
-		if counts[state] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", counts[state], strings.ToLower(string(state))))
+	for _, known := range heartbeatStates {
+		if counts[known.state] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[known.state], known.words))
 		}
 	}
 	return strings.Join(parts, ", ")

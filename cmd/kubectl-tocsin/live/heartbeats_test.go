@@ -16,32 +16,23 @@ func TestHeartbeats(t *testing.T) {
 	at := func(minutes int) *v1alpha1.Timestamp {
 		return new(v1alpha1.NewTimestamp(noon.Add(time.Duration(minutes) * time.Minute)))
 	}
-	integration := func(namespace, name string, beats map[string]v1alpha1.HeartbeatStatus, required ...string) *v1alpha1.WebhookIntegration {
-		made := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		for name, status := range beats {
-			beat := v1alpha1.Heartbeat{Name: name, Interval: &metav1.Duration{Duration: 10 * time.Minute}}
-			for _, one := range required {
-				beat.Required = beat.Required || one == name
-			}
-			made.Spec.Heartbeats = append(made.Spec.Heartbeats, beat)
-			if status.Name = name; status.ObservedTime != nil {
-				made.Status.Heartbeats = append(made.Status.Heartbeats, status)
-			}
+	beat := func(namespace, name, reason string, last, due *v1alpha1.Timestamp) *v1alpha1.Heartbeat {
+		made := &v1alpha1.Heartbeat{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		made.Spec.IntegrationName = "jobs"
+		made.Status.LastSignalTime, made.Status.NextDueTime = last, due
+		if reason != "" {
+			made.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionHeard, Reason: reason}}
 		}
 		return made
 	}
 	server := newServer(
-		integration("shop", "jobs", map[string]v1alpha1.HeartbeatStatus{
-			"heard":  {ObservedTime: at(0), LastSignalTime: at(30), FailedTime: at(20)},
-			"failed": {ObservedTime: at(0), LastSignalTime: at(30), FailedTime: at(30)},
-			"missed": {ObservedTime: at(0), LastSignalTime: at(1), FailedTime: at(1), MissedTime: at(13)},
-			"never":  {ObservedTime: at(0), MissedTime: at(12)},
-			"fresh":  {ObservedTime: at(0)},
-			"new":    {}, // nobody has seen it yet
-			"old":    {ObservedTime: at(0), LastSignalTime: at(2)},
-		}, "never"),
-		integration("bank", "jobs", map[string]v1alpha1.HeartbeatStatus{"first": {ObservedTime: at(5)}}, "first"),
-		&v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "none"}},
+		beat("shop", "heard", v1alpha1.ReasonHeard, at(30), at(42)),
+		beat("shop", "failed", v1alpha1.ReasonFailed, at(30), at(42)),
+		beat("shop", "missed", v1alpha1.ReasonMissed, at(1), nil),
+		beat("shop", "slow", v1alpha1.ReasonTooLong, at(1), nil),
+		beat("shop", "new", "", nil, nil), // nobody has seen it yet
+		beat("shop", "off", v1alpha1.ReasonSuspended, at(2), nil),
+		beat("bank", "first", v1alpha1.ReasonWaiting, nil, at(15)),
 	)
 	all, err := Heartbeats(t.Context(), server, "")
 	g.Expect(err).NotTo(HaveOccurred())
@@ -61,10 +52,10 @@ func TestHeartbeats(t *testing.T) {
 		lines = append(lines, line(h))
 	}
 	g.Expect(lines).To(Equal([]string{
-		"shop missed Missed 12:01 12:11", "shop never Missed - 12:10", "shop failed Failed 12:30 12:40", "bank first Waiting - 12:15",
-		"shop fresh Waiting - -", "shop new Waiting - -", "shop heard Heard 12:30 12:40", "shop old Heard 12:02 12:12",
+		"shop missed Missed 12:01 -", "shop slow TooLong 12:01 -", "shop failed Failed 12:30 12:42", "bank first Waiting - 12:15",
+		"shop new Waiting - -", "shop off Suspended 12:02 -", "shop heard Heard 12:30 12:42",
 	}))
-	g.Expect(TallyHeartbeats(all)).To(Equal("2 missed, 1 failed, 3 waiting, 2 heard"))
+	g.Expect(TallyHeartbeats(all)).To(Equal("1 missed, 1 too long, 1 failed, 2 waiting, 1 suspended, 1 heard"))
 	g.Expect(TallyHeartbeats(nil)).To(BeEmpty())
 
 	all, err = Heartbeats(t.Context(), server, "bank")
@@ -72,5 +63,5 @@ func TestHeartbeats(t *testing.T) {
 	g.Expect(all).To(HaveLen(1))
 	server.refuses.Store(true)
 	_, err = Heartbeats(t.Context(), server, "")
-	g.Expect(err).To(MatchError(ContainSubstring("listing integrations: ")))
+	g.Expect(err).To(MatchError(ContainSubstring("listing heartbeats: ")))
 }

@@ -81,6 +81,7 @@
 - apiGroups:
   - tocsin.dev
   resources:
+  - heartbeats
   - maintenancewindows
   - webhookintegrations
   verbs:
@@ -126,6 +127,24 @@
 - apiGroups:
   - tocsin.dev
   resources:
+  - heartbeats
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - watch
+- apiGroups:
+  - tocsin.dev
+  resources:
+  - heartbeats/status
+  - maintenancewindows/status
+  - webhookintegrations/status
+  verbs:
+  - patch
+- apiGroups:
+  - tocsin.dev
+  resources:
   - incidents/status
   verbs:
   - update
@@ -138,13 +157,6 @@
   - get
   - list
   - watch
-- apiGroups:
-  - tocsin.dev
-  resources:
-  - maintenancewindows/status
-  - webhookintegrations/status
-  verbs:
-  - patch
 {{- end }}
 {{- define "tocsin.rules.metrics-auth" -}}
 - apiGroups:
@@ -171,6 +183,7 @@
   - tocsin.dev
   resources:
   - alertevents
+  - heartbeats
   - incidents
   - maintenancewindows
   - webhookintegrations

@@ -5,7 +5,7 @@ import { request } from "./access.js";
 import { ago, brief, short, span } from "./times.js";
 
 const every = 30000, answerTimeout = 8000;
-const looks = { Heard: "good", Missed: "bad", Failed: "bad" };
+const looks = { Heard: "good", Missed: "bad", TooLong: "bad", Failed: "bad", InvalidSchedule: "bad" };
 
 let turn = 0, again;
 
@@ -16,7 +16,7 @@ export function clear() {
   show({ total: 0, tally: "", heartbeats: [] });
 }
 
-// list shows them from now on. What was shown stays if there is no answer; whoever may not list integrations sees none.
+// list shows them from now on. What was shown stays if there is no answer; whoever may not list heartbeats sees none.
 export async function list() {
   const mine = ++turn;
   clearTimeout(again);
