@@ -46,9 +46,8 @@ func (r *rig) heartbeatConfig(number int, placeholder, address string) string {
 // prometheusWatchdog has the Watchdog of a Prometheus pass through the Alertmanager of the guide to a heartbeat.
 func prometheusWatchdog(r *rig) {
 	const name = "watched"
-	token := r.Integrate(name, v1alpha1.WebhookIntegrationSpec{Heartbeats: []v1alpha1.Heartbeat{{
-		Name: "watchdog", Interval: &metav1.Duration{Duration: 2 * time.Minute}, Match: &v1alpha1.HeartbeatMatch{Ping: true},
-	}}})
+	token := r.Integrate(name, v1alpha1.WebhookIntegrationSpec{})
+	r.Must(r.Client.Create(r.Context, testenv.Heartbeat(name, "watchdog", name, 2*time.Minute, nil)))
 	address := r.Addresses(1)[0]
 	alertmanager := r.Alertmanager("watchdog", *program, address,
 		r.heartbeatConfig(0, "https://tocsin.example.com/api/v1/events/webhook/TOKEN", r.managers[0].WebhookURL+token), "--cluster.listen-address=")
@@ -57,13 +56,12 @@ func prometheusWatchdog(r *rig) {
 	_, err := testenv.Call(r.Context, http.MethodPost, "http://"+address+"/api/v2/alerts", `[{"labels":{"alertname":"Watchdog"}}]`)
 	r.Must(err)
 	r.Await(testenv.WaitTimeout, func(ctx context.Context) error {
-		integration := &v1alpha1.WebhookIntegration{}
-		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: name, Name: name}, integration); err != nil {
+		beat := &v1alpha1.Heartbeat{}
+		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: name, Name: "watchdog"}, beat); err != nil {
 			return err
 		}
-		heard := v1alpha1.FindHeartbeat(integration.Status.Heartbeats, "watchdog")
-		if heard == nil || heard.LastSignalTime == nil {
-			return fmt.Errorf("the Watchdog was not heard: %+v", integration.Status.Heartbeats)
+		if beat.Status.LastSignalTime == nil {
+			return fmt.Errorf("the Watchdog was not heard: %+v", beat.Status)
 		}
 		return nil
 	})

@@ -10,9 +10,9 @@ import (
 
 	"github.com/chromedp/chromedp"
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // axeScript checks a page against rules of accessibility. "make test-browser" installs it.
@@ -36,10 +36,7 @@ func TestAccessibility(t *testing.T) {
 	c := newCluster(t)
 	disk := c.fill()
 	c.put("untitled", 3, v1alpha1.AlertContent{})
-	jobs := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: "jobs"}}
-	jobs.Spec.Heartbeats = []v1alpha1.Heartbeat{
-		{Name: "backup", Interval: &metav1.Duration{Duration: time.Hour}, Match: &v1alpha1.HeartbeatMatch{Ping: true}}}
-	c.g.Expect(c.Create(t.Context(), jobs)).To(Succeed())
+	c.g.Expect(c.Create(t.Context(), testenv.Heartbeat(c.namespace, "backup", "jobs", time.Hour, nil))).To(Succeed())
 	address := serveCluster(t)
 	token := c.user(t, "reader", c.namespace, mayRead)
 	script, err := os.ReadFile(axeScript)

@@ -62,7 +62,7 @@ func serveCluster(t *testing.T, change ...func(connect) connect) string {
 	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, authenticationv1.AddToScheme} {
 		g.Expect(add(scheme)).To(Succeed())
 	}
-	for _, kind := range []string{"Incident", "AlertEvent", "WebhookIntegration"} {
+	for _, kind := range []string{"Incident", "AlertEvent", "Heartbeat", "WebhookIntegration"} {
 		mapper.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	mapper.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
@@ -83,7 +83,7 @@ func (b *tab) signIn(token string) {
 }
 
 var (
-	mayRead = rbacv1.PolicyRule{APIGroups: []string{"tocsin.dev"}, Resources: []string{"incidents", "webhookintegrations"}, Verbs: []string{"get", "list", "watch"}}
+	mayRead = rbacv1.PolicyRule{APIGroups: []string{"tocsin.dev"}, Resources: []string{"heartbeats", "incidents", "webhookintegrations"}, Verbs: []string{"get", "list", "watch"}}
 	mayAct  = rbacv1.PolicyRule{APIGroups: []string{"tocsin.dev"}, Resources: []string{"alertevents"}, Verbs: []string{"create"}}
 )
 

@@ -37,10 +37,8 @@ func (s *suite) testCronJob(t *testing.T) {
 
 	namespace := s.namespace(t, "e2e-heartbeats")
 	integration := integrationOf(namespace, "jobs")
-	integration.Spec.Heartbeats = []v1alpha1.Heartbeat{{
-		Name: "backup", Interval: &metav1.Duration{Duration: 24 * time.Hour}, Match: &v1alpha1.HeartbeatMatch{Ping: true},
-	}}
 	g.Expect(s.Create(t.Context(), integration)).To(Succeed())
+	g.Expect(s.Create(t.Context(), testenv.Heartbeat(namespace, "backup", "jobs", 24*time.Hour, nil))).To(Succeed())
 	s.kubectl(t, "-n", namespace, "wait", "--for=condition=Ready", "webhookintegration/jobs", "--timeout=30s")
 	address := "http://tocsin-webhook." + systemNamespace + ".svc:8080" + webhookPath + testenv.Token(namespace, "jobs")
 	g.Expect(s.Create(t.Context(), &corev1.Secret{

@@ -78,7 +78,7 @@ var bugs = []bug{
 	{name: "labels-change-while-muted", test: "./controllers/forward TestANewLeaderLearnsTheLabelsOfMutedIncidents"},
 	{name: "labels-unlocked", test: "./controllers/incident TestLabelsAreSetOnlyOnTheIncidentThatWasRead"},
 	{name: "labels-of-others", test: "./controllers/incident TestIncidentsAreSelectedByLabelsOfTheirAlerts"},
-	{name: "downtime-is-a-miss", test: "./controllers/heartbeat TestASilenceWhileNobodyListensIsNotTheSenders"},
+	{name: "downtime-is-a-miss", test: "./controllers/heartbeat TestWhileNobodyListensNothingIsMissed"},
 	{name: "a-miss-is-late", test: "./controllers/heartbeat TestEachMissOpensTheIncident"},
 	{name: "reports-without-turns", test: "./webhookserver TestNoNamespaceDelaysTheReportsOfAnotherOneByMoreThanAWrite"},
 	{name: "a-success-hides-a-failure", test: "./webhookserver TestASignalEndsAFailureOnlyIfItCameLater"},

@@ -155,6 +155,8 @@ func (r *run) expectCount(ctx context.Context, namespace, key string, want int64
 var grants = map[string]string{
 	"events.k8s.io/events":                      "create patch",
 	"tocsin.dev/alertevents":                    "create delete get list patch watch",
+	"tocsin.dev/heartbeats":                     "create delete get list watch",
+	"tocsin.dev/heartbeats/status":              "patch",
 	"tocsin.dev/incidents":                      "create delete get list patch watch",
 	"tocsin.dev/incidents/status":               "update",
 	"tocsin.dev/maintenancewindows":             "get list watch",

@@ -68,10 +68,13 @@ func startRig(t *testing.T, replicas int) *rig {
 	r.leaf, r.hub = startClusters(t)
 	integration, forwarding := readGuide(r.leaf)
 	r.token = r.leaf.Integrate(shop, v1alpha1.WebhookIntegrationSpec{})
-	integration.Spec.Heartbeats[0].Interval = &metav1.Duration{Duration: beatEvery}
-	integration.Spec.Heartbeats[0].Grace = &metav1.Duration{Duration: beatGrace}
+	// Tocsin, which does not run yet, makes no other one.
+	beat := testenv.Heartbeat(integration.Namespace, integration.Name, integration.Name, beatEvery, testenv.AnyRequest())
+	beat.Spec.Grace, beat.Spec.Required = &metav1.Duration{Duration: beatGrace}, true
+	beat.Spec.Incident = &v1alpha1.HeartbeatIncident{Title: "The Tocsin of leaf-1 does not report"}
 	_, err := r.hub.Cluster.Integrate(r.hub.Context, integration.Namespace, integration.Name, integration.Spec)
 	r.hub.Must(err)
+	r.hub.Must(r.hub.Client.Create(r.hub.Context, beat))
 
 	addresses := r.hub.Addresses(replicas)
 	r.link, err = startLink(addresses)

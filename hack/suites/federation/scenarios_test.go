@@ -13,7 +13,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -127,11 +126,10 @@ func tenant(r *rig) {
 	r.hub.Must(r.hub.Client.Create(r.hub.Context, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
 	integration := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "leaf-1"}}
 	integration.Spec = v1alpha1.WebhookIntegrationSpec{Federate: true, Tokens: testenv.Tokens(namespace, "leaf-1")}
-	if err := r.hub.Client.Create(r.hub.Context, integration.DeepCopy()); !apierrors.IsInvalid(err) {
-		r.hub.T.Fatal("an integration without a heartbeat: ", err)
-	}
-	integration.Spec.Heartbeats = []v1alpha1.Heartbeat{{Name: "b", Interval: &metav1.Duration{Duration: beatEvery}}}
 	r.hub.Must(r.hub.Client.Create(r.hub.Context, integration))
+	r.hub.Await(testenv.WaitTimeout, func(ctx context.Context) error { // Tocsin makes the heartbeat of the link
+		return r.hub.Client.Get(ctx, client.ObjectKeyFromObject(integration), &v1alpha1.Heartbeat{})
+	})
 
 	r.post("real", "error", "firing")
 	r.shows(testenv.WaitTimeout, "real error Open")
@@ -180,10 +178,8 @@ func otherToken(r *rig) {
 	r.post("own", "error", "firing")
 	r.shows(testenv.WaitTimeout, "own error Open")
 	other := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: clusters, Name: "leaf-2"}}
-	other.Spec = v1alpha1.WebhookIntegrationSpec{
-		Federate: true, Tokens: testenv.Tokens(clusters, "leaf-2"),
-		Heartbeats: []v1alpha1.Heartbeat{{Name: "leaf-2", Interval: &metav1.Duration{Duration: 4 * time.Minute}}},
-	}
+	other.Spec = v1alpha1.WebhookIntegrationSpec{Federate: true, Tokens: testenv.Tokens(clusters, "leaf-2")}
+	r.hub.Must(r.hub.Client.Create(r.hub.Context, testenv.Heartbeat(clusters, "leaf-2", "leaf-2", 4*time.Minute, testenv.AnyRequest())))
 	r.hub.Must(r.hub.Client.Create(r.hub.Context, other))
 	r.present(testenv.Token(clusters, "leaf-2"))
 	r.post("later", "error", "firing")
@@ -314,9 +310,7 @@ func noToken(r *rig) {
 
 // loop has the hub forward to the leaf, which forwards everything to the hub.
 func loop(r *rig) {
-	_, err := r.leaf.Cluster.Integrate(r.leaf.Context, clusters, "hub", v1alpha1.WebhookIntegrationSpec{
-		Federate: true, Heartbeats: []v1alpha1.Heartbeat{{Name: "hub", Interval: &metav1.Duration{Duration: beatEvery}}},
-	})
+	_, err := r.leaf.Cluster.Integrate(r.leaf.Context, clusters, "hub", v1alpha1.WebhookIntegrationSpec{Federate: true})
 	r.leaf.Must(err)
 	integration := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: clusters, Name: "leaf-1"}}
 	r.hub.Must(r.hub.Client.Patch(r.hub.Context, integration,

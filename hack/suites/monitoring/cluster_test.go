@@ -81,7 +81,7 @@ func (r *rig) createIntegrations() {
 		case loaded: // its token expires, but not within the test
 			expires := v1alpha1.NewTimestamp(time.Now().Add(24 * time.Hour))
 			integration.Spec.Tokens[0].ExpirationTime = &expires
-			integration.Spec.Heartbeats = []v1alpha1.Heartbeat{{Name: "requests", Interval: &metav1.Duration{Duration: 10 * time.Minute}}}
+			r.Must(r.Client.Create(r.Context, testenv.Heartbeat(namespace, "requests", name, 10*time.Minute, testenv.AnyRequest())))
 		case failing:
 			integration.Spec.Mapping = &v1alpha1.Mapping{Fields: v1alpha1.MappingFields{Title: "alert.check.name"}}
 		}

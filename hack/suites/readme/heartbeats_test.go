@@ -21,10 +21,10 @@ const heartbeatsPage = "docs/heartbeats.md"
 
 // The examples in heartbeatsPage.
 var (
-	integrationExample = regexp.MustCompile("(?s)```yaml\n(apiVersion: tocsin.dev/v1alpha1\n.*?)```")
-	crontabExample     = regexp.MustCompile(`(?m)^17 2 \* \* \* (/usr/local/bin/backup; .*)$`)
-	cronJobExample     = regexp.MustCompile("(?s)```yaml\n(apiVersion: batch/v1\n.*?)```")
-	unitExample        = regexp.MustCompile("(?s)```ini\n\\[Service\\]\nExecStopPost=(.*?)```")
+	heartbeatExample = regexp.MustCompile("(?s)```yaml\n(apiVersion: tocsin.dev/v1alpha1\n.*?)```")
+	crontabExample   = regexp.MustCompile(`(?m)^17 2 \* \* \* (/usr/local/bin/backup; .*)$`)
+	cronJobExample   = regexp.MustCompile("(?s)```yaml\n(apiVersion: batch/v1\n.*?)```")
+	unitExample      = regexp.MustCompile("(?s)```ini\n\\[Service\\]\nExecStopPost=(.*?)```")
 )
 
 // runJobs has jobs end as the page's examples for cron, CronJob and systemd expect it, with an exit code and without: each opens
@@ -41,13 +41,23 @@ func runJobs(t *testing.T, kubeconfig, folder, url string) {
 		g.Expect(found).NotTo(BeNil(), pattern.String())
 		return strings.ReplaceAll(found[1], "https://tocsin.example.com/api/v1/events/webhook/TOKEN", url+testenv.Token("shop", "jobs"))
 	}
-	var integration v1alpha1.WebhookIntegration
-	g.Expect(yaml.UnmarshalStrict([]byte(example(integrationExample)), &integration)).To(Succeed())
-	integration.Namespace, integration.Spec.Tokens = "shop", testenv.Tokens("shop", "jobs")
-	manifest, err := yaml.Marshal(integration)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(os.WriteFile(filepath.Join(folder, "jobs.yaml"), manifest, 0o600)).To(Succeed())
-	runIn(t, kubeconfig, folder, "kubectl create -f jobs.yaml && kubectl -n shop wait --for=condition=Ready webhookintegration/jobs")
+	var beat v1alpha1.Heartbeat
+	g.Expect(yaml.UnmarshalStrict([]byte(example(heartbeatExample)), &beat)).To(Succeed())
+	beat.Namespace = "shop"
+	integration := v1alpha1.WebhookIntegration{Spec: v1alpha1.WebhookIntegrationSpec{Tokens: testenv.Tokens("shop", "jobs")}}
+	integration.Namespace, integration.Name = "shop", beat.Spec.IntegrationName
+	var manifests []byte
+	for kind, object := range map[string]any{"Heartbeat": &beat, "WebhookIntegration": &integration} {
+		manifest, err := yaml.Marshal(object)
+		g.Expect(err).NotTo(HaveOccurred())
+		if kind == "WebhookIntegration" {
+			manifest = append([]byte("apiVersion: tocsin.dev/v1alpha1\nkind: WebhookIntegration\n"), manifest...)
+		}
+		manifests = append(append(manifests, "---\n"...), manifest...)
+	}
+	g.Expect(os.WriteFile(filepath.Join(folder, "jobs.yaml"), manifests, 0o600)).To(Succeed())
+	runIn(t, kubeconfig, folder, "kubectl create -f jobs.yaml && kubectl -n shop wait --for=condition=Ready webhookintegration/jobs && "+
+		"kubectl -n shop wait --for=jsonpath='{.status.observedTime}' heartbeat/backup")
 	var cronJob batchv1.CronJob
 	g.Expect(yaml.UnmarshalStrict([]byte(example(cronJobExample)), &cronJob)).To(Succeed())
 	container := cronJob.Spec.JobTemplate.Spec.Template.Spec.Containers[0]

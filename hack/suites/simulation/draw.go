@@ -135,7 +135,8 @@ var targets = []target{
 	{"create", "alertevents"}, {"update", "incidents/status"}, {"delete", "alertevents"}, {"create", "incidents"},
 	{"get", "alertevents"}, {"list", "alertevents"}, {"get", "incidents"}, {"patch", "alertevents"}, {"update", "alertevents"},
 	{"patch", "incidents"},
-	{"", "alertevents"}, {"", "incidents"}, {"", "leases"}, {"patch", "webhookintegrations/status"}, {"delete", "incidents"},
+	{"", "alertevents"}, {"", "incidents"}, {"", "leases"}, {"patch", "webhookintegrations/status"}, {"patch", "heartbeats/status"},
+	{"delete", "incidents"},
 	{"", ""},
 }
 
@@ -160,7 +161,7 @@ func (d *drawer) watchTrouble(t *rapid.T) operation {
 		replica: d.replica(t),
 		effect:  rapid.SampledFrom([]effect{lag, stall, end, expire, behind}).Draw(t, "effect"),
 		target: target{"watch", rapid.SampledFrom([]string{
-			"alertevents", "alertevents", "incidents", "webhookintegrations", "maintenancewindows", "",
+			"alertevents", "alertevents", "incidents", "webhookintegrations", "maintenancewindows", "heartbeats", "",
 		}).Draw(t, "resource")},
 		d: d.short(t),
 	}

@@ -77,9 +77,10 @@ func (s *site) integrate(name string, spec v1alpha1.WebhookIntegrationSpec) {
 
 // takesIn makes an integration for the alerts of another site.
 func (s *site) takesIn(leaf string) {
-	s.integrate(leaf, v1alpha1.WebhookIntegrationSpec{Federate: true, Heartbeats: []v1alpha1.Heartbeat{{
-		Name: leaf, Interval: &metav1.Duration{Duration: beatEvery}, Grace: &metav1.Duration{Duration: beatGrace},
-	}}})
+	beat := testenv.Heartbeat(siteNamespace, leaf, leaf, beatEvery, testenv.AnyRequest())
+	beat.Spec.Grace = &metav1.Duration{Duration: beatGrace}
+	s.Expect(s.users.Create(context.Background(), beat)).To(Succeed())
+	s.integrate(leaf, v1alpha1.WebhookIntegrationSpec{Federate: true})
 }
 
 // forwards has the replicas post to the integration of another site that has the name of this one.

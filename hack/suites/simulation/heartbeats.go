@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,11 +40,9 @@ const (
 	hushFor   = 3 * time.Minute
 )
 
-// heartbeats are those of a tenant's integration.
-func heartbeats() []v1alpha1.Heartbeat {
-	return []v1alpha1.Heartbeat{{
-		Name: heartbeatName, Interval: &metav1.Duration{Duration: beatInterval}, Match: &v1alpha1.HeartbeatMatch{Ping: true},
-	}}
+// signalReport is the call by which a replica tells the others that a heartbeat was heard.
+var signalReport = &apiserver.Call{
+	Verb: "patch", Resource: "heartbeats." + v1alpha1.GroupVersion.Group, Subresource: "status",
 }
 
 // hush keeps a tenant's sender from pinging for a while.
@@ -154,7 +151,7 @@ func (w *world) ping(t *tenant, to int) bool {
 		time.Sleep(reportTime)
 		w.pings.mu.Lock()
 		defer w.pings.mu.Unlock()
-		made.kept = !p.wasFrozen(began) && !p.isDead() && !p.disturbs(unavailableReport)
+		made.kept = !p.wasFrozen(began) && !p.isDead() && !p.disturbs(unavailableReport) && !p.disturbs(signalReport)
 	})
 	return true
 }
@@ -237,7 +234,9 @@ func (w *world) endQuietly() oracle.Findings {
 		if err := w.users.Get(context.Background(), key, integration); err != nil || !integration.DeletionTimestamp.IsZero() {
 			continue
 		}
-		if known := v1alpha1.FindHeartbeat(integration.Status.Heartbeats, heartbeatName); known != nil && known.LastSignalTime != nil {
+		beat := &v1alpha1.Heartbeat{}
+		key.Name = heartbeatName
+		if err := w.users.Get(context.Background(), key, beat); err == nil && beat.Status.LastSignalTime != nil {
 			heard[t.namespace] = acceptedSince(integration).Add(grace)
 		}
 		w.pings.hush(t.namespace, began.Add(time.Hour))

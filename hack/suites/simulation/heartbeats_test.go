@@ -28,9 +28,9 @@ func TestAMissedHeartbeatShowsThoughItsAlertIsDenied(t *testing.T) {
 		_ = w.users.Update(context.Background(), &integration)
 	}}
 	look := act{"look", func(w *world) {
-		integration := read(w)
-		isHeard := meta.IsStatusConditionTrue(integration.Status.Conditions, v1alpha1.ConditionHeartbeatsHeard)
-		state := fmt.Sprint("heard: ", isHeard)
+		var beat v1alpha1.Heartbeat
+		_ = w.users.Get(context.Background(), types.NamespacedName{Namespace: tenantName(1), Name: heartbeatName}, &beat)
+		state := fmt.Sprint("heard: ", meta.IsStatusConditionTrue(beat.Status.Conditions, v1alpha1.ConditionHeard))
 		for _, o := range w.objects("incidents", tenantName(1)) {
 			spec, _ := o.Object["spec"].(map[string]any)
 			status, _ := o.Object["status"].(map[string]any)

@@ -130,6 +130,10 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 		t := &tenant{namespace: fmt.Sprint("tenant-", string(rune('a'+i)))}
 		w.server.CreateNamespaces(t.namespace)
 		w.tenants = append(w.tenants, t)
+		beat := testenv.Heartbeat(t.namespace, heartbeatName, integrationName, beatInterval, nil)
+		if err := w.users.Create(context.Background(), beat); err != nil {
+			return nil, fmt.Errorf("defining the heartbeat of %s: %w", t.namespace, err)
+		}
 		if err := w.users.Create(context.Background(), w.integration(t)); err != nil {
 			return nil, fmt.Errorf("creating an integration: %w", err)
 		}
@@ -166,7 +170,6 @@ func (w *world) integration(t *tenant) *v1alpha1.WebhookIntegration {
 			Mapping: &v1alpha1.Mapping{Alerts: "payload.alerts"},
 
 			ObjectLabels: []string{oracle.SeqLabel}, // they differ from episode to episode
-			Heartbeats:   heartbeats(),
 		},
 	}
 	if w.story.AutoResolve {
