@@ -402,6 +402,29 @@ func TestAStartAndItsEnd(t *testing.T) {
 	s.Expect(status.LastDuration.Duration).To(Equal(time.Second))
 }
 
+// One replica holds a start back, and another one its success, which knows of no start. Both are written before the leader would find
+// that the shortest run takes too long.
+func TestAShortRunOverTwoReplicasIsKnownInTime(t *testing.T) {
+	s := newBeating(t)
+	h := s.get()
+	h.Spec.Every, h.Spec.MaxDuration = &metav1.Duration{Duration: 24 * time.Hour}, &metav1.Duration{Duration: time.Minute}
+	s.Expect(s.client.Update(t.Context(), h)).To(Succeed())
+	s.hear(0, 0)
+	cached := s.get()
+	s.now = s.now.Add(5 * time.Second)
+	start := s.now
+	s.replicas[0].reportSignal(s.says(cached, v1alpha1.SignalStart))
+	s.now = s.now.Add(time.Second)
+	s.replicas[1].reportSignal(s.says(cached, v1alpha1.SignalSuccess))
+	known := false
+	for s.now.Before(start.Add(time.Minute - 10*time.Second)) {
+		s.flush(time.Second)
+		known = known || heartbeats.IsRunning(&s.get().Status)
+	}
+	s.Expect(known).To(BeTrue())
+	s.Expect(heartbeats.IsRunning(&s.get().Status)).To(BeFalse())
+}
+
 // Whatever a sender says each second for ten minutes: it costs a write every third of the interval, and the more often if it starts.
 func TestManySignalsAreWrittenNowAndThen(t *testing.T) {
 	start, success := v1alpha1.SignalStart, v1alpha1.SignalSuccess

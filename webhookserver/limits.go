@@ -106,7 +106,8 @@ const (
 	reportPause    = time.Second     // also between two looks at what is due
 	maxReportPause = 16 * time.Second
 
-	// Signals of heartbeats. signalRecheck is also the least between a start and what is written before or after it.
+	// Signals of heartbeats. signalRecheck is also the least between a start and what is written before or after it: twice that is
+	// shorter than the shortest maxDuration.
 	signalRecheck = 20 * time.Second // until a signal that is not due is looked at again: the spec may have changed
 
 	maxSignalLead    = time.Minute     // of the stored time of a signal before the API server's clock; a later one is wrong

@@ -95,12 +95,12 @@ type HeartbeatSpec struct {
 	// +optional
 	Grace *metav1.Duration `json:"grace,omitempty"`
 
-	// maxDuration is how long after a start, a ping to the path /start, its success may come: a duration such as 2h, from 10s to
+	// maxDuration is how long after a start, a ping to the path /start, its success may come: a duration such as 2h, from 1m to
 	// 720h. Default: a start says nothing about the end.
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
 	// +kubebuilder:validation:MaxLength=32
-	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('720h')",message="must be a duration from 10s to 720h, such as 2h"
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('720h')",message="must be a duration from 1m to 720h, such as 2h"
 	// +optional
 	MaxDuration *metav1.Duration `json:"maxDuration,omitempty"`
 

@@ -120,7 +120,7 @@ func TestHeartbeatAdmission(t *testing.T) {
 		"less than a minute":     {beat(`"every":"59s"`), "must be a duration from 1m to 720h"},
 		"over 30 days":           {beat(`"every":"721h"`), "must be a duration from 1m to 720h"},
 		"no grace":               {every(`,"grace":"0s"`), "must be a duration from 10s to 720h"},
-		"a duration of nothing":  {every(`,"maxDuration":"1s"`), "must be a duration from 10s to 720h"},
+		"a duration of nothing":  {every(`,"maxDuration":"59s"`), "must be a duration from 1m to 720h"},
 		"an interval":            {beat(`"schedule":{"cron":"@every 1h"}`), "should match"},
 		"a zone in the schedule": {beat(`"schedule":{"cron":"TZ=UTC 2 * * *"}`), "should match"},
 		"an Incident":            {every(`,"incident":{"severity":"error","title":"No backup","labels":{"a":"b"},"runbook":"https://x.example.com/"}`), ""},
