@@ -144,7 +144,10 @@ test: control-plane ## Run the unit, property, fuzz-seed and control-plane tests
 	$(GO_TEST) $(SIDE_BY_SIDE) $(TEST_FLAGS) ./...
 
 .PHONY: test-all
-test-all: $(TOOLS)/helm test ## Run them with those of the chart, the plugin, the documents' examples, the suites and the release
+test-all: $(TOOLS)/helm test test-suites ## Run them with those of the chart, the plugin, the documents' examples, the suites and the release
+
+.PHONY: test-suites
+test-suites: $(TOOLS)/helm control-plane ## Run those that test-all has beyond test
 	@# What they read lies outside of their modules, so that Go would not see that it has changed: nothing is cached.
 	for module in $(OUR_MODULES); do (cd $$module && $(GO_TEST) $(SIDE_BY_SIDE) -count=1 $(TEST_FLAGS) ./...) || exit; done
 
