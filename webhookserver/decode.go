@@ -108,7 +108,7 @@ func (h *handler) parser(
 		if held == nil {
 			return nil, nil, &problemOverload
 		}
-		wait = 0 // or what is decoded already would wait uncounted
+		wait = 0 // only the first text may wait: what is decoded already is in memory, and its reservation was just released
 		return payload.ParseAny(text)
 	}
 	parse = func(text []byte) (any, []payload.Warning, error) {

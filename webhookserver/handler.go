@@ -233,7 +233,7 @@ func (h *handler) read(x *exchange, request *protocol.Request) (decoded *decoded
 		decoded, p = nil, large // whatever else is wrong with it
 	}
 	request.Body = nil           // it may be collected while the alerts wait
-	memory.Shrink(minBodyMemory) // from here on the alerts count as waiting submissions, and the connection is still held
+	memory.Shrink(minBodyMemory) // the queue now accounts for the alerts; this minimum keeps counting the open connection
 	return decoded, p
 }
 

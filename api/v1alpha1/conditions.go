@@ -12,7 +12,7 @@ const (
 const ForwardedLabel = "tocsin_incident"
 
 // HopsLabel is the label that counts the Tocsins that have forwarded an alert, from the second one on. MaxHops is the largest
-// number that is accepted: one that forwards to itself has so many Incidents more of each of its own.
+// number that is accepted. Without a bound, a Tocsin that forwards to itself would open Incidents about its own for ever.
 const (
 	HopsLabel = "tocsin_hops"
 	MaxHops   = 3

@@ -91,7 +91,8 @@ const rejectedTitle = "The content of the alerts is not kept"
 
 // WithoutContent returns the plan with a status that has nothing of the alerts' texts, because the API server rejects the whole
 // one, or there is no space for it: state, conditions, counts, times, severity and ledger. The content is the stored one of the
-// same episode, else a fixed title. The timeline tells the reason, once until another transition is recorded.
+// same episode, else a fixed title. The timeline records the reason; repeats add no second entry until another transition is
+// recorded.
 func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, policy *Policy, reason string, now time.Time) Plan {
 	bare := *p
 	bare.Status, bare.Transitions = *p.Status.DeepCopy(), nil

@@ -142,8 +142,8 @@ type posted struct {
 	changes []time.Time // when these changed lately
 }
 
-// update adds to the sets that are wanted those that this sender has to end, and remembers what is going to be posted. The labels
-// of a muted Incident stay as they are.
+// update returns the wanted sets plus the sets posted earlier that must now end, and remembers what is going to be posted. The
+// labels of a muted Incident stay as they are.
 func (m memory) update(key incidentKey, sets []set, muted bool, window time.Duration, now time.Time) []set {
 	p := m[key]
 	if p == nil {

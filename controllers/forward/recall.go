@@ -31,7 +31,7 @@ func (s *sender) recall(
 	if before == nil {
 		return
 	}
-	// Anybody may have posted it: what a sender cannot change has not changed.
+	// Anyone can post. Accept the old labels only if those that senders cannot influence are equal.
 	for _, labels := range []map[string]string{now, before} {
 		for name, value := range labels {
 			isSenders := name == labelAlertname || slices.Contains(config.AlertLabels, name)

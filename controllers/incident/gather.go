@@ -175,7 +175,8 @@ func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEven
 		default:
 			a.unseen = a.unseen || !known
 			a.toFold = append(a.toFold, event)
-			// By the time before the list: if the process stood still since then, another replica may have deleted it.
+			// Use the time before the list. Otherwise a suspension makes the hold look expired, while another replica may have
+			// deleted the AlertEvent.
 			if hold.After(o.began) && (held == nil || r.inCommitOrder(event, held) < 0) {
 				held, a.hold = event, hold
 			}
@@ -301,7 +302,7 @@ func (r *reconciler) decide(o *facts) (plan fold.Plan, err error) {
 	}), nil
 }
 
-// onlyRepeats reports whether the Incident is open and all alerts for it say so once more: no state changes.
+// onlyRepeats reports whether the Incident is open and every alert for it is firing: no state changes.
 func (o *facts) onlyRepeats() bool {
 	if o.incident == nil || o.incident.Status.State != v1alpha1.IncidentOpen || len(o.toFold) == 0 {
 		return false
@@ -318,7 +319,7 @@ func (o *facts) onlyRepeats() bool {
 }
 
 // ledgerNearlyFull reports whether the AlertEvents that wait fill the ledger, and enough of it is free to be worth a write:
-// waiting would not make it more.
+// waiting would not make the write larger.
 func (o *facts) ledgerNearlyFull() bool {
 	space := v1alpha1.MaxLedger - o.ledgerUse()
 	return len(o.toFold) >= space && space >= v1alpha1.MaxLedger/4

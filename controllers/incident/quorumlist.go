@@ -29,8 +29,7 @@ const (
 	// listTimeout bounds one quorum list.
 	listTimeout = 20 * time.Second
 
-	// heavyList is how many bytes a quorum list may have that is not heavy. Of such lists lightLists are made at a time, and one
-	// more of heavy ones.
+	// heavyList is how many bytes make a quorum list heavy. At most lightLists light lists and one heavy list run at once.
 	heavyList  = 8 << 20
 	lightLists = 4
 
@@ -150,7 +149,7 @@ type quorumLists struct {
 	all  *quorumList
 	list func(namespaces ...string) lister
 
-	light, heavy chan struct{} // places for lists under way, by what the last one of the same namespaces was
+	light, heavy chan struct{} // semaphores; the previous result of the same namespaces chooses which
 
 	mu  sync.Mutex
 	own map[string]*quorumList // by namespace; none while the list of all is light

@@ -29,11 +29,11 @@ const (
 	// waiting for a quorum list, which takes up to 100 ms on a busy API server whatever its size; this many folds share one.
 	foldConcurrency = 160
 
-	// clockRetry is when to look again at an Incident with a deadline while nothing may end for its age, see
+	// clockRetry is when to look again at an Incident with a deadline while no time-based resolve is safe, see
 	// replica.IngestHealth.QuietFrom.
 	clockRetry = 30 * time.Second
 
-	// staleRetry is when to look again after something turned out to be older than it seemed.
+	// staleRetry is the delay before another fold when this one read something that was out of date.
 	staleRetry = 50 * time.Millisecond
 
 	// pausedRetry is when to look again at an Incident whose ledger is full; the deletion of an AlertEvent brings it back sooner.
@@ -142,8 +142,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // foldConfirmed folds after a quorum list and carries the plan out. It returns its facts, with the Incident as it is written.
 //
 // An Incident that the cache lacks is Resolved, or too new for the cache, or there is none. If the provisional plan opens one, it
-// is created before the list. A leader that stood still could otherwise fold AlertEvents once more whose Incident was deleted
-// meanwhile: nothing would fail its create. If the create finds one there, or if the alerts open none, it is read.
+// is created before the list. Otherwise a suspended leader could create again, from an old list, an Incident that another replica
+// has folded and a user has deleted meanwhile. If the create finds one there, or if the alerts open none, it is read.
 func (r *reconciler) foldConfirmed(
 	ctx context.Context, seen *facts, provisional *fold.Plan,
 ) (_ *facts, plan fold.Plan, err error) {
@@ -234,7 +234,7 @@ func (r *reconciler) handleFailure(ctx context.Context, o *facts, err error) (ct
 
 // delayFold returns how long to wait before anything is decided: until an Incident is read for which the cache is behind, until
 // one that could not be written is tried again, until the memory shows what the cache shows, and until a busy Incident may be
-// written again if its alerts change no state. delayWrite finds the last as well, but only after a fold.
+// written again if its alerts change no state. delayWrite repeats the last check after the decision; this one saves the fold.
 func (r *reconciler) delayFold(o *facts) time.Duration {
 	if o.wait > 0 {
 		return o.wait // the watch brings it back sooner

@@ -27,8 +27,8 @@ import (
 // foldEvents enqueues the Incidents of an AlertEvent when it comes, and once more when their ledgers get space: those that are
 // Open when the AlertEvent goes, and those for which it gets a mark. Other changes of its metadata mean nothing.
 //
-// Alerts that repeat what an open Incident says are not urgent. All AlertEvents that are there at the start are: their
-// senders have been told long ago that they are accepted.
+// Alerts that repeat what an open Incident says are not urgent. All AlertEvents that are there at the start are: they have
+// waited longest.
 func (r *reconciler) foldEvents() handler.EventHandler {
 	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.AlertEvent, initial bool, queue requests.Queue) {
 		if after != nil {

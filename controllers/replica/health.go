@@ -57,7 +57,7 @@ type IngestHealth struct {
 
 // missed knows the newest missed in a namespace.
 type missed struct {
-	all          time.Time            // none of its integrations was listened to before
+	all          time.Time            // until then, all of its integrations count as unavailable
 	integrations map[string]time.Time // by name
 }
 

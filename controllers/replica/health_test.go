@@ -38,7 +38,7 @@ func TestIngestHealth(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		steps []step
 		now   time.Duration
-		from  time.Duration // by the API server's clock; never: nothing may end for its age
+		from  time.Duration // by the API server's clock; never: no time-based resolve is safe
 	}{
 		"nothing was answered yet: nothing ends":              {nil, 0, never},
 		"answers without a gap: since the first":              {[]step{answer(0), answer(15 * time.Second), answer(30 * time.Second)}, 31 * time.Second, 0},

@@ -29,8 +29,8 @@ const (
 	// them from filling etcd: an etcd that is out of space accepts no writes, so they could not be drained either.
 	DefaultEvents = 20_000
 
-	// DefaultIncidents keeps Incidents from filling the memory of the replicas. Each holds them all, in 7 KiB, and 12 KiB
-	// if it is Open: its 1 GiB are used up near 85,000 Open ones.
+	// DefaultIncidents keeps Incidents from filling the memory of the replicas. A replica caches every Incident that is not
+	// Resolved, about 12 KiB each, and 7 KiB of every Resolved one: 85,000 Open ones would use up its 1 GiB.
 	DefaultIncidents = 50_000
 
 	// maxStuckFactor is how many times the limits may be used when AlertEvents that cannot drain count as well. With the reserve

@@ -10,8 +10,8 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/marks"
 )
 
-// countedIncident says why an Incident is expected: it is open, or a firing alert of it is stored or being stored. If such an
-// alert did not count, it could find no place later, and wait in its AlertEvent unseen.
+// countedIncident says why an Incident counts: it is open, or a firing alert of it is stored or being stored. Otherwise ingest
+// would accept an alert whose Incident the limit then forbids, and nobody would be told.
 type countedIncident struct {
 	open    *openIncident // as the cache has it; nil if it is Resolved or does not exist
 	waiting int           // AlertEvents and reservations with firing alerts of it

@@ -15,9 +15,9 @@ import (
 // slowItem is how long an item may be at work before it gives its place up.
 const slowItem = time.Second
 
-// Queue is the queue of a controller in which keys take turns: however much one of them has waiting, an item of another one
-// comes next but one. It hands out items for so many places. An item that takes longer than slowItem gives its place up, so the
-// controller needs MaxAtWork workers; then items of any keys may hang, and the others go on.
+// Queue is the queue of a controller in which keys take turns: however many items one of them has waiting, the first item of
+// another one is at most second in line. It hands out items for a number of places. An item that takes longer than slowItem gives
+// its place up, so the controller needs MaxAtWork workers; then items of any keys may hang, and the others go on.
 type Queue[T comparable] struct {
 	workqueue.TypedRateLimitingInterface[T]
 	order *order[T]

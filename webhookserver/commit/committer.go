@@ -141,8 +141,8 @@ func (c *Committer) CheckCapacity(integration types.NamespacedName) error {
 	return ErrOverloaded
 }
 
-// Backlog returns how many submissions wait, or are written together with others. It is 0 on an idle server, and while each
-// write has one submission.
+// Backlog returns the number of submissions beyond one for each write: those in the queues, and those that share a write. It is 0
+// on an idle server.
 func (c *Committer) Backlog() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -194,7 +194,7 @@ func (c *Committer) startWriter(q *queue) {
 	}
 }
 
-// resume ends a reason not to begin another write of the queue.
+// resume removes one of the queue's holds: a write became slow, or a linger ended.
 func (c *Committer) resume(q *queue) {
 	q.holds--
 	c.startWriter(q)

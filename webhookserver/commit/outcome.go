@@ -49,8 +49,9 @@ type notStoredError struct{ error }
 
 func (e *notStoredError) Unwrap() error { return e.error }
 
-// classify says what the error of an attempt means. If no attempt within seconds can succeed, it returns the error of the write:
-// the verdict of the API server, or ErrUnavailable. mayBeStored says that the attempt may have stored the AlertEvent anyway.
+// classify returns what the error of an attempt means. final is the error to give up with, the verdict of the API server or
+// ErrUnavailable; if it is nil, another attempt within seconds can succeed. mayBeStored says that the attempt may have stored the
+// AlertEvent anyway.
 func classify(err error) (mayBeStored bool, final error) {
 	var notStored *notStoredError
 	var dial *net.OpError

@@ -169,7 +169,7 @@ func (c *Committer) attempt(ctx context.Context, event *v1alpha1.AlertEvent) (*v
 		// Nobody else makes this name: an earlier attempt stored it, and by now it is folded and deleted.
 		return nil, nil
 	case apierrors.IsNotFound(err):
-		return nil, &notStoredError{errors.New("the earlier request with this key has just been forgotten")}
+		return nil, &notStoredError{errors.New("the AlertEvent of the earlier request with this key was deleted meanwhile")}
 	case err != nil:
 		return nil, fmt.Errorf("reading the AlertEvent of the same name: %w", err)
 	}

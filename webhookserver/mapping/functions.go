@@ -135,7 +135,8 @@ func hash(args []any) (any, error) {
 	return hex.EncodeToString(digest.Sum(nil)[:16]), nil
 }
 
-// hashValue writes the text of a scalar behind its length, or what a map or list has behind its size, which no length is like.
+// hashValue writes the text of a scalar behind its length, or the entries of a map or list behind its size, which is tagged, so
+// that it cannot equal a length.
 func hashValue(digest io.Writer, value any) {
 	size := func(n uint64) {
 		var number [8]byte
