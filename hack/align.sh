@@ -23,6 +23,7 @@ hack/release ./...
 hack/suites ./...
 hack/modules/controlplane tool
 hack/modules/helm tool
+hack/modules/node tool
 hack/modules/tools tool'
 
 # selected MODULE PACKAGES: a line for each module that the packages need: MODULE, its path and its version.

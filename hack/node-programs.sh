@@ -17,7 +17,7 @@ minor=${version#v*.}
 echo "node: building ${programs[*]} $version, once; this takes about five minutes on two cores" >&2
 variables=k8s.io/component-base/version
 mkdir -p "$folder"
-GOWORK=off CGO_ENABLED=0 go build -o "$folder/" -ldflags "-s -w \
+GOWORK=off go build -o "$folder/" -ldflags "-s -w \
   -X $variables.gitVersion=$version -X $variables.gitMajor=1 -X $variables.gitMinor=${minor%%.*} \
   -X $variables.gitTreeState=clean" "${programs[@]/#/k8s.io/kubernetes/cmd/}"
 echo "$key" >"$folder/.key"
