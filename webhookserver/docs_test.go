@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,7 +106,9 @@ func TestProblemsAreDocumented(t *testing.T) {
 			g.Expect(row).To(ContainSubstring("`" + reason[1] + "`"))
 		}
 	}
-	g.Expect(regexp.MustCompile("(?m)^\\| `[a-z-]+` \\| [45]").FindAllString(text, -1)).To(HaveLen(len(problems)))
+	// One with several reasons has a row for each.
+	rows := slices.Compact(regexp.MustCompile("(?m)^\\| `[a-z-]+` \\| [45]").FindAllString(text, -1))
+	g.Expect(rows).To(HaveLen(len(problems)))
 	for _, delivery := range deliveryHeaders {
 		g.Expect(text).To(ContainSubstring("`" + delivery.name + "`"))
 	}
