@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -179,7 +180,8 @@ func TestOpenAPIDocumentHasEveryProblem(t *testing.T) {
 			inTable = append(inTable, row[2]+" "+row[1])
 		}
 	}
-	g.Expect(inDocument).To(ConsistOf(inTable))
+	// One with several reasons has a row for each.
+	g.Expect(inDocument).To(ConsistOf(slices.Compact(inTable)))
 }
 
 func TestTheContractCatchesWhatItDoesNotAllow(t *testing.T) {
