@@ -47,9 +47,12 @@ func (h *History) checkQuietEnds(r *requests, now time.Time, f *Findings) {
 
 // lastTry returns a delivery of an alert of the Incident within the time before its quiet end. One that a sender repeats
 // though it is stored tells nothing new, and neither does one whose idempotency key is that of another, whichever of its
-// deliveries got this answer.
+// deliveries got this answer. One whose AlertEvent a user deleted before it was folded may count or not.
 func (h *History) lastTry(r *requests, s quietEnd, quiet time.Duration) *Delivery {
 	for _, record := range r.records {
+		if h.isExcused(record) {
+			continue
+		}
 		conflicts := slices.ContainsFunc(record.Deliveries, func(d Delivery) bool { return d.Outcome == Conflict })
 		if conflicts || record.Namespace != s.key.namespace || record.Integration != s.integration || !record.has(s.dedupKey) {
 			continue
@@ -76,6 +79,20 @@ func (h *History) isStoredBefore(record *Record, by time.Time) bool {
 		}
 	}
 	return true
+}
+
+// isExcused says whether a user deleted each AlertEvent of a record, or forged its marks, before it was folded.
+func (h *History) isExcused(record *Record) bool {
+	stored := 0
+	for _, sent := range record.Alerts {
+		for _, e := range h.stored[sent.Seq] {
+			if !e.excused {
+				return false
+			}
+			stored++
+		}
+	}
+	return stored > 0
 }
 
 func (r *Record) has(key string) bool {

@@ -188,6 +188,23 @@ func TestSilence(t *testing.T) {
 			record.Deliveries = append(record.Deliveries, Delivery{Outcome: outcome, Began: at, Ended: at.Add(time.Second)})
 		}
 	}
+	// another sends one more alert within the time, of which nothing is folded.
+	another := func(then func(s *script)) func(s *script) {
+		return func(s *script) {
+			s.sent("a", an("firing", "k"))
+			s.fold("k", []string{"a"})
+			s.release("a")
+			s.tick(90 * time.Second)
+			record := s.sent("b", an("firing", "k"))
+			record.Deliveries = []Delivery{{Outcome: Acknowledged, Began: s.now.Add(-time.Second), Ended: s.now}}
+			then(s)
+			s.tick(30 * time.Second)
+			s.incidents["k"].model.endQuiet(s.now)
+			s.fold("k", nil, func(status map[string]any) {
+				status["conditions"] = []map[string]any{{"type": "Resolved", "status": "True", "reason": "AutoResolved"}}
+			})
+		}
+	}
 	options := Options{AutoResolveAfter: func(string, string) time.Duration { return time.Minute }}
 	tellAll(t, map[string]story{
 		"nobody sent anything":                  {options: options, tell: quiet(0)},
@@ -196,6 +213,8 @@ func TestSilence(t *testing.T) {
 		"its key is that of another":            {options: options, tell: tried(30*time.Second, Unknown, Conflict)},
 		"nothing is known of a request":         {options: options, tell: tried(30*time.Second, Unknown, Refused), found: "B: "},
 		"a request was repeated that is stored": {options: options, tell: repeated(Acknowledged)},
+		"an alert waits to be folded":           {options: options, tell: another(func(*script) {}), found: "B: "},
+		"a user deleted an alert that waited":   {options: options, tell: another(func(s *script) { s.lose("b") })},
 		"the clock of the leader is far ahead":  {options: options, tell: quiet(time.Hour), found: "B: "},
 		"the clock of the leader is far behind": {options: options, tell: quiet(-time.Hour), found: "B: "},
 	})
