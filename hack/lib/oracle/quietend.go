@@ -47,19 +47,17 @@ func (h *History) checkQuietEnds(r *requests, now time.Time, f *Findings) {
 
 // lastTry returns a delivery of an alert of the Incident within the time before its quiet end. One that a sender repeats
 // though it is stored tells nothing new, and neither does one whose idempotency key is that of another, whichever of its
-// deliveries got this answer. One whose AlertEvent a user deleted before it was folded may count or not.
+// deliveries got this answer. An acknowledged one whose AlertEvent a user deleted before it
+// was folded may count or not.
 func (h *History) lastTry(r *requests, s quietEnd, quiet time.Duration) *Delivery {
 	for _, record := range r.records {
-		if h.isExcused(record) {
-			continue
-		}
 		conflicts := slices.ContainsFunc(record.Deliveries, func(d Delivery) bool { return d.Outcome == Conflict })
 		if conflicts || record.Namespace != s.key.namespace || record.Integration != s.integration || !record.has(s.dedupKey) {
 			continue
 		}
 		for i := range record.Deliveries {
 			d := &record.Deliveries[i]
-			if h.isStoredBefore(record, d.Began) {
+			if h.isStoredBefore(record, d.Began) || d.Outcome == Acknowledged && h.isExcused(record) {
 				continue
 			}
 			if !d.Ended.IsZero() && d.Ended.Before(s.at.Add(-h.options.ReportTime)) && d.Began.After(s.at.Add(-quiet)) {

@@ -151,16 +151,20 @@ func TestIdempotencyKeys(t *testing.T) {
 }
 
 func TestSilence(t *testing.T) {
+	// end resolves the Incident because no alert came, with a time that is wrong by so much.
+	end := func(s *script, wrong time.Duration) {
+		s.incidents["k"].model.endQuiet(s.now.Add(wrong))
+		s.fold("k", nil, func(status map[string]any) {
+			status["conditions"] = []map[string]any{{"type": "Resolved", "status": "True", "reason": "AutoResolved"}}
+		})
+	}
 	quiet := func(at time.Duration) func(s *script) {
 		return func(s *script) {
 			s.sent("a", an("firing", "k"))
 			s.fold("k", []string{"a"})
 			s.release("a")
 			s.tick(2 * time.Minute)
-			s.incidents["k"].model.endQuiet(s.now.Add(at))
-			s.fold("k", nil, func(status map[string]any) {
-				status["conditions"] = []map[string]any{{"type": "Resolved", "status": "True", "reason": "AutoResolved"}}
-			})
+			end(s, at)
 		}
 	}
 	tried := func(before time.Duration, outcomes ...Outcome) func(s *script) {
@@ -189,20 +193,17 @@ func TestSilence(t *testing.T) {
 		}
 	}
 	// another sends one more alert within the time, of which nothing is folded.
-	another := func(then func(s *script)) func(s *script) {
+	another := func(outcome Outcome, then func(s *script)) func(s *script) {
 		return func(s *script) {
 			s.sent("a", an("firing", "k"))
 			s.fold("k", []string{"a"})
 			s.release("a")
 			s.tick(90 * time.Second)
 			record := s.sent("b", an("firing", "k"))
-			record.Deliveries = []Delivery{{Outcome: Acknowledged, Began: s.now.Add(-time.Second), Ended: s.now}}
+			record.Deliveries = []Delivery{{Outcome: outcome, Began: s.now.Add(-time.Second), Ended: s.now}}
 			then(s)
 			s.tick(30 * time.Second)
-			s.incidents["k"].model.endQuiet(s.now)
-			s.fold("k", nil, func(status map[string]any) {
-				status["conditions"] = []map[string]any{{"type": "Resolved", "status": "True", "reason": "AutoResolved"}}
-			})
+			end(s, 0)
 		}
 	}
 	options := Options{AutoResolveAfter: func(string, string) time.Duration { return time.Minute }}
@@ -213,8 +214,9 @@ func TestSilence(t *testing.T) {
 		"its key is that of another":            {options: options, tell: tried(30*time.Second, Unknown, Conflict)},
 		"nothing is known of a request":         {options: options, tell: tried(30*time.Second, Unknown, Refused), found: "B: "},
 		"a request was repeated that is stored": {options: options, tell: repeated(Acknowledged)},
-		"an alert waits to be folded":           {options: options, tell: another(func(*script) {}), found: "B: "},
-		"a user deleted an alert that waited":   {options: options, tell: another(func(s *script) { s.lose("b") })},
+		"an alert waits to be folded":           {options: options, tell: another(Acknowledged, func(*script) {}), found: "B: "},
+		"a user deleted an alert that waited":   {options: options, tell: another(Acknowledged, func(s *script) { s.lose("b") })},
+		"a user deleted one that was refused":   {options: options, tell: another(Refused, func(s *script) { s.lose("b") }), found: "B: "},
 		"the clock of the leader is far ahead":  {options: options, tell: quiet(time.Hour), found: "B: "},
 		"the clock of the leader is far behind": {options: options, tell: quiet(-time.Hour), found: "B: "},
 	})
