@@ -106,7 +106,9 @@ func TestProblemsAreDocumented(t *testing.T) {
 			g.Expect(row).To(ContainSubstring("`" + reason[1] + "`"))
 		}
 	}
-	// One with several reasons has a row for each.
+	// One with several reasons has a row for each, and no reason twice.
+	reasons := regexp.MustCompile("(?m)^\\| `[a-z-]+` \\| [45][^|]+\\|[^|]*").FindAllString(text, -1)
+	g.Expect(slices.Compact(slices.Sorted(slices.Values(reasons)))).To(HaveLen(len(reasons)))
 	rows := slices.Compact(regexp.MustCompile("(?m)^\\| `[a-z-]+` \\| [45]").FindAllString(text, -1))
 	g.Expect(rows).To(HaveLen(len(problems)))
 	for _, delivery := range deliveryHeaders {

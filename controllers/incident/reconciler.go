@@ -142,8 +142,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 // foldConfirmed folds after a quorum list and carries the plan out. It returns its facts, with the Incident as it is written.
 //
 // An Incident that the cache lacks is Resolved, or too new for the cache, or there is none. If the provisional plan opens one, it
-// is created before the list. Otherwise a suspended leader could create again, from an old list, an Incident that another replica
-// has folded and a user has deleted meanwhile. If the create finds one there, or if the alerts open none, it is read.
+// is created before the list. Otherwise a suspended leader could create again, from an old list, an Incident that was folded and
+// deleted meanwhile. If the create finds one there, or if the alerts open none, it is read.
 func (r *reconciler) foldConfirmed(
 	ctx context.Context, seen *facts, provisional *fold.Plan,
 ) (_ *facts, plan fold.Plan, err error) {

@@ -30,7 +30,7 @@ const (
 	DefaultEvents = 20_000
 
 	// DefaultIncidents keeps Incidents from filling the memory of the replicas. A replica caches every Incident that is not
-	// Resolved, about 12 KiB each, and 7 KiB of every Resolved one: 85,000 Open ones would use up its 1 GiB.
+	// Resolved, about 12 KiB each: near 85,000, its 1 GiB is used up.
 	DefaultIncidents = 50_000
 
 	// maxStuckFactor is how many times the limits may be used when AlertEvents that cannot drain count as well. With the reserve
