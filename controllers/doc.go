@@ -5,6 +5,8 @@
 // missed, and replica has what every replica keeps. The packages forward and archive, which tell others, are wired by
 // internal/app and cmd/tocsin-archiver.
 //
+// This comment has the algorithm and its proof. docs/internals/architecture.md has the invariants, and what guards each of them.
+//
 // A reconciliation of an Incident (incident/reconciler.go) gathers (incident/gather.go), decides (package fold) and acts
 // (incident/actions.go). Gathering reads an Incident, the list of the AlertEvents that exist, and those of them that the cache
 // has for this Incident. The function fold.Decide takes these facts and the time, and returns a plan: at most one create, one
@@ -31,18 +33,18 @@
 //
 // # Why nothing is counted twice
 //
-// Say an event was folded by an earlier write, and a fold comes to it again. Either the Incident it read is older than that
-// write; then the condition on its own write fails. Or it is not older; then the ledger had the event once. If it has it
-// still, the event is skipped. If not, some write between took the entry out, because a list did not show the event, or showed
+// Say an event was folded by an earlier write, and a fold comes to it again. Either the Incident that it read is older than that
+// write: then the condition on its own write fails. Or it is not older: then the ledger had the event once. If the ledger still
+// has it, the event is skipped. If not, a write between removed the entry, because a list did not show the event, or showed
 // its mark. UIDs are never reused, marks only grow, and our list began later: the event does not exist for the Incident in it.
-// No clock takes part in this, no lease, and no numbers but the API server's own check of a resourceVersion. Two leaders at
-// once do no harm.
+// This needs no clock, no lease, and no numbers but the API server's own check of a resourceVersion. Two leaders at
+// once only cause conflicts.
 //
 // # Why nothing is lost
 //
 // An event is deleted only after it is settled for each of its Incidents, and a mark is written only after the status, or the
-// confirmed absence, for which it stands. It does not matter how late a cache shows an event: one that shows up behind a newer
-// one that is folded already is counted; it changes neither state nor content. An alert that finds no Incident is settled only
+// confirmed absence, for which it stands. None is skipped for its age: one that a cache shows after a newer one was folded
+// is counted, and changes neither state nor content. An alert that finds no Incident is settled only
 // after a quorum read confirmed that there is none, and while the watch has shown all older events.
 //
 // # Resolved Incidents
@@ -56,9 +58,9 @@
 //
 // # Labels
 //
-// Labels of alerts may become labels of the Incident object (incident/labels.go). Those of a new Incident come with its
-// creation. When one is reopened, they are patched before the status, on condition of the UID and the resourceVersion that were
-// read, and the status is written over the result: as if both were one write. If the patch fails, the status is written
+// Labels of alerts may become labels of the Incident object (incident/labels.go). A new Incident is created with them. When one
+// is reopened, they are patched before the status, on condition of the UID and the resourceVersion that were read, and the
+// status is written over the version that the patch made: as if both were one write. If the patch fails, the status is written
 // without it.
 //
 // # Marks
@@ -81,20 +83,21 @@
 //
 // # Second copies
 //
-// A create whose response was lost is retried under the same name. The API server rejects the second copy while the first
-// exists. But one of the attempts may be folded and deleted before the other one is stored, which then makes an object with a
-// UID that no ledger has. Every replica remembers for two minutes the names that its watch saw deleted, whoever leads
+// A create whose response was lost is retried under the same name (docs/internals/decisions.md says why). The API server rejects
+// the second copy while the first exists. But one attempt may be folded and deleted before the other one is stored, which then
+// makes an object with a UID that no ledger has. Every replica remembers for two minutes the names that its watch saw deleted, whoever leads
 // (replica/memory.go). A name that the server generated, or derived from a key with the same alerts, and that comes again with
 // another UID is a second copy: it is deleted and never folded (replica/copies.go). A key comes again as a new request after
 // its AlertEvent has stayed for ten minutes. The watch shows the deletion before the creation, and a fold waits until the memory
 // has seen the event.
 //
 // A replica that has just started, or whose watch had a gap, does not know the names that were deleted before. So an AlertEvent
-// whose alerts were received before the memory began waits for 30 seconds from when the watch shows it, if it may be a second
+// whose alerts were received before the memory began is on hold for 30 seconds from when the watch shows it, if it may be a second
 // copy: it is a retry, which the writer marks, or it was stored more than a second after the receipt. By then another replica
 // has deleted the second copy, usually the one that stored it. Both times are the API server's.
-// What no replica remembers is counted twice: a retry that the API server stores after the only process that sent it, and all
-// others, have restarted or listed anew. Its sender has no response.
+//
+// An alert is counted twice only if every replica that saw the deletion ends, or loses its watch, before it sees the second copy,
+// or if that is stored more than two minutes later. Its sender has no response.
 //
 // # Fairness and bounds
 //
