@@ -22,10 +22,7 @@ const historyScript = "hack/suites/plugin/testdata/script/history.txtar"
 
 // runElsewhere are commands that other tests run, each with a file of the test and what stands in it.
 var runElsewhere = map[string]struct{ file, text string }{
-	"kubectl get incidents":                         {walkthroughPage, "kubectl -n shop get incidents"},
-	"kubectl apply --server-side -k config/default": {walkthroughPage, "kubectl apply --server-side -k config/default"},
-	"kubectl -n tocsin-system wait --for=condition=Available deployment/tocsin": {walkthroughPage,
-		"kubectl -n tocsin-system wait --for=condition=Available deployment/tocsin"},
+	"kubectl get incidents": {walkthroughPage, "kubectl -n shop get incidents"},
 	`curl -d '{"title":"Disk 97 % full","severity":"critical","dedup_key":"disk-db-1"}' "$url"`: {walkthroughPage,
 		`curl -d '{"title":"Disk 97 % full","severity":"critical","hostname":"db-1","dedup_key":"disk-db-1"}'`},
 	"kubectl get maintenancewindows":                            {"hack/suites/plugin/testdata/script/maintenance.txtar", "kubectl get maintenancewindows"},

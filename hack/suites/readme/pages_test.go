@@ -19,8 +19,8 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-// pages are those whose commands are run, in this order, on one cluster: the first installs Tocsin into it and
-// the last but one removes it; the last does both.
+// pages are those whose commands are run, in this order, on one cluster, into which docs/getting-started.md has installed Tocsin:
+// the last but one removes it, and the last does both.
 var pages = []string{
 	"docs/install.md",
 	"docs/components.md",
@@ -39,6 +39,9 @@ var pages = []string{
 
 // needNodes are the commands that need running pods, or the metrics of nodes, which a bare control plane lacks.
 var needNodes = regexp.MustCompile(`(?m)^kubectl .*( logs | port-forward | rollout status | top |--for=condition=Available).*\n`)
+
+// installCommand is the first command of the walkthrough.
+var installCommand = regexp.MustCompile(`(?m)^kubectl apply .* -k config/default\n`)
 
 // kustomizationBlock is an example of a kustomization.
 var kustomizationBlock = regexp.MustCompile("(?s)```yaml\n(# kustomization.yaml\n.*?)```")
@@ -97,6 +100,9 @@ func TestPages(t *testing.T) {
 	for _, name := range []string{"config", "dist"} {
 		NewWithT(t).Expect(os.Symlink(filepath.Join(testenv.Root(), name), filepath.Join(folder, name))).To(Succeed())
 	}
+	installation, err := Walkthrough()
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	run(t, kubeconfig, installCommand.FindString(installation))
 	url := "" // of the manager, once there is one
 	for _, pattern := range pages {
 		files, err := filepath.Glob(filepath.Join(testenv.Root(), pattern))

@@ -23,7 +23,7 @@ var notHere = regexp.MustCompile(`(?m)^.*(--for=condition=Available|port-forward
 // maxReadmeLines keeps the README a page that is read to its end.
 const maxReadmeLines = 150
 
-// TestTheReadmeServesAStranger checks the first screen: a sentence, a picture and the installation, and the length of the page.
+// TestTheReadmeServesAStranger checks the first screen: a sentence, a picture and a first command, and the length of the page.
 func TestTheReadmeServesAStranger(t *testing.T) {
 	g := NewWithT(t)
 	content, err := os.ReadFile(filepath.Join(testenv.Root(), "README.md"))
@@ -34,7 +34,7 @@ func TestTheReadmeServesAStranger(t *testing.T) {
 	firstScreen, _, _ := strings.Cut(string(content), "\n## ")
 	g.Expect(strings.Count(firstScreen, "\n")).To(BeNumerically("<", 50))
 	g.Expect(strings.Count(firstScreen, "![")).To(Equal(1))
-	g.Expect(commandBlocks(firstScreen)[0].commands).To(HaveLen(2), "to install it")
+	g.Expect(commandBlocks(firstScreen)[0].commands).To(HaveLen(1), "to try it")
 	g.Expect(firstScreen).To(And(ContainSubstring("**It replaces**"), ContainSubstring("**It does not**")))
 }
 
