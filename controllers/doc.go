@@ -83,21 +83,21 @@
 //
 // # Second copies
 //
-// A create whose response was lost is retried under the same name (docs/internals/decisions.md says why). The API server rejects
-// the second copy while the first exists. But one attempt may be folded and deleted before the other one is stored, which then
-// makes an object with a UID that no ledger has. Every replica remembers for two minutes the names that its watch saw deleted, whoever leads
-// (replica/memory.go). A name that the server generated, or derived from a key with the same alerts, and that comes again with
-// another UID is a second copy: it is deleted and never folded (replica/copies.go). A key comes again as a new request after
-// its AlertEvent has stayed for ten minutes. The watch shows the deletion before the creation, and a fold waits until the memory
-// has seen the event.
+// A create whose response was lost is retried under the same name (docs/internals/decisions.md says why). The API server
+// rejects the second copy while the first exists. But one attempt may be folded and deleted before the other one is stored,
+// which then makes an object with a UID that no ledger has. Every replica remembers for two minutes the names that its watch
+// saw deleted, whoever leads (replica/memory.go). A name that the server generated, or derived from a key with the same
+// alerts, and that comes again with another UID is a second copy: it is deleted and never folded (replica/copies.go). A key
+// comes again as a new request after its AlertEvent has stayed for ten minutes. The watch shows the deletion before the
+// creation, and a fold waits until the memory has seen the event.
 //
-// A replica that has just started, or whose watch had a gap, does not know the names that were deleted before. So an AlertEvent
-// whose alerts were received before the memory began is on hold for 30 seconds from when the watch shows it, if it may be a second
-// copy: it is a retry, which the writer marks, or it was stored more than a second after the receipt. By then another replica
-// has deleted the second copy, usually the one that stored it. Both times are the API server's.
+// A replica that has just started, or whose watch had a gap, does not know the names that were deleted before. So an
+// AlertEvent whose alerts were received before the memory began is on hold for 30 seconds from when the watch shows it, if it
+// may be a second copy: it is a retry, which the writer marks, or it was stored more than a second after the receipt. By then
+// another replica has deleted the second copy, usually the one that stored it. Both times are the API server's.
 //
-// An alert is counted twice only if every replica that saw the deletion ends, or loses its watch, before it sees the second copy,
-// or if that is stored more than two minutes later. Its sender has no response.
+// An alert is counted twice only if every replica that saw the deletion ends, or loses its watch, before it sees the second
+// copy, or if that is stored more than two minutes later. Its sender has no response.
 //
 // # Fairness and bounds
 //
