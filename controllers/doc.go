@@ -72,7 +72,7 @@
 //
 // A mark is written on condition of the UID and the resourceVersion that were read, and adds to the mark that was read. It
 // keeps the event's place in commit order, which is the resourceVersion before the first mark. An update of the metadata by a
-// user does not move an event either, on replicas whose watch saw it before (replica.Memory.Version).
+// user does not move an event either, on replicas whose watch saw it before (queue.Memory.Version).
 //
 // # Incidents that cannot be written
 //
@@ -86,7 +86,7 @@
 // A create whose response was lost is retried under the same name (docs/internals/decisions.md says why). The API server
 // rejects the second copy while the first exists. But one attempt may be folded and deleted before the other one is stored,
 // which then makes an object with a UID that no ledger has. Every replica remembers for two minutes the names that its watch
-// saw deleted, whoever leads (replica/memory.go). A name that the server generated, or derived from a key with the same
+// saw deleted, whoever leads (queue.Memory). A name that the server generated, or derived from a key with the same
 // alerts, and that comes again with another UID is a second copy: it is deleted and never folded (replica/copies.go). A key
 // comes again as a new request after its AlertEvent has stayed for ten minutes. The watch shows the deletion before the
 // creation, and a fold waits until the memory has seen the event.

@@ -28,6 +28,7 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
@@ -50,7 +51,7 @@ func (s *site) manage(t *testing.T) (stop func()) {
 func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 	t.Helper()
 	skip := true
-	options.Memory = replica.NewMemory(clock.RealClock{})
+	options.Memory = queue.NewMemory(clock.RealClock{})
 	mgr, err := ctrl.NewManager(testsite.ControlPlane(t), ctrl.Options{
 		Scheme:  testenv.Scheme(),
 		Metrics: metricsserver.Options{BindAddress: "0"},

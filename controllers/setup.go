@@ -56,7 +56,7 @@ func NewReplica(mgr ctrl.Manager, options Options) (*Replica, error) {
 	if err := errors.Join(replica.Index(mgr), heartbeats.AddField(mgr.GetFieldIndexer())); err != nil {
 		return nil, err
 	}
-	return &Replica{options}, options.Memory.Follow(mgr)
+	return &Replica{options}, replica.Follow(mgr, options.Memory)
 }
 
 // Lead adds the controllers to the manager of a leader's term, which has the replica's cache. All memory but that of the

@@ -28,9 +28,9 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/internal/alerttext"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
@@ -190,7 +190,7 @@ func (c *cluster) listEvents(t *testing.T) []v1alpha1.AlertEvent {
 	list := &v1alpha1.AlertEventList{}
 	NewWithT(t).Expect(c.List(t.Context(), list, client.InNamespace(c.namespace))).To(Succeed())
 	for i := range list.Items {
-		NewWithT(t).Expect(alerttext.Decode(&list.Items[i])).To(Succeed())
+		NewWithT(t).Expect(queue.Decode(&list.Items[i])).To(Succeed())
 	}
 	return list.Items
 }

@@ -15,7 +15,7 @@ const (
 	TraceparentAnnotation = "tocsin.dev/traceparent"
 
 	// SettledAnnotation is the mark of an AlertEvent that is settled for some of its Incidents, or for all, and that stays.
-	// See internal/marks.
+	// See internal/queue.
 	SettledAnnotation = "tocsin.dev/settled"
 
 	// RetryAnnotation is "true" on an AlertEvent whose creation was tried before under the same name, without a response: it
@@ -177,7 +177,7 @@ type AlertEvent struct {
 	// +required
 	Spec AlertEventSpec `json:"spec,omitempty,omitzero"`
 
-	// Alerts are what the spec says, decoded: see internal/alerttext. They are never stored.
+	// Alerts are what the spec says, decoded: see internal/queue. They are never stored.
 	Alerts []Alert `json:"-"`
 }
 

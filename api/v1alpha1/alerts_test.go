@@ -15,7 +15,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/internal/alerttext"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 func textEvent(g *WithT, namespace string, alerts ...v1alpha1.Alert) *v1alpha1.AlertEvent {
@@ -23,7 +23,7 @@ func textEvent(g *WithT, namespace string, alerts ...v1alpha1.Alert) *v1alpha1.A
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, GenerateName: "text-"},
 		Spec:       v1alpha1.AlertEventSpec{IntegrationName: "prometheus"}, Alerts: alerts,
 	}
-	g.Expect(alerttext.Encode(event)).To(Succeed())
+	g.Expect(queue.Encode(event)).To(Succeed())
 	return event
 }
 
@@ -48,7 +48,7 @@ func TestAlertsAreReadAsTheyWereWritten(t *testing.T) {
 			var read v1alpha1.AlertEvent
 			g.Expect(apiClient.Get(context.Background(), client.ObjectKeyFromObject(event), &read)).To(Succeed())
 			g.Expect(read.Alerts).To(BeEmpty())
-			g.Expect(alerttext.Decode(&read)).To(Succeed())
+			g.Expect(queue.Decode(&read)).To(Succeed())
 			g.Expect(read.Alerts).To(Equal(alerts))
 		})
 	}
@@ -91,7 +91,7 @@ func TestAnEventHasEitherAlertsOrAReport(t *testing.T) {
 	g.Expect(apiClient.List(context.Background(), &list, client.InNamespace(namespace))).To(Succeed())
 	g.Expect(list.Items).To(HaveLen(3))
 	for i := range list.Items {
-		g.Expect(alerttext.Decode(&list.Items[i])).To(MatchError(ContainSubstring("alerts: ")))
+		g.Expect(queue.Decode(&list.Items[i])).To(MatchError(ContainSubstring("alerts: ")))
 	}
 }
 
@@ -129,7 +129,7 @@ func TestAClientMayUpdateTheMetadataOfAnAlertEvent(t *testing.T) {
 				g.Expect(change(apiClient, &read)).To(Succeed())
 				g.Expect(apiClient.Get(ctx, client.ObjectKeyFromObject(event), &read)).To(Succeed())
 				g.Expect(read.Annotations).To(HaveKeyWithValue("example.com/note", "seen"))
-				g.Expect(alerttext.Decode(&read)).To(Succeed())
+				g.Expect(queue.Decode(&read)).To(Succeed())
 				g.Expect(read.Alerts).To(HaveLen(count))
 
 				read.Spec.Alerts = `[{"status":"resolved","dedupKey":"a"}]`
@@ -147,7 +147,7 @@ func TestOneEventOfAnotherFormDoesNotHideTheOthers(t *testing.T) {
 		{"spec":{"packedAlerts":"H4sI"}},{"spec":{"alerts":"[{\"dedupKey\":\"k\",\"status\":\"firing\"}]"}}]}`), &list)).To(Succeed())
 	var read []int
 	for i := range list.Items {
-		_ = alerttext.Decode(&list.Items[i])
+		_ = queue.Decode(&list.Items[i])
 		read = append(read, len(list.Items[i].Alerts))
 	}
 	g.Expect(read).To(Equal([]int{1, 0, 0, 1}))

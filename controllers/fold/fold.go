@@ -51,7 +51,7 @@ type Input struct {
 	// read: the list has it, and no mark says that it is settled.
 	Exists func(uid string) bool
 
-	Version         func(*v1alpha1.AlertEvent) string // returns the place in commit order, see CommitVersion
+	Version         func(*v1alpha1.AlertEvent) string // returns the place in commit order, see queue.CommitVersion
 	Policy          Policy
 	Silencing       Silencing
 	Forwarding      Forwarding

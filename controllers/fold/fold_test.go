@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 const (
@@ -85,7 +86,7 @@ func (b *foldBench) input(events ...*v1alpha1.AlertEvent) Input {
 		Name: testName, Incident: b.incident, Events: events, Policy: b.policy, Silencing: b.silenced, Now: b.now,
 		ArchiveRequired: b.archiveRequired,
 		Exists:          func(uid string) bool { return !b.gone[uid] },
-		Version:         CommitVersion,
+		Version:         queue.CommitVersion,
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 func TestLedger(t *testing.T) {
@@ -50,7 +51,7 @@ func TestEventsThatWaitKeepAnIncidentOpen(t *testing.T) {
 	for waiting, state := range map[bool]v1alpha1.IncidentState{true: v1alpha1.IncidentOpen, false: v1alpha1.IncidentResolved} {
 		p := Decide(Input{
 			Name: testName, Events: []*v1alpha1.AlertEvent{eventOf(1, firingAlert())}, Waiting: waiting,
-			Exists: func(string) bool { return true }, Version: CommitVersion, Policy: Policy{AutoResolveAfter: 1}, Now: minute(1000),
+			Exists: func(string) bool { return true }, Version: queue.CommitVersion, Policy: Policy{AutoResolveAfter: 1}, Now: minute(1000),
 		})
 		NewWithT(t).Expect(p.Status.State).To(Equal(state))
 	}
@@ -140,7 +141,7 @@ func TestUnmatchedEventsHaveTheirPlacesBeforeThoseThatWouldFillTheLedger(t *test
 
 func TestDigest(t *testing.T) {
 	sum := func(ids ...string) string {
-		var digest Digest
+		var digest queue.Digest
 		for _, id := range ids {
 			digest.Add(id)
 		}
@@ -156,13 +157,13 @@ func TestDigest(t *testing.T) {
 		NewWithT(t).Expect(sum("abc")).To(Equal("ba7816bf8f01cfea414140de5dae2223"))
 	})
 	t.Run("it wraps around", func(t *testing.T) {
-		digest := ParseDigest("ffffffffffffffffffffffffffffffff")
+		digest := queue.ParseDigest("ffffffffffffffffffffffffffffffff")
 		digest.Add("abc")
 		NewWithT(t).Expect(digest.String()).To(Equal("ba7816bf8f01cfea414140de5dae2222"))
 	})
 	t.Run("what is no digest counts as zero", func(t *testing.T) {
 		for _, text := range []string{"", "0", "no hexadecimal digits at all !!!", "ba7816bf"} {
-			NewWithT(t).Expect(ParseDigest(text)).To(Equal(Digest{}))
+			NewWithT(t).Expect(queue.ParseDigest(text)).To(Equal(queue.Digest{}))
 		}
 	})
 	t.Run("late alerts are in it, unmatched and invalid ones are not", func(t *testing.T) {

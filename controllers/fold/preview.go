@@ -6,6 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // Preview folds the alerts of an event of the integration as if there were no Incident yet, by the same fold as the
@@ -35,7 +36,7 @@ func Preview(
 			Name:    name,
 			Events:  []*v1alpha1.AlertEvent{event},
 			Exists:  func(string) bool { return true },
-			Version: CommitVersion,
+			Version: queue.CommitVersion,
 			Policy:  PolicyOf(integration, presetWindow),
 			Now:     now,
 		})

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/marks"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 var (
@@ -113,7 +113,7 @@ func (c *simCluster) firstOf(event *v1alpha1.AlertEvent) *v1alpha1.AlertEvent {
 func (c *simCluster) listEvents(incident string) map[string]bool {
 	exist := map[string]bool{}
 	for uid, event := range c.events {
-		if mark, ok := marks.Of(event); !ok || !mark.Settles(incident) {
+		if mark, ok := queue.MarkOf(event); !ok || !mark.Settles(incident) {
 			exist[string(uid)] = true
 		}
 	}

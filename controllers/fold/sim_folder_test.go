@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/marks"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // simFolder is a replica that leads, or takes itself for the leader: a cache that lags behind, a memory of what is settled,
@@ -129,8 +129,8 @@ func (f *simFolder) deleteCopies() error {
 
 // version is an event's place in commit order, as the replica knows it.
 func (f *simFolder) version(event *v1alpha1.AlertEvent) string {
-	if _, marked := marks.Of(event); marked || f.sim.bug == bugUpdatesMove {
-		return CommitVersion(event)
+	if _, marked := queue.MarkOf(event); marked || f.sim.bug == bugUpdatesMove {
+		return queue.CommitVersion(event)
 	}
 	return f.first[event.UID]
 }
@@ -155,7 +155,7 @@ func (f *simFolder) writeMark() (bool, error) {
 
 // markFor marks the version of an event that was read.
 func (f *simFolder) markFor(event *v1alpha1.AlertEvent, names []string) error {
-	mark, ok := marks.Of(event)
+	mark, ok := queue.MarkOf(event)
 	if !ok {
 		mark.ResourceVersion = f.version(event)
 	}
@@ -183,13 +183,13 @@ func (f *simFolder) gather() (waiting bool) {
 			job.before = append(job.before, event)
 		default:
 			job.view = append(job.view, event)
-			if f.holds(event) && (held == "" || NewerVersion(held, f.version(event))) {
+			if f.holds(event) && (held == "" || queue.NewerVersion(held, f.version(event))) {
 				held = f.version(event)
 			}
 		}
 	}
 	if held != "" {
-		job.view = slices.DeleteFunc(job.view, func(event *v1alpha1.AlertEvent) bool { return !NewerVersion(held, f.version(event)) })
+		job.view = slices.DeleteFunc(job.view, func(event *v1alpha1.AlertEvent) bool { return !queue.NewerVersion(held, f.version(event)) })
 	}
 	return held != ""
 }
@@ -364,7 +364,7 @@ func (f *simFolder) see(event *v1alpha1.AlertEvent) {
 	if f.first[event.UID] == "" {
 		f.first[event.UID] = f.sim.cluster.find(event.UID).ResourceVersion
 	}
-	if mark, ok := marks.Of(event); ok && f.sim.bug != bugMarksIgnored {
+	if mark, ok := queue.MarkOf(event); ok && f.sim.bug != bugMarksIgnored {
 		for _, name := range incidentsOf(event) {
 			if mark.Settles(name) {
 				f.remember(event.UID, name)

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // simulation is a cluster with two leaders at work at once, posts coming in, and everything going wrong
@@ -73,7 +74,7 @@ func (b simBug) spoil(in *Input, cluster *simCluster) {
 		ledger.ResourceVersion = ""
 	case bugHighWaterMark:
 		in.Events = slices.DeleteFunc(slices.Clone(in.Events), func(event *v1alpha1.AlertEvent) bool {
-			return ledger.ResourceVersion != "" && !NewerVersion(event.ResourceVersion, ledger.ResourceVersion)
+			return ledger.ResourceVersion != "" && !queue.NewerVersion(event.ResourceVersion, ledger.ResourceVersion)
 		})
 		ledger.Events = nil
 	default:

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/fold"
+	events "github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // incidentKey names an Incident, or an integration.
@@ -54,7 +54,7 @@ func (x *index) set(incident *v1alpha1.Incident, since time.Time) (before indexe
 	defer x.mu.Unlock()
 	before, ok := x.incidents[key]
 	same := before.version == entry.version && before.resolved.Equal(entry.resolved)
-	if ok && (same || fold.NewerVersion(before.version, entry.version)) {
+	if ok && (same || events.NewerVersion(before.version, entry.version)) {
 		return before, false
 	}
 	x.incidents[key] = entry
@@ -68,7 +68,7 @@ func (x *index) gone(incident *v1alpha1.Incident, now time.Time) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	known, ok := x.incidents[keyOf(incident)]
-	isNew := fold.NewerVersion(incident.ResourceVersion, known.version)
+	isNew := events.NewerVersion(incident.ResourceVersion, known.version)
 	isShown := known.open != nil && incident.ResourceVersion == known.version // the cache missed how it went
 	if ok && !isNew && !isShown {
 		return false

@@ -27,6 +27,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
+	alertqueue "github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // realTime is the clock of a replica whose clock is right.
@@ -137,7 +138,7 @@ func (c *cluster) refold() (before []*v1alpha1.Incident) {
 // input returns the input of a fold now.
 func (c *cluster) input(name string, before *v1alpha1.Incident, events ...*v1alpha1.AlertEvent) fold.Input {
 	return fold.Input{
-		Name: name, Incident: before, Events: events, Exists: func(string) bool { return true }, Version: fold.CommitVersion,
+		Name: name, Incident: before, Events: events, Exists: func(string) bool { return true }, Version: alertqueue.CommitVersion,
 		Policy: fold.Policy{Retention: time.Hour, Maintenance: c.windows.In(namespace)}, Now: c.now(),
 	}
 }

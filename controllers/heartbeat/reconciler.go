@@ -37,8 +37,8 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
-	"github.com/tocsin-dev/tocsin/internal/alerttext"
 	"github.com/tocsin-dev/tocsin/internal/heartbeats"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=create
@@ -241,7 +241,7 @@ func (r *reconciler) store(ctx context.Context, namespace, integration string, a
 	if r.cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: integration}, owner) == nil {
 		event.Spec.Defaults = owner.Spec.Defaults
 	}
-	if err := alerttext.Encode(event); err != nil {
+	if err := queue.Encode(event); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)

@@ -22,8 +22,8 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
-	"github.com/tocsin-dev/tocsin/internal/alerttext"
 	"github.com/tocsin-dev/tocsin/internal/heartbeats"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 func TestMain(m *testing.M) { testsite.Main(m) }
@@ -138,7 +138,7 @@ func TestTheLeaderStoresWhatItFinds(t *testing.T) {
 	s.Expect(s.events.Events).To(Receive(ContainSubstring("Warning HeartbeatMissed No signal has come in time")))
 	event := &v1alpha1.AlertEvent{}
 	s.Expect(s.Live.Get(s.Ctx, client.ObjectKey{Namespace: s.Namespace, Name: s.EventNames()[0]}, event)).To(Succeed())
-	s.Expect(alerttext.Decode(event)).To(Succeed())
+	s.Expect(queue.Decode(event)).To(Succeed())
 	alert := event.Alerts[0]
 	s.Expect(alert.Title).To(Equal("The backup is missing"))
 	s.Expect(alert.Severity).To(Equal(v1alpha1.SeverityError))
@@ -316,7 +316,7 @@ func TestTheIncidentOfADeletedHeartbeatIsResolved(t *testing.T) {
 	}
 	event := &v1alpha1.AlertEvent{}
 	s.Expect(s.Live.Get(s.Ctx, client.ObjectKey{Namespace: s.Namespace, Name: s.EventNames()[0]}, event)).To(Succeed())
-	s.Expect(alerttext.Decode(event)).To(Succeed())
+	s.Expect(queue.Decode(event)).To(Succeed())
 	s.Expect(event.Alerts[0].Status).To(Equal(v1alpha1.AlertResolved))
 	s.Expect(event.Alerts[0].DedupKey).To(Equal("heartbeat/beat"))
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // carryOut carries a plan out, and returns the Incident as it is then. After errStale the next fold sees everything that
@@ -165,7 +166,7 @@ func (r *reconciler) requireShown(ctx context.Context, c *confirmed, newest *v1a
 	if r.Memory.IsCanary(c.key) {
 		namespaces = metav1.NamespaceAll
 	}
-	hasShown := func(event replica.EventRef) bool { return r.Memory.HasShown(event, c.began) }
+	hasShown := func(event queue.Ref) bool { return r.Memory.HasShown(event, c.began) }
 	for _, event := range c.exists.notShown(namespaces, hasShown) {
 		if r.Memory.IsCanary(c.key) && (r.Memory.HasStub(event.ref.UID) || r.counts.Hides(event.ref.Namespace)) {
 			continue // the watch works, and no such AlertEvent has an alert that the canary must follow
@@ -193,7 +194,7 @@ func (r *reconciler) requireShown(ctx context.Context, c *confirmed, newest *v1a
 // isOlder reports whether a stored AlertEvent may come before another one in commit order. An update of its metadata has
 // given it a newer resourceVersion, but leaves the time of its creation.
 func (r *reconciler) isOlder(stored *storedEvent, than *v1alpha1.AlertEvent) bool {
-	return fold.NewerVersion(r.Memory.Version(than), stored.resourceVersion) ||
+	return queue.NewerVersion(r.Memory.Version(than), stored.resourceVersion) ||
 		stored.created.Time.Before(than.CreationTimestamp.Truncate(time.Second))
 }
 

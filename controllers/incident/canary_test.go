@@ -16,15 +16,15 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
-	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // TestACanaryIsSettledOnceAllWatchesShowWhatIsOlder has an AlertEvent of another namespace that the watch does not show: an end
 // of the canary would hide that. It is settled once that is shown, or if the cache has no place for it.
 func TestACanaryIsSettledOnceAllWatchesShowWhatIsOlder(t *testing.T) {
 	for sentence, mend := range map[string]func(s *site, older *v1alpha1.AlertEvent){
-		"the watch shows it": func(s *site, older *v1alpha1.AlertEvent) { s.memory.Handler().OnAdd(older, false) },
+		"the watch shows it": func(s *site, older *v1alpha1.AlertEvent) { s.memory.See(older, false) },
 		"it is hidden": func(s *site, _ *v1alpha1.AlertEvent) {
 			s.incidents.counts = &listedCounts{site: s, hides: s.Namespace}
 		},
@@ -46,7 +46,7 @@ func canaryIsSettledOnce(t *testing.T, mend func(s *site, older *v1alpha1.AlertE
 	counted := nomatch(s, registry)
 
 	older := s.PostFiring("disk")
-	s.memory.Cached = clustercache.NewBoundedEvents(fair.Limit{All: 1 << 20, Share: 1}, fair.Limit{All: 1, Share: 1})
+	s.memory.Cached = queue.NewBoundedCached(fair.Limit{All: 1 << 20, Share: 1}, fair.Limit{All: 1, Share: 1})
 	s.memory.Cached.Canaries = own
 	var stub *v1alpha1.AlertEvent // of the operator's namespace, where another AlertEvent has taken the place
 	for _, name := range []string{"a", "b"} {
@@ -76,7 +76,7 @@ func canaryIsSettledOnce(t *testing.T, mend func(s *site, older *v1alpha1.AlertE
 	s.Expect(fold()).To(gomega.BeFalse())
 	mend(s, older)
 	s.Expect(fold()).To(gomega.BeTrue())
-	_, err = s.releases.Reconcile(s.Ctx, replica.RefOf(canary))
+	_, err = s.releases.Reconcile(s.Ctx, queue.RefOf(canary))
 	s.Expect(err).NotTo(gomega.HaveOccurred())
 	s.Expect(client.IgnoreNotFound(s.Live.Get(s.Ctx, client.ObjectKeyFromObject(canary), canary))).To(gomega.Succeed())
 	s.Expect(nomatch(s, registry)).To(gomega.Equal(counted), "it is no alert of anybody")

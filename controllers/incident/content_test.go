@@ -8,13 +8,13 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 func TestAlertsWithoutContentInTheCacheAreFoldedWhole(t *testing.T) {
 	s := newSite(t)
-	s.memory.Cached = clustercache.NewBoundedEvents(fair.Limit{All: 1, Share: 1}, fair.Limit{All: 1 << 20, Share: 1})
+	s.memory.Cached = queue.NewBoundedCached(fair.Limit{All: 1, Share: 1}, fair.Limit{All: 1 << 20, Share: 1})
 	s.Post(s.Alert(v1alpha1.AlertFiring, "other")) // takes the place
 	long := func(n int) v1alpha1.Alert {
 		alert := s.Alert(v1alpha1.AlertFiring, "disk")
@@ -50,7 +50,7 @@ func TestAlertsWithoutContentInTheCacheAreFoldedWhole(t *testing.T) {
 // A resolve whose firing is a stub must not be released as one that matches nothing: then the Incident would stay open.
 func TestAResolveWaitsForAnOlderStub(t *testing.T) {
 	s := newSite(t)
-	s.memory.Cached = clustercache.NewBoundedEvents(fair.Limit{All: 1 << 20, Share: 1}, fair.Limit{All: 1, Share: 1})
+	s.memory.Cached = queue.NewBoundedCached(fair.Limit{All: 1 << 20, Share: 1}, fair.Limit{All: 1, Share: 1})
 	firing := s.Post(s.Alert(v1alpha1.AlertFiring, "disk"))
 	s.cache.hidden[firing.UID] = true
 	resolve := s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
@@ -72,7 +72,7 @@ func TestAResolveWaitsForAnOlderStub(t *testing.T) {
 	s.incidents.cache = s.cache
 	s.watch()
 	s.Expect(s.memory.HasStub(firing.UID)).To(BeFalse())
-	s.memory.Cached = clustercache.NewEvents(1)
+	s.memory.Cached = queue.NewCached(1)
 	s.fold("disk")
 	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
 }

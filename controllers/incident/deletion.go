@@ -14,7 +14,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
-	"github.com/tocsin-dev/tocsin/internal/marks"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // Delete deletes those of these Incidents of one namespace whose ledgers are not needed, exactly as they were read, while more
@@ -82,7 +82,7 @@ func (r *reconciler) markSettled(ctx context.Context, incident types.NamespacedN
 	}
 	free = true
 	for _, event := range events {
-		if mark, ok := marks.Of(event); ok && mark.Settles(incident.Name) {
+		if mark, ok := queue.MarkOf(event); ok && mark.Settles(incident.Name) {
 			continue
 		}
 		free = false

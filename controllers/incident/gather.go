@@ -17,9 +17,9 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
-	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // errUnfoldable says that the fold itself failed on its input.
@@ -169,7 +169,7 @@ func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEven
 	for _, event := range events {
 		isCopy, hold, known := r.Memory.Seen(event.UID)
 		switch {
-		case clustercache.IsRestored(event), isCopy, !o.exists.has(string(event.UID), o.key.Name):
+		case queue.IsRestored(event), isCopy, !o.exists.has(string(event.UID), o.key.Name):
 		case r.releases.IsSettled(event, o.key.Name):
 			a.settled = append(a.settled, event)
 		default:

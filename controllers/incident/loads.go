@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/alerttext"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 const (
@@ -49,7 +49,7 @@ func (r *reconciler) loadContent(ctx context.Context, c *confirmed) (end func(),
 			return nil, err
 		}
 		c.toFold[i] = whole
-		left -= alerttext.Memory(whole)
+		left -= queue.MemorySize(whole)
 	}
 	return end, nil
 }
@@ -67,7 +67,7 @@ func (r *reconciler) load(ctx context.Context, event *v1alpha1.AlertEvent) (*v1a
 		return nil, fmt.Errorf("%w: the AlertEvent %s is gone", errStale, event.Name)
 	}
 	if err == nil {
-		err = alerttext.Decode(whole)
+		err = queue.Decode(whole)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the AlertEvent %s: %w", event.Name, err)

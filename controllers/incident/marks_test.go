@@ -15,9 +15,8 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/release"
-	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
-	"github.com/tocsin-dev/tocsin/internal/marks"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // pass lets time pass.
@@ -116,7 +115,7 @@ func TestKeyedEventsFillNoLedger(t *testing.T) {
 	s.Expect(s.Incident("disk").Status.Ledger.Events).To(HaveLen(1))
 	s.ExpectCounted("disk", events...)
 	s.watch()
-	s.pass(replica.KeyedLinger)
+	s.pass(queue.KeyedLinger)
 	s.release()
 	s.Expect(s.EventNames()).To(BeEmpty(), "the marks tell another leader what to release")
 }
@@ -213,7 +212,7 @@ func TestTwoLeadersMarkOneEvent(t *testing.T) {
 	}
 	s.deleteByUser("b")
 	s.release()
-	mark := marks.Mark{ResourceVersion: event.ResourceVersion}
+	mark := queue.Mark{ResourceVersion: event.ResourceVersion}
 	mark = mark.With([]string{s.KeyOf("a").Name, s.KeyOf("b").Name})
 	s.Expect(s.mark(event)).To(Equal(mark.String()))
 	s.restart()
@@ -258,7 +257,7 @@ func TestAnUpdateOfTheMetadataDoesNotMoveAnEvent(t *testing.T) {
 }
 
 func TestWhatMayComeBeforeAnEventInCommitOrder(t *testing.T) {
-	r := &reconciler{Options: Options{Memory: replica.NewMemory(clocktesting.NewFakePassiveClock(testEpoch))}}
+	r := &reconciler{Options: Options{Memory: queue.NewMemory(clocktesting.NewFakePassiveClock(testEpoch))}}
 	event := &v1alpha1.AlertEvent{}
 	event.Namespace, event.Name, event.UID = "team", "resolve", "1"
 	event.ResourceVersion, event.CreationTimestamp = "110", metav1.NewTime(testEpoch.Add(1500*time.Millisecond))

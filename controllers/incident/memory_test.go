@@ -8,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // retry stores an event once more, as a writer does that has no response.
@@ -69,7 +69,7 @@ func TestASecondCopyCountsOnce(t *testing.T) {
 				s.release()
 			}
 			s.Expect(s.EventNames()).To(BeEmpty())
-			s.pass(replica.RetryHold)
+			s.pass(queue.RetryHold)
 			s.fold("cpu")
 			s.fold("disk")
 			s.ExpectCounted("disk", events...)
@@ -145,7 +145,7 @@ func TestACopyOfARequestCountsAgainOnceItsKeyIsForgotten(t *testing.T) {
 	first := s.PostAs(v1alpha1.KeyedEventName(testsite.Integration, "delivery-1"), s.Alert(v1alpha1.AlertFiring, "disk"))
 	s.fold("disk")
 	s.release() // which marks it
-	s.pass(replica.KeyedLinger)
+	s.pass(queue.KeyedLinger)
 	s.release()
 	s.Expect(s.EventNames()).To(BeEmpty())
 	s.pass(time.Second)
@@ -175,12 +175,12 @@ func TestAKeyedRetryAfterAnEarlyReleaseCountsOnce(t *testing.T) {
 func TestAMemoryThatLagsBehindTheCacheDelaysTheFold(t *testing.T) {
 	s := newSite(t)
 	event := s.PostFiring("disk")
-	s.cache.memory = replica.NewMemory(s.Clock) // not the folder's
+	s.cache.memory = queue.NewMemory(s.Clock) // not the folder's
 	result, err := s.reconcile("disk")
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(result.RequeueAfter).To(Equal(staleRetry))
 	s.Expect(s.IncidentNames()).To(BeEmpty())
-	s.memory.Handler().OnAdd(event, false)
+	s.memory.See(event, false)
 	s.fold("disk")
 	s.ExpectCounted("disk", event)
 }

@@ -19,10 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/fold"
-	"github.com/tocsin-dev/tocsin/controllers/replica"
-	"github.com/tocsin-dev/tocsin/internal/marks"
 	"github.com/tocsin-dev/tocsin/internal/pages"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 const (
@@ -46,10 +44,10 @@ const (
 
 // storedEvent is an AlertEvent in an eventList.
 type storedEvent struct {
-	ref             replica.EventRef
+	ref             queue.Ref
 	resourceVersion string
 	created         metav1.Time
-	settled         marks.Names
+	settled         queue.MarkedNames
 }
 
 // eventList is the AlertEvents that existed at one moment. It is shared and never modified once it is complete. It keeps at most
@@ -73,9 +71,9 @@ func newEventList(size int) *eventList {
 }
 
 func (l *eventList) add(event client.Object) {
-	mark, _ := marks.Of(event)
+	mark, _ := queue.MarkOf(event)
 	l.events[event.GetUID()] = storedEvent{
-		replica.EventRef{NamespacedName: client.ObjectKeyFromObject(event), UID: event.GetUID()},
+		queue.Ref{NamespacedName: client.ObjectKeyFromObject(event), UID: event.GetUID()},
 		event.GetResourceVersion(), event.GetCreationTimestamp(), mark.Names(),
 	}
 }
@@ -83,12 +81,12 @@ func (l *eventList) add(event client.Object) {
 // addHidden adds an AlertEvent that the cache hides.
 func (l *eventList) addHidden(event client.Object) {
 	l.hidden[maphash.String(uidSeed, string(event.GetUID()))] = struct{}{}
-	if mark, _ := marks.Of(event); mark.All {
+	if mark, _ := queue.MarkOf(event); mark.All {
 		return
 	}
 	namespace, created := event.GetNamespace(), event.GetCreationTimestamp()
 	oldest, ok := l.oldest[namespace]
-	if !ok || fold.NewerVersion(oldest.resourceVersion, event.GetResourceVersion()) {
+	if !ok || queue.NewerVersion(oldest.resourceVersion, event.GetResourceVersion()) {
 		oldest.resourceVersion = event.GetResourceVersion()
 	}
 	if !ok || created.Before(&oldest.created) {
@@ -102,7 +100,7 @@ var uidSeed = maphash.MakeSeed()
 
 // notShown returns the AlertEvents of a namespace, or of all, that the watch has not shown. It asks for an event until the watch
 // has shown it, and no more: thousands of folds share a list.
-func (l *eventList) notShown(namespace string, hasShown func(replica.EventRef) bool) []storedEvent {
+func (l *eventList) notShown(namespace string, hasShown func(queue.Ref) bool) []storedEvent {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.compared {

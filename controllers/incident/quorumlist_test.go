@@ -20,8 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/replica"
-	"github.com/tocsin-dev/tocsin/internal/marks"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // slowLists takes a second for each list, which shows its number.
@@ -318,7 +317,7 @@ func TestFoldsThatShareAListAskOnceForEachAlertEventWhetherItIsShown(t *testing.
 		}})
 	}
 	asked, late := 0, true
-	hasShown := func(event replica.EventRef) bool {
+	hasShown := func(event queue.Ref) bool {
 		asked++
 		return !late || event.Name != "1"
 	}
@@ -340,7 +339,7 @@ func TestAListKeepsLittleOfAnAlertEvent(t *testing.T) {
 	for i := range v1alpha1.MaxAlertsPerEvent {
 		incidents = append(incidents, incident(i))
 	}
-	mark := marks.Mark{ResourceVersion: "9", Incidents: incidents}
+	mark := queue.Mark{ResourceVersion: "9", Incidents: incidents}
 	heap := func() int64 {
 		var m runtime.MemStats
 		runtime.GC()
@@ -389,9 +388,9 @@ func TestHiddenAlertEventsTakeLittleOfAList(t *testing.T) {
 	g.Expect(each).To(BeNumerically("<", 64))
 	g.Expect(list.has("uid-7", "any")).To(BeTrue(), "it stays in its ledger")
 	g.Expect(list.has("uid-x", "any")).To(BeFalse())
-	unshown := list.notShown("team", func(replica.EventRef) bool { return false })
+	unshown := list.notShown("team", func(queue.Ref) bool { return false })
 	g.Expect(unshown).To(HaveLen(1))
 	g.Expect(unshown[0].resourceVersion).To(Equal("102"), "a fold that needs all older ones waits")
 	g.Expect(unshown[0].created.Time).To(Equal(began))
-	g.Expect(list.notShown("other", func(replica.EventRef) bool { return false })).To(BeEmpty())
+	g.Expect(list.notShown("other", func(queue.Ref) bool { return false })).To(BeEmpty())
 }

@@ -8,8 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 func TestABatchIsReleasedWhenAllItsAlertsAreSettled(t *testing.T) {
@@ -39,7 +39,7 @@ func TestAnEventWithAnIdempotencyKeyStaysTenMinutes(t *testing.T) {
 	s.PostAs(v1alpha1.KeyedEventName(testsite.Integration, "delivery-1"), s.Alert(v1alpha1.AlertFiring, "disk"))
 	s.fold("disk")
 	s.release()
-	s.Clock.SetTime(s.Clock.Now().Add(replica.KeyedLinger - time.Second))
+	s.Clock.SetTime(s.Clock.Now().Add(queue.KeyedLinger - time.Second))
 	s.release()
 	s.Expect(s.EventNames()).To(HaveLen(1))
 	s.Clock.SetTime(s.Clock.Now().Add(time.Second))
@@ -70,7 +70,7 @@ func TestADeletionThatFailsIsTriedAgain(t *testing.T) {
 	event := s.PostFiring("disk")
 	s.fold("disk")
 	s.faults.onDelete = func() error { return apierrors.NewInternalError(errCrash) }
-	_, err := s.releases.Reconcile(s.Ctx, replica.RefOf(event))
+	_, err := s.releases.Reconcile(s.Ctx, queue.RefOf(event))
 	s.Expect(err).To(HaveOccurred())
 	s.Expect(s.releases.IsSettled(event, s.KeyOf("disk").Name)).To(BeTrue())
 	s.faults.onDelete = nil

@@ -18,8 +18,8 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
-	"github.com/tocsin-dev/tocsin/internal/alerttext"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // TestTheCacheKnowsRestoredAlertEvents: client-go transforms the objects of an initial list once or twice, depending on how it
@@ -44,7 +44,7 @@ func TestTheCacheKnowsRestoredAlertEvents(t *testing.T) {
 				s.Eventually(func() error {
 					return objects.Get(ctx, client.ObjectKey{Namespace: s.Namespace, Name: name}, &cached)
 				}, time.Minute, 50*time.Millisecond).Should(Succeed())
-				s.Expect(clustercache.IsRestored(&cached)).To(Equal(want), name)
+				s.Expect(queue.IsRestored(&cached)).To(Equal(want), name)
 				s.Expect(s.incidents.Memory.Cached.Removed(&cached)).To(Equal(int64(len("key" + "value" + v1alpha1.ExcludeFromBackupLabel + "true"))))
 			}
 		})
@@ -106,7 +106,7 @@ func TestARestoredAlertEventIsDiscardedWhateverItsMarkSays(t *testing.T) {
 			},
 		}
 		s.Expect(s.Live.Create(s.Ctx, event, client.FieldOwner("velero-server"))).To(Succeed())
-		s.Expect(alerttext.Decode(event)).To(Succeed())
+		s.Expect(queue.Decode(event)).To(Succeed())
 		s.incidents.releases.See(s.Ctx, event)
 		s.fold("disk")
 		s.release()

@@ -21,6 +21,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // Options are the settings of the folds.
@@ -32,7 +33,7 @@ type Options struct {
 	EventNamespaces []string
 
 	// Memory is the process's memory of AlertEvents. Its maker calls Listed when they are listed.
-	Memory *replica.Memory
+	Memory *queue.Memory
 
 	// Health is the process's *replica.IngestHealth. Its maker adds it to the manager.
 	Health replica.Health

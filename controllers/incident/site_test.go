@@ -24,6 +24,7 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // site is one with a folder that works on it without a manager.
@@ -37,7 +38,7 @@ type site struct {
 type folder struct {
 	cache     *testCache
 	faults    *faults
-	memory    *replica.Memory
+	memory    *queue.Memory
 	incidents *reconciler
 	releases  *release.Releaser
 	live      client.Client
@@ -60,7 +61,7 @@ func newSite(t *testing.T) *site {
 
 // newFolder is another process at the same site. Making one and dropping the old one is a crash.
 func (s *site) newFolder() *folder {
-	memory := replica.NewMemory(s.Clock)
+	memory := queue.NewMemory(s.Clock)
 	f := &folder{
 		cache: &testCache{
 			Reader: s.Live, frozen: map[types.NamespacedName]*v1alpha1.Incident{}, hidden: map[types.UID]bool{}, created: s.Created,
@@ -283,7 +284,7 @@ func (s *site) deleteCopies() {
 	s.Expect(s.cache.List(s.Ctx, &list, client.InNamespace(s.Namespace))).To(gomega.Succeed())
 	for i := range list.Items {
 		if isCopy, _, _ := s.memory.Seen(list.Items[i].UID); isCopy {
-			s.Expect(s.memory.DeleteCopy(s.Ctx, s.live, replica.RefOf(&list.Items[i]))).To(gomega.Succeed())
+			s.Expect(replica.DeleteCopy(s.Ctx, s.live, s.memory, queue.RefOf(&list.Items[i]))).To(gomega.Succeed())
 		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/informers"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // testCache reads from the API server what a cache would have, and lags behind where a test says so.
@@ -25,7 +27,7 @@ type testCache struct {
 
 	created map[types.UID]metav1.Time // creationTimestamps to show instead of the API server's
 
-	memory *replica.Memory
+	memory *queue.Memory
 	shows  map[types.UID]*v1alpha1.AlertEvent // what the memory was shown
 }
 
@@ -38,15 +40,15 @@ func (c *testCache) watch(events []v1alpha1.AlertEvent) {
 	for uid, event := range c.shows {
 		if !now[uid] {
 			delete(c.shows, uid)
-			c.memory.Handler().OnDelete(event)
+			c.memory.Forget(event)
 		}
 	}
 	for i := range events {
 		event := events[i].DeepCopy()
 		if shown := c.shows[event.UID]; shown != nil {
-			c.memory.Handler().OnUpdate(shown, event)
+			informers.Handler(c.memory.See, c.memory.Forget).OnUpdate(shown, event)
 		} else {
-			c.memory.Handler().OnAdd(event, false)
+			c.memory.See(event, false)
 		}
 		c.shows[event.UID] = event
 	}

@@ -17,11 +17,10 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
-	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
-	"github.com/tocsin-dev/tocsin/internal/marks"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // foldEvents enqueues the Incidents of an AlertEvent when it comes, and once more when their ledgers get space: those that are
@@ -30,21 +29,21 @@ import (
 // Alerts that repeat what an open Incident says are not urgent. All AlertEvents that are there at the start are: they have
 // waited longest.
 func (r *reconciler) foldEvents() handler.EventHandler {
-	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.AlertEvent, initial bool, queue requests.Queue) {
+	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.AlertEvent, initial bool, folds requests.Queue) {
 		if after != nil {
 			r.releases.See(ctx, after)
 		}
 		switch {
 		case after == nil:
-			r.releases.Forget(replica.RefOf(before))
+			r.releases.Forget(queue.RefOf(before))
 			for name := range replica.IncidentNames(before) {
 				key := types.NamespacedName{Namespace: before.Namespace, Name: name}
 				if r.isOpen(ctx, key) {
-					requests.Add(queue, key, false)
+					requests.Add(folds, key, false)
 				}
 			}
-		case before != nil && !clustercache.IsStub(before):
-			r.foldMarked(before, after, queue)
+		case before != nil && !queue.IsStub(before):
+			r.foldMarked(before, after, folds)
 		default:
 			if err := r.Memory.Cached.Unreadable(after); err != nil {
 				r.reportUnreadable(ctx, after, err)
@@ -52,21 +51,21 @@ func (r *reconciler) foldEvents() handler.EventHandler {
 			for name, firing := range replica.IncidentNames(after) {
 				key := types.NamespacedName{Namespace: after.Namespace, Name: name}
 				repeats := firing && !initial && r.isOpen(ctx, key)
-				requests.Add(queue, key, !repeats)
+				requests.Add(folds, key, !repeats)
 			}
 		}
 	})
 }
 
 // foldMarked enqueues the Incidents for which a new mark says that an AlertEvent is settled.
-func (r *reconciler) foldMarked(before, after *v1alpha1.AlertEvent, queue requests.Queue) {
+func (r *reconciler) foldMarked(before, after *v1alpha1.AlertEvent, folds requests.Queue) {
 	if before.Annotations[v1alpha1.SettledAnnotation] == after.Annotations[v1alpha1.SettledAnnotation] {
 		return
 	}
-	if mark, ok := marks.Of(after); ok {
+	if mark, ok := queue.MarkOf(after); ok {
 		for name := range replica.IncidentNames(after) {
 			if mark.Settles(name) {
-				requests.Add(queue, types.NamespacedName{Namespace: after.Namespace, Name: name}, false)
+				requests.Add(folds, types.NamespacedName{Namespace: after.Namespace, Name: name}, false)
 			}
 		}
 	}
@@ -88,9 +87,9 @@ func (r *reconciler) isOpen(ctx context.Context, key types.NamespacedName) bool 
 
 // foldIncidents enqueues an Incident when it changes, and when the cache shows it no longer, unless there is nothing to do.
 func (r *reconciler) foldIncidents() handler.EventHandler {
-	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.Incident, _ bool, queue requests.Queue) {
+	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.Incident, _ bool, folds requests.Queue) {
 		if after != nil || r.gone(ctx, before) {
-			requests.Add(queue, client.ObjectKeyFromObject(cmp.Or(after, before)), false)
+			requests.Add(folds, client.ObjectKeyFromObject(cmp.Or(after, before)), false)
 		}
 	})
 }
@@ -98,7 +97,7 @@ func (r *reconciler) foldIncidents() handler.EventHandler {
 // foldPolicies enqueues the Incidents of a WebhookIntegration when it comes, goes or changes: their deadlines may be other ones.
 func (r *reconciler) foldPolicies() handler.EventHandler {
 	return requests.OnChange(func(
-		_ context.Context, before, after *v1alpha1.WebhookIntegration, initial bool, queue requests.Queue,
+		_ context.Context, before, after *v1alpha1.WebhookIntegration, initial bool, folds requests.Queue,
 	) {
 		if initial || before != nil && after != nil && before.Generation == after.Generation &&
 			integrations.IsWhole(before) == integrations.IsWhole(after) &&
@@ -110,7 +109,7 @@ func (r *reconciler) foldPolicies() handler.EventHandler {
 			r.retentions.Add(integration, fold.RetentionOf(before), retentionMemory)
 		}
 		for _, name := range r.counts.OfIntegration(integration.Namespace, integration.Name) {
-			requests.Add(queue, types.NamespacedName{Namespace: integration.Namespace, Name: name}, false)
+			requests.Add(folds, types.NamespacedName{Namespace: integration.Namespace, Name: name}, false)
 		}
 		if before == nil || after == nil || fold.RetentionOf(before) != fold.RetentionOf(after) {
 			r.resolved.Revisit(integration.Namespace) // which reads all of them
@@ -122,7 +121,7 @@ func (r *reconciler) foldPolicies() handler.EventHandler {
 // not missed any more, and when one begins or ceases to watch its link: their deadlines may be other ones. The Incident of a
 // heartbeat itself is enqueued when that comes or goes.
 func (r *reconciler) foldHeartbeats() handler.EventHandler {
-	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.Heartbeat, initial bool, queue requests.Queue) {
+	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.Heartbeat, initial bool, folds requests.Queue) {
 		if initial {
 			return
 		}
@@ -132,7 +131,7 @@ func (r *reconciler) foldHeartbeats() handler.EventHandler {
 			r.missedBeats.Add(integration, r.Health.APITime(), missedMemory)
 		}
 		if before == nil || after == nil {
-			requests.Add(queue, types.NamespacedName{
+			requests.Add(folds, types.NamespacedName{
 				Namespace: h.Namespace, Name: v1alpha1.IncidentName(integration.Name, v1alpha1.HeartbeatKey(h.Name)),
 			}, false)
 		}
@@ -140,7 +139,7 @@ func (r *reconciler) foldHeartbeats() handler.EventHandler {
 			return
 		}
 		for _, name := range r.counts.OfIntegration(integration.Namespace, integration.Name) {
-			requests.Add(queue, types.NamespacedName{Namespace: integration.Namespace, Name: name}, false)
+			requests.Add(folds, types.NamespacedName{Namespace: integration.Namespace, Name: name}, false)
 		}
 	})
 }
@@ -162,10 +161,10 @@ func (r *reconciler) missesAnother(ctx context.Context, h *v1alpha1.Heartbeat, b
 }
 
 // watchForwarding enqueues the Incidents whose forwarding changes, or whose silence in Alertmanager.
-func (r *reconciler) watchForwarding(ctx context.Context, queue requests.Queue) error {
+func (r *reconciler) watchForwarding(ctx context.Context, folds requests.Queue) error {
 	if r.Forwarder != nil {
 		go r.Forwarder.Watch(ctx, func(incident types.NamespacedName) {
-			queue.Add(reconcile.Request{NamespacedName: incident})
+			folds.Add(reconcile.Request{NamespacedName: incident})
 		})
 	}
 	return nil

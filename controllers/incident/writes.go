@@ -10,6 +10,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 const (
@@ -78,7 +79,7 @@ func (m *writeMemory) behind(key types.NamespacedName, incident *v1alpha1.Incide
 	case last.outdated && last.resourceVersion == incident.ResourceVersion:
 		return true
 	default:
-		return fold.NewerVersion(last.resourceVersion, incident.ResourceVersion)
+		return queue.NewerVersion(last.resourceVersion, incident.ResourceVersion)
 	}
 }
 

@@ -21,8 +21,8 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
-	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
@@ -487,7 +487,7 @@ func TestTheConditionsOfOthersShow(t *testing.T) {
 	unreadable := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "unreadable"}}
 	unreadable.Spec.IntegrationName = testsite.Integration
 	s.Capacity.SetEvent(unreadable, false)
-	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False " + clustercache.StuckUnreadable))
+	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False " + queue.StuckUnreadable))
 	s.Folded = (&fixedCondition{v1alpha1.ConditionAlertsFolded, metav1.ConditionFalse, v1alpha1.ReasonQuotaExceeded, true}).condition
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False QuotaExceeded"))
 	s.Expect(s.shown(v1alpha1.ConditionReady)).To(Equal("True Accepting"), "capacity is no part of it")
@@ -510,7 +510,7 @@ func TestHiddenObjectsOfANamespaceShow(t *testing.T) {
 	hidden := &hiddenObjects{290_123, 7}
 	s.Capacity.Hidden = hidden
 	s.Expect(s.Capacity.Full(s.Namespace)).To(Equal(v1alpha1.ReasonQueueFull), "posts get 503")
-	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False " + clustercache.StuckNotCached))
+	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False " + queue.StuckNotCached))
 	folded := meta.FindStatusCondition(s.IntegrationStatus().Conditions, v1alpha1.ConditionAlertsFolded)
 	s.Expect(folded.Message).To(ContainSubstring("by about 200000 AlertEvents and 7 WebhookIntegrations"))
 	integration.Status = s.IntegrationStatus()

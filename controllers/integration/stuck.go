@@ -17,7 +17,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
-	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // conditionCheck is how often the leader looks for integrations with outdated conditions.
@@ -25,10 +25,10 @@ const conditionCheck = 2 * time.Second
 
 // stuckMessages explain the reasons for AlertEvents that are stuck by themselves.
 var stuckMessages = map[string]string{
-	clustercache.StuckUnreadable: "The alerts of AlertEvents cannot be decoded; a Kubernetes Event on each says why.",
-	clustercache.StuckNotCached: "The namespace has more AlertEvents than Tocsin keeps in memory; " +
+	queue.StuckUnreadable: "The alerts of AlertEvents cannot be decoded; a Kubernetes Event on each says why.",
+	queue.StuckNotCached: "The namespace has more AlertEvents than Tocsin keeps in memory; " +
 		"the later ones wait until others are gone.",
-	clustercache.StuckTerminating: "AlertEvents are deleted, but finalizers keep them.",
+	queue.StuckTerminating: "AlertEvents are deleted, but finalizers keep them.",
 }
 
 // fullMemory is how long a namespace counts as full after it was: near the limit, the condition would change every other second.
@@ -51,7 +51,7 @@ func (r *reconciler) alertsFolded(integration *v1alpha1.WebhookIntegration) (con
 	}
 	events, hidden := r.Capacity.HiddenIn(integration.Namespace)
 	if events+hidden > 0 {
-		condition.Status, condition.Reason = metav1.ConditionFalse, clustercache.StuckNotCached
+		condition.Status, condition.Reason = metav1.ConditionFalse, queue.StuckNotCached
 		condition.Message = fmt.Sprintf("The namespace has more objects than Tocsin keeps in memory, by about %d AlertEvents and %d "+
 			"WebhookIntegrations. Delete some: the others are read again when half of their places are free. While AlertEvents "+
 			"are missing, posts get 503.", roughly(events), roughly(hidden))

@@ -14,8 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/replica"
-	"github.com/tocsin-dev/tocsin/internal/marks"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 const (
@@ -32,7 +31,7 @@ const markOwner = client.FieldOwner("tocsin-settled")
 
 // read notes what the mark of an event says.
 func (r *releaseRecord) read(event *v1alpha1.AlertEvent) {
-	mark, ok := marks.Of(event)
+	mark, ok := queue.MarkOf(event)
 	if !ok {
 		return
 	}
@@ -47,13 +46,13 @@ func (r *releaseRecord) read(event *v1alpha1.AlertEvent) {
 // wantedMark returns the mark to write, nil if there is none: that of an event that stays for its idempotency key, or the
 // Incidents for which an event is settled in part, when one of them needs the mark, or after MarkPatience: nothing may tell when
 // a user deletes one of them.
-func (r *releaseRecord) wantedMark(now time.Time) *marks.Mark {
+func (r *releaseRecord) wantedMark(now time.Time) *queue.Mark {
 	isNews := func(name string) bool { return !r.marked.Settles(name) }
 	switch {
 	case len(r.waiting) == 0 && r.isKeyed() && !r.marked.All:
-		return &marks.Mark{All: true}
+		return &queue.Mark{All: true}
 	case len(r.waiting) > 0 && (r.markWanted || now.Sub(r.began) >= MarkPatience) && slices.ContainsFunc(r.settled, isNews):
-		return &marks.Mark{Incidents: slices.Clone(r.settled)}
+		return &queue.Mark{Incidents: slices.Clone(r.settled)}
 	default:
 		return nil
 	}
@@ -90,7 +89,7 @@ func (r *Releaser) enqueueMark(record *releaseRecord) {
 
 // writeMark adds to the mark of an event. What it says was written before, or found to be so. The write is conditional on
 // what was read, so no mark ever loses anything.
-func (r *Releaser) writeMark(ctx context.Context, ref replica.EventRef, wanted *marks.Mark) (ctrl.Result, error) {
+func (r *Releaser) writeMark(ctx context.Context, ref queue.Ref, wanted *queue.Mark) (ctrl.Result, error) {
 	var stored metav1.PartialObjectMetadata
 	stored.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AlertEvent"))
 	err := r.live.Get(ctx, ref.NamespacedName, &stored)
@@ -100,7 +99,7 @@ func (r *Releaser) writeMark(ctx context.Context, ref replica.EventRef, wanted *
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("reading the AlertEvent to mark: %w", err)
 	}
-	mark, marked := marks.Of(&stored)
+	mark, marked := queue.MarkOf(&stored)
 	if !marked {
 		mark.ResourceVersion = r.memory.Version(&stored)
 	}

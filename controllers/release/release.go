@@ -21,8 +21,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
-	"github.com/tocsin-dev/tocsin/internal/clustercache"
-	"github.com/tocsin-dev/tocsin/internal/marks"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 const (
@@ -41,25 +40,25 @@ const (
 type Releaser struct {
 	cache  client.Reader
 	live   client.Client
-	memory *replica.Memory
+	memory *queue.Memory
 	clock  replica.Clock
 
 	mu        sync.Mutex
-	queue     workqueue.TypedRateLimitingInterface[replica.EventRef] // nil until the controller starts
+	queue     workqueue.TypedRateLimitingInterface[queue.Ref] // nil until the controller starts
 	records   map[types.UID]*releaseRecord
 	lingering lingering
 }
 
 // releaseRecord is an event of which at least one alert is settled.
 type releaseRecord struct {
-	ref     replica.EventRef
+	ref     queue.Ref
 	waiting sets.Set[string] // names of the Incidents whose alerts are not settled
 	settled []string         // names of the others
 	began   time.Time        // when the first of them was settled
 	due     time.Time        // when to delete it, once nothing is waiting
 	deleted bool             // the watch does not show it yet
 
-	marked     marks.Mark // as far as it is known
+	marked     queue.Mark // as far as it is known
 	markWanted bool
 
 	integration types.NamespacedName
@@ -68,7 +67,7 @@ type releaseRecord struct {
 
 func newReleaseRecord(event *v1alpha1.AlertEvent, now time.Time) *releaseRecord {
 	record := &releaseRecord{
-		ref:         replica.RefOf(event),
+		ref:         queue.RefOf(event),
 		waiting:     sets.KeySet(replica.IncidentNames(event)),
 		began:       now,
 		integration: types.NamespacedName{Namespace: event.Namespace, Name: event.Spec.IntegrationName},
@@ -95,19 +94,19 @@ func (r *releaseRecord) isDue(now time.Time) bool { return !r.due.IsZero() && !r
 func (r *releaseRecord) isKeyed() bool { return v1alpha1.IsKeyedEventName(r.ref.Name) }
 
 // New returns a Releaser that has not started. It reads from the cache, and writes with the live client.
-func New(cache client.Reader, live client.Client, memory *replica.Memory, clock replica.Clock) *Releaser {
+func New(cache client.Reader, live client.Client, memory *queue.Memory, clock replica.Clock) *Releaser {
 	return &Releaser{
 		cache: cache, live: live, memory: memory, clock: clock,
 		records: map[types.UID]*releaseRecord{}, lingering: newLingering(),
 	}
 }
 
-func nameOf(ref replica.EventRef) types.NamespacedName { return ref.NamespacedName }
+func nameOf(ref queue.Ref) types.NamespacedName { return ref.NamespacedName }
 
 // Add adds the controller to the manager of a leader's term.
 func (r *Releaser) Add(mgr ctrl.Manager) error {
 	options := requests.Options(mgr, "release", "alertevent", concurrency, nameOf)
-	options.NewQueue = requests.NewQueue(concurrency, func(ref replica.EventRef) types.NamespacedName {
+	options.NewQueue = requests.NewQueue(concurrency, func(ref queue.Ref) types.NamespacedName {
 		return r.memory.Turn(ref.NamespacedName)
 	})
 	options.Reconciler = r
@@ -122,7 +121,7 @@ func (r *Releaser) Add(mgr ctrl.Manager) error {
 }
 
 // start takes the controller's queue and begins to tidy, which enters the AlertEvents that were settled before.
-func (r *Releaser) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[replica.EventRef]) error {
+func (r *Releaser) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[queue.Ref]) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.queue = queue
@@ -142,10 +141,10 @@ func (r *Releaser) Settle(event *v1alpha1.AlertEvent, incident string) {
 
 // See notes what the mark of an event says. An event that was restored from a backup is discarded: its mark is of another time.
 func (r *Releaser) See(ctx context.Context, event *v1alpha1.AlertEvent) {
-	_, marked := marks.Of(event)
+	_, marked := queue.MarkOf(event)
 	switch {
 	case len(event.Alerts) == 0: // it cannot be decoded now: nobody knows whose alerts it has
-	case clustercache.IsRestored(event):
+	case queue.IsRestored(event):
 		r.discard(ctx, event)
 	case marked:
 		r.mu.Lock()
@@ -160,7 +159,7 @@ func (r *Releaser) See(ctx context.Context, event *v1alpha1.AlertEvent) {
 // record returns the record of an event, a new one if there is none; nil for an event that is deleted.
 func (r *Releaser) record(event *v1alpha1.AlertEvent) *releaseRecord {
 	record := r.records[event.UID]
-	if record == nil && !r.memory.IsDeleted(replica.RefOf(event)) {
+	if record == nil && !r.memory.IsDeleted(queue.RefOf(event)) {
 		record = newReleaseRecord(event, r.clock.Now())
 		r.records[event.UID] = record
 	}
@@ -171,10 +170,10 @@ func (r *Releaser) record(event *v1alpha1.AlertEvent) *releaseRecord {
 func (r *Releaser) discard(ctx context.Context, event *v1alpha1.AlertEvent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.records[event.UID] != nil || r.memory.IsDeleted(replica.RefOf(event)) {
+	if r.records[event.UID] != nil || r.memory.IsDeleted(queue.RefOf(event)) {
 		return
 	}
-	record := &releaseRecord{ref: replica.RefOf(event), due: r.clock.Now(), marked: marks.Mark{All: true}}
+	record := &releaseRecord{ref: queue.RefOf(event), due: r.clock.Now(), marked: queue.Mark{All: true}}
 	r.records[event.UID] = record
 	r.enqueue(record.ref)
 	replica.CountFolded(fold.ResultRestored, len(event.Alerts))
@@ -189,7 +188,7 @@ func (r *Releaser) schedule(record *releaseRecord) {
 	now := r.clock.Now()
 	record.due = now
 	if record.isKeyed() {
-		record.due = now.Add(replica.KeyedLinger)
+		record.due = now.Add(queue.KeyedLinger)
 		for _, early := range r.lingering.add(record) {
 			early.due = now
 			r.enqueue(early.ref)
@@ -207,7 +206,7 @@ func (r *Releaser) IsSettled(event *v1alpha1.AlertEvent, incident string) bool {
 }
 
 // Forget notes that the cache saw the event's end.
-func (r *Releaser) Forget(ref replica.EventRef) {
+func (r *Releaser) Forget(ref queue.Ref) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if record := r.records[ref.UID]; record != nil {
@@ -216,14 +215,14 @@ func (r *Releaser) Forget(ref replica.EventRef) {
 	}
 }
 
-func (r *Releaser) enqueue(ref replica.EventRef) {
+func (r *Releaser) enqueue(ref queue.Ref) {
 	if r.queue != nil {
 		r.queue.Add(ref)
 	}
 }
 
 // Reconcile deletes the event if it is due. Until then, it marks the event if that is wanted.
-func (r *Releaser) Reconcile(ctx context.Context, ref replica.EventRef) (ctrl.Result, error) {
+func (r *Releaser) Reconcile(ctx context.Context, ref queue.Ref) (ctrl.Result, error) {
 	due, mark := r.state(ref)
 	if !due {
 		if mark == nil {
@@ -245,7 +244,7 @@ func (r *Releaser) Reconcile(ctx context.Context, ref replica.EventRef) (ctrl.Re
 }
 
 // state reports whether an event is to be deleted now, and else which mark is to be written, if any.
-func (r *Releaser) state(ref replica.EventRef) (due bool, mark *marks.Mark) {
+func (r *Releaser) state(ref queue.Ref) (due bool, mark *queue.Mark) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	record := r.records[ref.UID]
@@ -273,10 +272,10 @@ func (r *Releaser) Tidy(ctx context.Context) {
 }
 
 // Refs returns the events on record.
-func (r *Releaser) Refs() []replica.EventRef {
+func (r *Releaser) Refs() []queue.Ref {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	refs := make([]replica.EventRef, 0, len(r.records))
+	refs := make([]queue.Ref, 0, len(r.records))
 	for _, record := range r.records {
 		refs = append(refs, record.ref)
 	}

@@ -14,8 +14,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // testEpoch is when the tests begin.
@@ -24,7 +24,7 @@ var testEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // memoryReleaser is a Releaser without an API server.
 func memoryReleaser() (*Releaser, *clocktesting.FakePassiveClock) {
 	clock := clocktesting.NewFakePassiveClock(testEpoch)
-	return New(nil, nil, replica.NewMemory(clock), clock), clock
+	return New(nil, nil, queue.NewMemory(clock), clock), clock
 }
 
 func namedEvent(name string, uid int) *v1alpha1.AlertEvent {
@@ -67,7 +67,7 @@ func TestEventsThatStayForTheirKeysAreBoundedByIntegration(t *testing.T) {
 		storm := keyedEvents(r, "storm", 60_000, 0) // 100 a second for ten minutes
 		g.Expect(r.staying(storm)).To(Equal(maxLingering))
 		g.Expect(r.staying(storm[:60_000-maxLingering])).To(BeZero(), "the oldest go")
-		clock.SetTime(clock.Now().Add(replica.KeyedLinger - time.Second))
+		clock.SetTime(clock.Now().Add(queue.KeyedLinger - time.Second))
 		g.Expect(r.staying(calm)).To(Equal(10))
 		clock.SetTime(clock.Now().Add(time.Second))
 		g.Expect(r.staying(calm)).To(BeZero())
@@ -93,7 +93,7 @@ func TestEventsThatStayForTheirKeysAreBoundedByIntegration(t *testing.T) {
 		g := NewWithT(t)
 		r, _ := memoryReleaser()
 		for _, event := range keyedEvents(r, "calm", 10, 100) {
-			r.Forget(replica.RefOf(event))
+			r.Forget(queue.RefOf(event))
 		}
 		g.Expect(r.lingering.records).To(BeEmpty())
 		g.Expect(r.lingering.events.Sum()).To(BeZero())
@@ -103,10 +103,10 @@ func TestEventsThatStayForTheirKeysAreBoundedByIntegration(t *testing.T) {
 
 func TestTheReleaseTakesTurns(t *testing.T) {
 	g := NewWithT(t)
-	ref := func(namespace, name string) replica.EventRef {
-		return replica.EventRef{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}, UID: types.UID(name)}
+	ref := func(namespace, name string) queue.Ref {
+		return queue.Ref{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}, UID: types.UID(name)}
 	}
-	q := requests.NewQueue(concurrency, nameOf)("", requests.Backoff[replica.EventRef]())
+	q := requests.NewQueue(concurrency, nameOf)("", requests.Backoff[queue.Ref]())
 	defer q.ShutDown()
 	for i := range 100 {
 		q.Add(ref("storm", fmt.Sprint(i)))
@@ -119,11 +119,11 @@ func TestTheReleaseTakesTurns(t *testing.T) {
 
 // countingQueue counts the timers.
 type countingQueue struct {
-	workqueue.TypedRateLimitingInterface[replica.EventRef]
+	workqueue.TypedRateLimitingInterface[queue.Ref]
 	timers int
 }
 
-func (q *countingQueue) AddAfter(ref replica.EventRef, after time.Duration) {
+func (q *countingQueue) AddAfter(ref queue.Ref, after time.Duration) {
 	q.timers++
 	q.TypedRateLimitingInterface.AddAfter(ref, after)
 }
@@ -131,7 +131,7 @@ func (q *countingQueue) AddAfter(ref replica.EventRef, after time.Duration) {
 func TestReleasedEventsLeaveNothingBehind(t *testing.T) {
 	g := NewWithT(t)
 	r, _ := memoryReleaser()
-	queue := &countingQueue{TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueue(requests.Backoff[replica.EventRef]())}
+	queue := &countingQueue{TypedRateLimitingInterface: workqueue.NewTypedRateLimitingQueue(requests.Backoff[queue.Ref]())}
 	defer queue.ShutDown()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -22,6 +22,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/eventclient"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 const (
@@ -59,7 +60,7 @@ type Canary struct {
 	date   string // of the last answer
 
 	name     string
-	stored   EventRef // the canary that exists as far as this process knows
+	stored   queue.Ref // the canary that exists as far as this process knows
 	storedAt time.Time
 	remedied time.Duration // the age of the canary at which the watch began again
 	newest   string        // resourceVersion of a canary
@@ -78,7 +79,7 @@ type CanaryOptions struct {
 	Health *IngestHealth
 
 	// Memory tells what the watch has shown.
-	Memory *Memory
+	Memory *queue.Memory
 
 	// Check returns why this process must store nothing; nil if it may.
 	Check func() error
@@ -96,7 +97,7 @@ func NewCanary(config *rest.Config, o CanaryOptions) (*Canary, error) {
 	if err != nil {
 		return nil, err
 	}
-	o.Memory.Cached.Canaries, o.Memory.apiTime = o.Namespace, o.Health.Now
+	o.Memory.Cached.Canaries, o.Memory.ServerTime = o.Namespace, o.Health
 	c.client = client
 	c.rename()
 	return c, nil
@@ -146,7 +147,7 @@ func (c *Canary) Lead(ctx context.Context) error {
 	defer c.led.Store(nil)
 	ended, waited := int64(-1), time.Duration(0)
 	err := wait.PollUntilContextCancel(ctx, time.Second, true, func(context.Context) (bool, error) {
-		if now := c.Memory.canariesEnded.Load() + c.denied.Load(); now != ended {
+		if now := c.Memory.CanariesEnded() + c.denied.Load(); now != ended {
 			ended, waited = now, 0
 		}
 		if waited += time.Second; waited > stuckAfter {
@@ -179,7 +180,7 @@ func (c *Canary) round(ctx context.Context) (next time.Duration, err error) {
 				c.newest, canary.ResourceVersion)
 		}
 		c.newest = canary.ResourceVersion
-		c.stored = EventRef{types.NamespacedName{Namespace: c.Namespace, Name: c.name}, canary.UID}
+		c.stored = queue.Ref{NamespacedName: types.NamespacedName{Namespace: c.Namespace, Name: c.name}, UID: canary.UID}
 		c.storedAt, c.remedied = time.Now(), 0
 		c.setDenial(ctx, "")
 		note, next = c.Health.Answered, canaryInterval
@@ -211,13 +212,13 @@ func (c *Canary) isOutdated() bool { return c.Check() != nil }
 // end. If that does not help, it has them listed anew.
 func (c *Canary) watchOver(now time.Time) {
 	if c.Memory.IsDeleted(c.stored) {
-		c.stored = EventRef{}
+		c.stored = queue.Ref{}
 	}
 	if c.stored.UID == "" {
 		return
 	}
 	since := c.storedAt
-	if _, shown := c.Memory.find(c.stored.UID); shown {
+	if c.Memory.IsShown(c.stored.UID) {
 		led := c.led.Load()
 		if led == nil {
 			return

@@ -23,6 +23,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // restarts are the times at which a canary had the watch begin again.
@@ -32,7 +33,7 @@ func newCanary(t *testing.T, config *rest.Config, namespace string) (*Canary, *r
 	t.Helper()
 	began, log := time.Now(), &restarts{}
 	c, err := NewCanary(config, CanaryOptions{
-		Namespace: namespace, Health: NewIngestHealth(clock.RealClock{}), Memory: NewMemory(clock.RealClock{}),
+		Namespace: namespace, Health: NewIngestHealth(clock.RealClock{}), Memory: queue.NewMemory(clock.RealClock{}),
 		Check: func() error { return nil },
 		RestartWatch: func(listAnew bool) {
 			*log = append(*log, fmt.Sprint(time.Since(began), map[bool]string{false: " watch again", true: " list anew"}[listAnew]))
@@ -213,8 +214,8 @@ func TestACanaryOfABackupHidesNoRestore(t *testing.T) {
 	c, _ := newCanary(t, answers(t, created(100), exists, created(50)), "own")
 	g.Expect(c.round(t.Context())).To(Equal(canaryInterval))
 	name := c.name
-	c.Memory.Handler().OnAdd(c.shown(), false)
-	c.Memory.Handler().OnDelete(c.shown())
+	c.Memory.See(c.shown(), false)
+	c.Memory.Forget(c.shown())
 	g.Expect(c.round(t.Context())).To(Equal(canaryRetry))
 	g.Expect(c.name).NotTo(Equal(name))
 	_, err := c.round(t.Context())
@@ -260,7 +261,7 @@ func TestAWatchThatDoesNotShowTheCanaryBeginsAgain(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c, log := newCanary(t, &rest.Config{Host: "http://127.0.0.1:1"}, "own")
-				c.stored = EventRef{types.NamespacedName{Namespace: "own", Name: c.name}, "uid"}
+				c.stored = queue.Ref{NamespacedName: types.NamespacedName{Namespace: "own", Name: c.name}, UID: "uid"}
 				c.storedAt = time.Now()
 				if test.leads {
 					c.led.Store(new(time.Now().Add(-time.Hour)))
@@ -268,10 +269,10 @@ func TestAWatchThatDoesNotShowTheCanaryBeginsAgain(t *testing.T) {
 				event := c.shown()
 				for at := time.Duration(0); at < time.Minute; at += time.Second {
 					if test.shown > 0 && at == test.shown {
-						c.Memory.Handler().OnAdd(event, false)
+						c.Memory.See(event, false)
 					}
 					if test.ended > 0 && at == test.ended {
-						c.Memory.Handler().OnDelete(event)
+						c.Memory.Forget(event)
 					}
 					c.watchOver(time.Now())
 					time.Sleep(time.Second)
@@ -308,8 +309,8 @@ func TestALeaderThatSeesNoCanaryEndGivesTheLeaseUp(t *testing.T) {
 				}
 				go every(test.ends, func(n int) {
 					event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "own", Name: c.name, UID: types.UID(strconv.Itoa(n))}}
-					c.Memory.Handler().OnAdd(event, false)
-					c.Memory.Handler().OnDelete(event)
+					c.Memory.See(event, false)
+					c.Memory.Forget(event)
 				})
 				go every(test.denials, func(int) { c.denied.Add(1) })
 				began := time.Now()

@@ -18,28 +18,44 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/internal/informers"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 const (
 	// copyWorkers is how many second copies are deleted at a time. Namespaces take turns.
 	copyWorkers = 8
 
-	// copyTimeout bounds an attempt to delete one: several fit into RetryHold.
+	// copyTimeout bounds an attempt to delete one: several fit into queue.RetryHold.
 	copyTimeout = 5 * time.Second
 )
 
+// Follow has the memory follow the manager's cache, and second copies deleted.
+func Follow(mgr ctrl.Manager, memory *queue.Memory) error {
+	live, err := NewClient(mgr)
+	if err != nil {
+		return err
+	}
+	if err := addCopyController(mgr, live, memory); err != nil {
+		return err
+	}
+	_, err = informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.AlertEvent{}, memory.See, memory.Forget)
+	return err
+}
+
 // addCopyController adds the controller that deletes second copies, on every replica: the one that stored a copy was usually
 // there when the first one was deleted, whoever leads now.
-func (m *Memory) addCopyController(mgr ctrl.Manager, live client.Writer) error {
+func addCopyController(mgr ctrl.Manager, live client.Writer, memory *queue.Memory) error {
 	options := requests.Options(mgr, "copies", "alertevent", copyWorkers,
-		func(ref EventRef) types.NamespacedName { return ref.NamespacedName })
-	m.copies = options.NewQueue("copies", options.RateLimiter)
-	options.NewQueue = func(string, workqueue.TypedRateLimiter[EventRef]) workqueue.TypedRateLimitingInterface[EventRef] {
-		return m.copies
+		func(ref queue.Ref) types.NamespacedName { return ref.NamespacedName })
+	copies := options.NewQueue("copies", options.RateLimiter)
+	memory.Copies = copies
+	options.NewQueue = func(string, workqueue.TypedRateLimiter[queue.Ref]) workqueue.TypedRateLimitingInterface[queue.Ref] {
+		return copies
 	}
 	options.ReconciliationTimeout, options.NeedLeaderElection = copyTimeout, new(false)
-	options.Reconciler = reconcile.TypedFunc[EventRef](func(ctx context.Context, ref EventRef) (ctrl.Result, error) {
-		return ctrl.Result{}, m.DeleteCopy(ctx, live, ref)
+	options.Reconciler = reconcile.TypedFunc[queue.Ref](func(ctx context.Context, ref queue.Ref) (ctrl.Result, error) {
+		return ctrl.Result{}, DeleteCopy(ctx, live, memory, ref)
 	})
 	if _, err := controller.NewTyped("copies", mgr, options); err != nil {
 		return fmt.Errorf("adding the deletion of second copies: %w", err)
@@ -48,21 +64,21 @@ func (m *Memory) addCopyController(mgr ctrl.Manager, live client.Writer) error {
 }
 
 // DeleteCopy deletes an AlertEvent that is a second copy.
-func (m *Memory) DeleteCopy(ctx context.Context, live client.Writer, ref EventRef) error {
-	seen, ok := m.find(ref.UID)
+func DeleteCopy(ctx context.Context, live client.Writer, memory *queue.Memory, ref queue.Ref) error {
+	alerts, ok := memory.Alerts(ref.UID)
 	if !ok {
 		return nil
 	}
 	deleted, err := DeleteEvent(ctx, live, ref)
 	if deleted {
-		CountFolded(fold.ResultReplayed, seen.alerts)
+		CountFolded(fold.ResultReplayed, alerts)
 		log.FromContext(ctx).V(1).Info("Deleted second copy of an AlertEvent")
 	}
 	return err
 }
 
 // DeleteEvent deletes exactly this AlertEvent. deleted is false if it is gone, and another one of its name is left alone.
-func DeleteEvent(ctx context.Context, live client.Writer, ref EventRef) (deleted bool, err error) {
+func DeleteEvent(ctx context.Context, live client.Writer, ref queue.Ref) (deleted bool, err error) {
 	event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}}
 	err = live.Delete(ctx, event, client.Preconditions{UID: &ref.UID})
 	switch {

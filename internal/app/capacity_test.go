@@ -19,7 +19,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // tenants are the namespaces "bad" and "good" of a test, each with an integration "test", and a manager that
@@ -146,10 +146,10 @@ func TestAQueueThatCannotDrainRefusesNobodyElse(t *testing.T) {
 		event   func(*v1alpha1.AlertEvent)
 		reason  string
 	}{
-		"AlertEvents that finalizers keep": {reason: clustercache.StuckTerminating, event: func(e *v1alpha1.AlertEvent) {
+		"AlertEvents that finalizers keep": {reason: queue.StuckTerminating, event: func(e *v1alpha1.AlertEvent) {
 			e.Finalizers = []string{"example.com/keep"}
 		}},
-		"AlertEvents that cannot be decoded": {reason: clustercache.StuckUnreadable, event: func(e *v1alpha1.AlertEvent) {
+		"AlertEvents that cannot be decoded": {reason: queue.StuckUnreadable, event: func(e *v1alpha1.AlertEvent) {
 			e.Spec.Alerts = "[no JSON"
 		}},
 		"a quota on Incidents": {reason: v1alpha1.ReasonQuotaExceeded, prepare: func(s *tenants) { s.quota(s.bad, 0) }},

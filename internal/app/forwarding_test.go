@@ -23,9 +23,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/process"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // TestForwarding runs a manager with two Alertmanagers, one of them down, and changes its configuration.
@@ -80,7 +80,7 @@ func TestInstallation(t *testing.T) {
 	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
 	identify := func(o Options) string {
-		mgr, _, err := newManager(rest.CopyConfig(config), o, ctrl.Log, informersOf(), replica.NewMemory(clock.RealClock{}))
+		mgr, _, err := newManager(rest.CopyConfig(config), o, ctrl.Log, informersOf(), queue.NewMemory(clock.RealClock{}))
 		g.Expect(err).NotTo(HaveOccurred())
 		lock, err := newLock(mgr, o)
 		g.Expect(err).NotTo(HaveOccurred())

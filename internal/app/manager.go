@@ -36,6 +36,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/leader"
 	"github.com/tocsin-dev/tocsin/internal/process"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 	"github.com/tocsin-dev/tocsin/internal/recorder"
 )
 
@@ -74,7 +75,7 @@ const (
 // newManager returns the manager that every replica runs from start to stop, with its clients, metrics and cache, and
 // the cache. It calls no API server. The controllers that fold run in leader terms (see newCampaign).
 func newManager(
-	config *rest.Config, o Options, log logr.Logger, informers *clustercache.Informers, memory *replica.Memory,
+	config *rest.Config, o Options, log logr.Logger, informers *clustercache.Informers, memory *queue.Memory,
 ) (ctrl.Manager, cache.Cache, error) {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))

@@ -15,8 +15,8 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
-	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // TestTinyAlertEventsTakeLittleMemory has a replica keep AlertEvents that a user has made by hand, in its cache, its memory and
@@ -39,8 +39,8 @@ func TestTinyAlertEventsTakeLittleMemory(t *testing.T) {
 				runtime.ReadMemStats(&stats)
 				return int(stats.HeapAlloc)
 			}
-			memory := replica.NewMemory(clock.RealClock{})
-			memory.Cached = clustercache.NewBoundedEvents(fair.Limit{All: 1 << 30, Share: 1}, fair.Limit{All: test.sizes, Share: 1})
+			memory := queue.NewMemory(clock.RealClock{})
+			memory.Cached = queue.NewBoundedCached(fair.Limit{All: 1 << 30, Share: 1}, fair.Limit{All: test.sizes, Share: 1})
 			counts := capacity.New(capacity.Limits{Share: 1}, memory.Cached, time.Now)
 			names := func(object any) (names []string, err error) {
 				for name := range replica.IncidentNames(object.(*v1alpha1.AlertEvent)) {
@@ -52,7 +52,7 @@ func TestTinyAlertEventsTakeLittleMemory(t *testing.T) {
 			store := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{"names": names, "namespace": byNamespace})
 			steps := map[string]func(*v1alpha1.AlertEvent){
 				"1 cache":  func(event *v1alpha1.AlertEvent) { g.Expect(store.Add(event)).To(Succeed()) },
-				"2 memory": func(event *v1alpha1.AlertEvent) { memory.Handler().OnAdd(event, true) },
+				"2 memory": func(event *v1alpha1.AlertEvent) { memory.See(event, true) },
 				"3 counts": func(event *v1alpha1.AlertEvent) { counts.SetEvent(event, true) },
 			}
 			before := heap()

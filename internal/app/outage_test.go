@@ -35,6 +35,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // gate passes connections on to the API server, or holds them up.
@@ -348,7 +349,7 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	g.Expect(os.WriteFile(file, []byte("alertmanagers: [{url: 'http://"+freeAddress(t)+"'}]"), 0o600)).To(Succeed())
 	o, err := ParseFlags([]string{"--watch-namespaces=" + namespace, "--metrics-bind-address=0", "--alertmanager-config=" + file})
 	g.Expect(err).NotTo(HaveOccurred())
-	memory, health := replica.NewMemory(clock.RealClock{}), replica.NewIngestHealth(clock.RealClock{})
+	memory, health := queue.NewMemory(clock.RealClock{}), replica.NewIngestHealth(clock.RealClock{})
 	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, informersOf(), memory)
 	g.Expect(err).NotTo(HaveOccurred())
 	counts, err := addCapacity(mgr, o, memory, clustercache.NewHidden(1, 1), Environment{Clock: clock.RealClock{}})

@@ -14,7 +14,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/internal/alerttext"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // kubectl runs kubectl with an input and returns what it prints.
@@ -81,10 +81,10 @@ func TestARecoveredAlertEventIsFolded(t *testing.T) {
 	p := startProcess(t, config.Host)
 	damaged := func(name, key string) (event *v1alpha1.AlertEvent, alerts string) {
 		event = alertEvent(p.namespace, name, key, v1alpha1.AlertFiring, 2*time.Hour)
-		g.Expect(alerttext.Decode(event)).To(Succeed())
-		event.Alerts[0].Description = strings.Repeat("long ", alerttext.MinCompressed/5)
+		g.Expect(queue.Decode(event)).To(Succeed())
+		event.Alerts[0].Description = strings.Repeat("long ", queue.MinCompressed/5)
 		text := testenv.Text(event.Alerts...)
-		g.Expect(alerttext.Encode(event)).To(Succeed())
+		g.Expect(queue.Encode(event)).To(Succeed())
 		event.Spec.Alerts = event.Spec.Alerts[:len(event.Spec.Alerts)/2]
 		g.Expect(p.client.Create(t.Context(), event, client.FieldOwner(v1alpha1.FieldManager))).To(Succeed())
 		return event, string(text)

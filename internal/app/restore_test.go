@@ -14,7 +14,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // alertEvent is an AlertEvent as the manager wrote it some time ago.
@@ -92,7 +92,7 @@ func TestBackupsSkipTheQueue(t *testing.T) {
 	var kept v1alpha1.AlertEvent
 	g.Expect(p.client.Get(t.Context(), client.ObjectKey{Namespace: p.namespace, Name: v1alpha1.KeyedEventName("test", "k")}, &kept)).To(Succeed())
 	g.Expect(kept.Labels).To(HaveKeyWithValue("velero.io/exclude-from-backup", "true"))
-	g.Expect(clustercache.IsRestored(&kept)).To(BeFalse())
+	g.Expect(queue.IsRestored(&kept)).To(BeFalse())
 	p.expectEnd(g)
 }
 

@@ -29,6 +29,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/leader"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 	"github.com/tocsin-dev/tocsin/internal/process"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 	"github.com/tocsin-dev/tocsin/internal/schemacheck"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
@@ -86,8 +87,8 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	if environment.Clock == nil {
 		environment.Clock = clock.RealClock{}
 	}
-	memory := replica.NewMemory(environment.Clock)
-	memory.Cached = clustercache.NewEvents(o.capacity.Share)
+	memory := queue.NewMemory(environment.Clock)
+	memory.Cached = queue.NewCached(o.capacity.Share)
 	informers := &clustercache.Informers{
 		Log: environment.Log.WithName("cache"), Listed: memory.Listed, Events: memory.Cached,
 		Integrations: clustercache.NewIntegrations(o.capacity.Share),
@@ -167,7 +168,7 @@ func addCanary(mgr ctrl.Manager, o replica.CanaryOptions) (*replica.Canary, erro
 
 // foldingOptions returns the options of the controllers, all but what the webhook server and the forwarding add.
 func foldingOptions(
-	o Options, environment Environment, memory *replica.Memory, health *replica.IngestHealth,
+	o Options, environment Environment, memory *queue.Memory, health *replica.IngestHealth,
 ) controllers.Options {
 	return controllers.Options{
 		Options: incident.Options{
@@ -181,7 +182,7 @@ func foldingOptions(
 // addCapacity has the counts of the objects in the manager's cache follow it, and registers them as metrics while the manager
 // runs.
 func addCapacity(
-	mgr ctrl.Manager, o Options, memory *replica.Memory, hidden *clustercache.Hidden, environment Environment,
+	mgr ctrl.Manager, o Options, memory *queue.Memory, hidden *clustercache.Hidden, environment Environment,
 ) (*capacity.Counts, error) {
 	counts := capacity.New(o.capacity, memory.Cached, environment.Clock.Now)
 	counts.Hidden = hidden

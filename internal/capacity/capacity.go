@@ -19,13 +19,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/informers"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 const (
-	// DefaultEvents bounds the number of AlertEvents. Together with clustercache.MaxPendingBytes, it keeps
+	// DefaultEvents bounds the number of AlertEvents. Together with queue.MaxPendingBytes, it keeps
 	// them from filling etcd: an etcd that is out of space accepts no writes, so they could not be drained either.
 	DefaultEvents = 20_000
 
@@ -72,7 +72,7 @@ type Counts struct {
 		Each(use func(kind, namespace string, objects int))
 	}
 
-	cached *clustercache.Events // knows what the cache lacks of AlertEvents; may be nil
+	cached *queue.Cached // knows what the cache lacks of AlertEvents; may be nil
 	now    func() time.Time
 	seed   maphash.Seed // of the names of Incidents
 	synced func() bool  // whether the informers have reported all objects that existed at the start
@@ -91,12 +91,12 @@ type Counts struct {
 }
 
 // New returns counts of nothing. cached knows what the cache lacks of AlertEvents; it may be nil.
-func New(limits Limits, cached *clustercache.Events, now func() time.Time) *Counts {
+func New(limits Limits, cached *queue.Cached, now func() time.Time) *Counts {
 	limits = limits.withDefaults()
 	incidents := fair.Limit{All: int64(limits.Incidents), Share: limits.Share}
 	c := &Counts{
 		cached: cached, now: now, seed: maphash.MakeSeed(), synced: func() bool { return false },
-		bounds:       [2]bound{newBound(int64(limits.Events), limits.Share), newBound(clustercache.MaxPendingBytes, limits.Share)},
+		bounds:       [2]bound{newBound(int64(limits.Events), limits.Share), newBound(queue.MaxPendingBytes, limits.Share)},
 		events:       map[types.NamespacedName]countedEvent{},
 		integrations: map[types.NamespacedName]countedIntegration{},
 		incidents:    map[string]map[uint64]countedIncident{},

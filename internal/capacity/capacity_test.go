@@ -14,9 +14,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/informers"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // testEpoch is when the tests begin.
@@ -183,7 +183,7 @@ func (c *cluster) of(namespace string) (r recount) {
 		}
 	}
 	for name, event := range c.events {
-		stuck, mark := clustercache.Stuck(event), event.Annotations[v1alpha1.SettledAnnotation]
+		stuck, mark := queue.Stuck(event), event.Annotations[v1alpha1.SettledAnnotation]
 		if name.Namespace != namespace || mark == "9/*" {
 			continue
 		}

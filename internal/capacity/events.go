@@ -9,11 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/alerttext"
-	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
-	"github.com/tocsin-dev/tocsin/internal/marks"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // bound is how much each namespace uses of a limit of AlertEvents, with those that can drain, and with all that wait.
@@ -47,7 +45,7 @@ func (b *bound) isFull(namespace string) bool {
 type eventUsage [2]int64
 
 // stuckReasons are the reasons of AlertEvents that are stuck by themselves, most important first.
-var stuckReasons = [...]string{clustercache.StuckUnreadable, clustercache.StuckNotCached, clustercache.StuckTerminating}
+var stuckReasons = [...]string{queue.StuckUnreadable, queue.StuckNotCached, queue.StuckTerminating}
 
 // countedEvent is an AlertEvent as it was counted.
 type countedEvent struct {
@@ -78,12 +76,12 @@ func (i *countedIntegration) draining() eventUsage {
 
 // SetEvent counts an AlertEvent, or counts it anew.
 func (c *Counts) SetEvent(event *v1alpha1.AlertEvent, _ bool) {
-	mark, _ := marks.Of(event)
+	mark, _ := queue.MarkOf(event)
 	counted := countedEvent{
 		created:     event.CreationTimestamp.Unix(),
 		integration: event.Spec.IntegrationName,
-		usage:       eventUsage{1, int64(alerttext.Size(event.Alerts)) + c.cached.Removed(event)}, // as the API server stores it
-		stuck:       clustercache.Stuck(event),
+		usage:       eventUsage{1, int64(queue.EncodedSize(event.Alerts)) + c.cached.Removed(event)}, // as the API server stores it
+		stuck:       queue.Stuck(event),
 		waiting:     c.waitingFor(event, &mark),
 	}
 	counted.isSettled = mark.All && counted.stuck == ""

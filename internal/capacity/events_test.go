@@ -14,6 +14,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // reported returns the values of a metric, by its label if it has one.
@@ -45,8 +46,8 @@ func TestANamespaceThatCannotDrainRefusesNobodyElse(t *testing.T) {
 		drains  bool
 		reason  string
 	}{
-		"kept by a finalizer":                       {change: terminating, reason: clustercache.StuckTerminating},
-		"with packed alerts that cannot be decoded": {change: unreadable, reason: clustercache.StuckUnreadable},
+		"kept by a finalizer":                       {change: terminating, reason: queue.StuckTerminating},
+		"with packed alerts that cannot be decoded": {change: unreadable, reason: queue.StuckUnreadable},
 		"of an integration whose Incidents a quota rejects": {
 			blocked: v1alpha1.ReasonQuotaExceeded, reason: v1alpha1.ReasonQuotaExceeded},
 		"of an integration at the limit of Incidents": {
@@ -133,7 +134,7 @@ func TestAlertEventsByHandFillTheShareOfTheirNamespaceOnly(t *testing.T) {
 func TestLargeAlertEventsFillAShareAsWell(t *testing.T) {
 	g := NewWithT(t)
 	p := newCounts(Limits{Incidents: 1})
-	p.cached = clustercache.NewEvents(1)
+	p.cached = queue.NewCached(1)
 	unreadable := newEvent("bad", "", func(e *v1alpha1.AlertEvent) {
 		e.Alerts, e.Spec.Alerts = nil, v1alpha1.AlertsText(strings.Repeat("A", 1<<20))
 		_, err := p.cached.Condense(e)
@@ -194,9 +195,9 @@ func TestTheStuckAreKnownByTheirIntegration(t *testing.T) {
 	c.SetEvent(newEvent("shop", "3", unreadable, withoutIntegration), false)
 	g.Expect(c.Stuck(own)).To(BeEmpty())
 	c.SetEvent(newEvent("shop", "1", terminating), false)
-	g.Expect(c.Stuck(own)).To(Equal(clustercache.StuckTerminating))
+	g.Expect(c.Stuck(own)).To(Equal(queue.StuckTerminating))
 	c.SetEvent(newEvent("shop", "4", unreadable), false)
-	g.Expect(c.Stuck(own)).To(Equal(clustercache.StuckUnreadable), "the most important one")
+	g.Expect(c.Stuck(own)).To(Equal(queue.StuckUnreadable), "the most important one")
 	c.RemoveEvent(newEvent("shop", "1"))
 	c.SetEvent(newEvent("shop", "4"), false)
 	g.Expect(c.Stuck(own)).To(BeEmpty())

@@ -7,7 +7,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 	"github.com/tocsin-dev/tocsin/internal/fair"
-	"github.com/tocsin-dev/tocsin/internal/marks"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // countedIncident says why an Incident counts: it is open, or a firing alert of it is stored or being stored. Otherwise ingest
@@ -136,7 +136,7 @@ func (c *Counts) Reserve(namespace string, alerts []v1alpha1.Alert, blocked bool
 
 // waitingFor returns the Incidents of an AlertEvent's firing alerts, but for those into which they are folded. One that is being
 // deleted is folded, or a user has given it up.
-func (c *Counts) waitingFor(event *v1alpha1.AlertEvent, mark *marks.Mark) (waiting []uint64) {
+func (c *Counts) waitingFor(event *v1alpha1.AlertEvent, mark *queue.Mark) (waiting []uint64) {
 	if !event.DeletionTimestamp.IsZero() {
 		return nil
 	}

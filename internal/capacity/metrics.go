@@ -8,6 +8,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 var (
@@ -111,7 +112,7 @@ func (c *Counts) reportEvents(gauges *gauges, hidden int) {
 	gauges.set(pendingEvents, float64(events+hidden))
 	gauges.set(oldestEvent, oldest.Seconds())
 	stuck := map[string]int64{
-		clustercache.StuckTerminating: 0, clustercache.StuckUnreadable: 0, v1alpha1.ReasonQuotaExceeded: 0,
+		queue.StuckTerminating: 0, queue.StuckUnreadable: 0, v1alpha1.ReasonQuotaExceeded: 0,
 		v1alpha1.ReasonForbidden: 0, v1alpha1.ReasonNamespaceTerminating: 0, v1alpha1.ReasonIncidentLimit: 0,
 	}
 	for _, integration := range c.integrations {

@@ -33,6 +33,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/informers"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/pages"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 const (
@@ -80,7 +81,7 @@ type Informers struct {
 	Listed func(kind runtime.Object, dropped ...runtime.Object)
 
 	// Events and Integrations have the stubs that the watches of their kinds read again. Nil: they read none.
-	Events       *Events
+	Events       *queue.Cached
 	Integrations *Integrations
 
 	// Hidden bounds the number of objects. Nil: all are shown.
@@ -168,7 +169,7 @@ func (p *pagedInformer) SetTransform(transform toolscache.TransformFunc) error {
 		transformed, err := transform(object)
 		switch object := transformed.(type) {
 		case *v1alpha1.AlertEvent:
-			p.note(object.Namespace, IsStub(object))
+			p.note(object.Namespace, queue.IsStub(object))
 		case *v1alpha1.WebhookIntegration:
 			p.note(object.Namespace, !integrations.IsWhole(object))
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/informers"
-	"github.com/tocsin-dev/tocsin/internal/marks"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // The kinds of objects that may be hidden.
@@ -79,7 +79,7 @@ func NewHidden(events int, share float64) *Hidden {
 		newPlaces(fair.Limit{All: maxCachedWindows, Share: windowShare}),
 	}
 	h.events.settled.Limit = fair.Limit{All: 2 * maxSettledEvents, Share: 0.5}
-	h.events.isSettled = func(event client.Object) bool { mark, _ := marks.Of(event); return mark.All }
+	h.events.isSettled = func(event client.Object) bool { mark, _ := queue.MarkOf(event); return mark.All }
 	return h
 }
 
@@ -98,7 +98,7 @@ func (h *Hidden) Each(use func(kind, namespace string, objects int)) {
 
 // follow forgets the objects that are gone from a cache. Canaries are exempt: as long as the leader folds none, it gives the
 // lease up.
-func (h *Hidden) follow(objects cache.Cache, canaries *Events) error {
+func (h *Hidden) follow(objects cache.Cache, canaries *queue.Cached) error {
 	if h == nil {
 		return nil
 	}

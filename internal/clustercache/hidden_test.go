@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/informers"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // eventServer is an API server with AlertEvents. It lists them in the order of their names.
@@ -80,7 +82,7 @@ func newHiding(t *testing.T) (server *eventServer, hidden *Hidden, shown func() 
 	server = &eventServer{stored: map[string]*v1alpha1.AlertEvent{}}
 	hidden = NewHidden(1, 1)
 	hidden.events.used.Limit = fair.Limit{All: 16, Share: 0.25}
-	caching := &Informers{Hidden: hidden, Events: NewEvents(1)}
+	caching := &Informers{Hidden: hidden, Events: queue.NewCached(1)}
 	informer := caching.newInformer(&toolscache.ListWatch{
 		ListWithContextFunc: server.list, WatchFuncWithContext: server.watch,
 	}, &v1alpha1.AlertEvent{}, 0, nil)
@@ -256,4 +258,14 @@ func TestASettledAlertEventUsesNoPlaceOfTheOthers(t *testing.T) {
 		places.forget(largeEvent("a", n, 0))
 	}
 	g.Expect(places.settled.Sum() + places.used.Sum()).To(BeZero())
+}
+
+// largeEvent returns an AlertEvent with a description of so many bytes.
+func largeEvent(namespace string, n, bytes int) *v1alpha1.AlertEvent {
+	event := &v1alpha1.AlertEvent{}
+	event.Namespace, event.Name, event.UID = namespace, fmt.Sprint(n), types.UID(fmt.Sprint(namespace, n))
+	event.Spec.Alerts = testenv.Text(v1alpha1.Alert{ID: "1", IncidentName: "x", DedupKey: "d", Status: v1alpha1.AlertFiring, AlertContent: v1alpha1.AlertContent{
+		Title: "disk", Description: strings.Repeat("x", bytes),
+	}})
+	return event
 }

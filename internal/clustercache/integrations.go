@@ -15,6 +15,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 const (
@@ -109,25 +110,25 @@ func (i *Integrations) admit(w *v1alpha1.WebhookIntegration, size int64) bool {
 	return true
 }
 
-// nextStub returns the first stub that has a place; ok is false if there is none.
-func (i *Integrations) nextStub(isOwn func(namespace string) bool) (next stub, ok bool) {
+// NextStub returns the first stub that has a place; ok is false if there is none.
+func (i *Integrations) NextStub(isOwn func(namespace string) bool) (next queue.Stub, ok bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	first := 0
 	for uid, entry := range i.known {
 		if entry.isStub && (!ok || entry.order < first) && isOwn(entry.name.Namespace) &&
 			!i.sizes.IsOver(entry.name.Namespace, entry.size) {
-			next, first, ok = stub{entry.name, uid}, entry.order, true
+			next, first, ok = queue.Stub{Name: entry.name, UID: uid}, entry.order, true
 		}
 	}
 	return next, ok
 }
 
-// postponeStub has other stubs read before.
-func (i *Integrations) postponeStub(s stub) {
+// PostponeStub has other stubs read before.
+func (i *Integrations) PostponeStub(s queue.Stub) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if entry := i.known[s.uid]; entry != nil {
+	if entry := i.known[s.UID]; entry != nil {
 		i.last++
 		entry.order = i.last
 	}

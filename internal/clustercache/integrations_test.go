@@ -16,6 +16,7 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // sized returns an integration whose spec takes about so many bytes.
@@ -108,8 +109,8 @@ func TestIntegrationsKeepTheirPlaces(t *testing.T) {
 		return integrations.IsWhole(w)
 	}
 	next := func() string {
-		s, _ := condensed.nextStub(func(string) bool { return true })
-		return s.name.Name
+		s, _ := condensed.NextStub(func(string) bool { return true })
+		return s.Name.Name
 	}
 	g.Expect(isWhole("a", "first", 20_000)).To(BeTrue())
 	g.Expect(isWhole("a", "second", 20_000)).To(BeTrue())
@@ -120,7 +121,7 @@ func TestIntegrationsKeepTheirPlaces(t *testing.T) {
 	g.Expect(isWhole("a", "first", 39_000)).To(BeFalse())
 	g.Expect(isWhole("b", "first", 20_000)).To(BeTrue(), "another namespace has a share of its own")
 	g.Expect(next()).To(Equal("third"))
-	condensed.postponeStub(stub{uid: "a/third"})
+	condensed.PostponeStub(queue.Stub{UID: "a/third"})
 	g.Expect(next()).To(Equal("third"), "the other one has no place")
 	g.Expect(isWhole("a", "third", 20_000)).To(BeTrue())
 	g.Expect(next()).To(BeEmpty())

@@ -13,6 +13,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // TestListsAreReported breaks the watch of an informer with 410, so that it reads all objects again.
@@ -69,7 +70,7 @@ func TestAListThatFailsHalfWayLeavesNothing(t *testing.T) {
 		},
 		WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil },
 	}
-	events, kept := NewEvents(1), NewEvents(1)
+	events, kept := queue.NewCached(1), queue.NewCached(1)
 	_, err := kept.Condense(largeEvent("a", 2, 5000))
 	g.Expect(err).NotTo(HaveOccurred())
 	informers := &Informers{Listed: func(_ runtime.Object, dropped ...runtime.Object) {
@@ -84,6 +85,5 @@ func TestAListThatFailsHalfWayLeavesNothing(t *testing.T) {
 	go informer.RunWithContext(t.Context())
 	g.Expect(toolscache.WaitForCacheSync(t.Context().Done(), informer.HasSynced)).To(BeTrue())
 	g.Expect(requests).To(BeNumerically(">", 2))
-	g.Expect(events.events).To(Equal(kept.events))
-	g.Expect(events.content.Sum()).To(Equal(kept.content.Sum()))
+	g.Expect(events).To(Equal(kept))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // shortKeys returns the JSON of an object with so many keys.
@@ -55,7 +56,7 @@ func heapOf[T any](create func() T) int {
 func condensed(g *WithT, stored []byte) *v1alpha1.AlertEvent {
 	event := &v1alpha1.AlertEvent{}
 	g.Expect(json.Unmarshal(stored, event)).To(Succeed())
-	_, err := NewEvents(fair.DefaultShare).Condense(event)
+	_, err := queue.NewCached(fair.DefaultShare).Condense(event)
 	g.Expect(err).NotTo(HaveOccurred())
 	return event
 }
@@ -85,7 +86,7 @@ func TestEmptyAlertsAreNotDecoded(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		event := condensed(g, stored)
 		runtime.ReadMemStats(&after)
-		g.Expect(Stuck(event)).To(Equal(StuckUnreadable))
+		g.Expect(queue.Stuck(event)).To(Equal(queue.StuckUnreadable))
 		g.Expect(after.TotalAlloc-before.TotalAlloc).To(BeNumerically("<", 30<<20), empty)
 	}
 }
@@ -110,11 +111,31 @@ func TestAlertsTakeLittleMemory(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			took := heapOf(func() *v1alpha1.AlertEvent {
 				event := condensed(g, stored)
-				g.Expect(Stuck(event)).To(Equal(map[bool]string{true: "", false: StuckUnreadable}[test.readable]))
+				g.Expect(queue.Stuck(event)).To(Equal(map[bool]string{true: "", false: queue.StuckUnreadable}[test.readable]))
 				return event
 			})
 			t.Logf("%d bytes, %d unpacked, take %d", len(stored), len(list), took)
 			g.Expect(took).To(BeNumerically("<", 10<<20))
 		})
 	}
+}
+
+// TestMarksByHandTakeLittleMemory has marks with names of Incidents that the AlertEvents have no alerts of.
+func TestMarksByHandTakeLittleMemory(t *testing.T) {
+	g, events := NewWithT(t), queue.NewCached(fair.DefaultShare)
+	const objects = 500
+	took := heapOf(func() (cached []*v1alpha1.AlertEvent) {
+		for n := range objects {
+			event := largeEvent("a", n, 0)
+			event.ResourceVersion = "10"
+			event.Annotations = map[string]string{v1alpha1.SettledAnnotation: "9/x," + strings.Repeat("y", 160<<10-4)}
+			_, err := events.Condense(event)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(event.Annotations).To(Equal(map[string]string{v1alpha1.SettledAnnotation: "9/x"}), "its own Incident")
+			cached = append(cached, event)
+		}
+		return cached
+	})
+	t.Logf("%d AlertEvents take %d bytes each", objects, took/objects)
+	g.Expect(took / objects).To(BeNumerically("<", 4<<10))
 }

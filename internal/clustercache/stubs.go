@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 const (
@@ -22,8 +23,8 @@ const (
 
 // stubSource knows the stubs of a kind.
 type stubSource interface {
-	nextStub(isOwn func(namespace string) bool) (next stub, ok bool)
-	postponeStub(s stub)
+	NextStub(isOwn func(namespace string) bool) (next queue.Stub, ok bool)
+	PostponeStub(s queue.Stub)
 }
 
 // stubsOf returns the source of the stubs of a kind, nil if it has none.
@@ -44,16 +45,16 @@ func (i *Informers) stubsOf(kind reflect.Type) stubSource {
 // the watch will show its end. A bookmark follows each: a watch that begins again must not begin at an old object.
 func (i *Informers) readStubs(ctx context.Context, g *guardedWatch, stubs stubSource) bool {
 	for began := time.Now(); time.Since(began) < stubDuration; {
-		next, ok := stubs.nextStub(g.owner.hasStubs)
+		next, ok := stubs.NextStub(g.owner.hasStubs)
 		if !ok {
 			return true
 		}
 		object := g.newObject()
 		reading, cancel := context.WithTimeout(ctx, stubTimeout)
-		err := i.read(reading, next.name, object)
+		err := i.read(reading, next.Name, object)
 		cancel()
-		if apierrors.IsNotFound(err) || err == nil && object.GetUID() != next.uid {
-			stubs.postponeStub(next) // the watch will show its end
+		if apierrors.IsNotFound(err) || err == nil && object.GetUID() != next.UID {
+			stubs.PostponeStub(next) // the watch will show its end
 			return true
 		}
 		if err != nil {

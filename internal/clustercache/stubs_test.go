@@ -16,6 +16,7 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/informers"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // TestStubsAreReadAgainWhenThereIsAPlace fills a namespace's share by a list and by a watch, and then deletes AlertEvents, oldest
@@ -40,7 +41,7 @@ func TestStubsAreReadAgainWhenThereIsAPlace(t *testing.T) {
 			return events
 		}
 		events := stored(namespaces[0], 0, all/2)
-		condensed := NewBoundedEvents(fair.Limit{All: 1 << 30, Share: 1}, fair.Limit{All: 4 * share * 10_000, Share: 0.25})
+		condensed := queue.NewBoundedCached(fair.Limit{All: 1 << 30, Share: 1}, fair.Limit{All: 4 * share * 10_000, Share: 0.25})
 		caching := &Informers{Events: condensed}
 		options := cache.Options{
 			Scheme:   testenv.Scheme(),
@@ -70,7 +71,7 @@ func TestStubsAreReadAgainWhenThereIsAPlace(t *testing.T) {
 }
 
 // follow returns a function that returns the dedup keys of the AlertEvents that a follower of the informer knows, by their names. It
-func follow(ctx context.Context, g *WithT, objects cache.Cache, condensed *Events) (keys func() map[string]string) {
+func follow(ctx context.Context, g *WithT, objects cache.Cache, condensed *queue.Cached) (keys func() map[string]string) {
 	changes := make(chan func(map[string]string), 100)
 	known := map[string]string{}
 	_, err := informers.Feed(ctx, objects, &v1alpha1.AlertEvent{}, func(event *v1alpha1.AlertEvent, _ bool) {

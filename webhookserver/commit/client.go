@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/alerttext"
 	"github.com/tocsin-dev/tocsin/internal/eventclient"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // Client writes AlertEvents. It implements Store.
@@ -51,7 +51,7 @@ func (c *Client) Get(ctx context.Context, namespace, name string) (*v1alpha1.Ale
 	if err == nil {
 		err = json.Unmarshal(body, event)
 	}
-	_ = alerttext.Decode(event)
+	_ = queue.Decode(event)
 	return event, err
 }
 

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/alerttext"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // Submission holds the alerts of one request. All of them are stored in one AlertEvent, or none.
@@ -52,12 +52,12 @@ var (
 
 // Fits reports whether alerts can be stored in one AlertEvent.
 func Fits(alerts []v1alpha1.Alert) bool {
-	switch size := alerttext.Size(alerts); {
+	switch size := queue.EncodedSize(alerts); {
 	case size <= MaxBytes:
 		return true
 	case size > maxGroupBytes:
 		return false
 	}
 	event := v1alpha1.AlertEvent{Alerts: alerts}
-	return alerttext.Encode(&event) == nil && len(event.Spec.Alerts) <= MaxBytes
+	return queue.Encode(&event) == nil && len(event.Spec.Alerts) <= MaxBytes
 }

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/alerttext"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // Committer stores submissions with a fixed number of writers, see fair.Turns.
@@ -37,15 +37,15 @@ type Committer struct {
 
 	mu      sync.Mutex
 	closed  bool
-	queues  map[types.NamespacedName]*queue // those with something waiting or being written
-	turns   fair.Turns[*queue]              // those with something waiting that may write; a place is a writer
-	waiting int                             // submissions in all queues
-	writing int                             // submissions that are being written
-	idle    *sync.Cond                      // signalled whenever a submission leaves its queue or a writer becomes free
+	queues  map[types.NamespacedName]*integrationQueue // those with something waiting or being written
+	turns   fair.Turns[*integrationQueue]              // those with something waiting that may write; a place is a writer
+	waiting int                                        // submissions in all queues
+	writing int                                        // submissions that are being written
+	idle    *sync.Cond                                 // signalled whenever a submission leaves its queue or a writer becomes free
 }
 
-// queue holds the submissions of one integration that wait.
-type queue struct {
+// integrationQueue holds the submissions of one integration that wait.
+type integrationQueue struct {
 	integration types.NamespacedName
 	entries     []*entry
 	writes      int // under way
@@ -70,11 +70,11 @@ type result struct {
 
 // batch holds the submissions of one queue that are written together.
 type batch struct {
-	queue   *queue
+	from    *integrationQueue
 	entries []*entry
 	alerts  int
 	bytes   int
-	turn    *fair.Turn[*queue]
+	turn    *fair.Turn[*integrationQueue]
 	slow    *time.Timer // fires when the write is slow
 }
 
@@ -83,8 +83,8 @@ func New(store Store, writers int, tracers trace.TracerProvider) *Committer {
 	c := &Committer{
 		store:  store,
 		space:  fair.NewMemory(maxWaiting),
-		queues: map[types.NamespacedName]*queue{},
-		turns:  fair.NewTurns[*queue](writers),
+		queues: map[types.NamespacedName]*integrationQueue{},
+		turns:  fair.NewTurns[*integrationQueue](writers),
 	}
 	c.idle = sync.NewCond(&c.mu)
 	if tracers != nil {
@@ -105,7 +105,7 @@ func (c *Committer) Commit(ctx context.Context, submission Submission) (Receipt,
 		deadline = time.Now().Add(Timeout)
 	}
 	e := &entry{
-		Submission: submission, size: alerttext.Size(submission.Alerts), ctx: ctx, deadline: deadline, done: make(chan result, 1),
+		Submission: submission, size: queue.EncodedSize(submission.Alerts), ctx: ctx, deadline: deadline, done: make(chan result, 1),
 	}
 	if err := c.enqueue(e); err != nil {
 		return Receipt{}, err
@@ -173,7 +173,7 @@ func (c *Committer) enqueue(e *entry) error {
 	}
 	q := c.queues[e.Integration]
 	if q == nil {
-		q = &queue{integration: e.Integration}
+		q = &integrationQueue{integration: e.Integration}
 		c.queues[e.Integration] = q
 	}
 	q.entries = append(q.entries, e)
@@ -187,7 +187,7 @@ func (c *Committer) enqueue(e *entry) error {
 }
 
 // startWriter has a queue wait for its turn, and begins a write if a writer is free.
-func (c *Committer) startWriter(q *queue) {
+func (c *Committer) startWriter(q *integrationQueue) {
 	c.await(q)
 	if b := c.take(); b != nil {
 		go c.runWriter(b)
@@ -195,14 +195,14 @@ func (c *Committer) startWriter(q *queue) {
 }
 
 // resume removes one of the queue's holds: a write became slow, or a linger ended.
-func (c *Committer) resume(q *queue) {
+func (c *Committer) resume(q *integrationQueue) {
 	q.holds--
 	c.startWriter(q)
 	c.prune(q)
 }
 
 // await has a queue wait for its turn if it may write.
-func (c *Committer) await(q *queue) {
+func (c *Committer) await(q *integrationQueue) {
 	if len(q.entries) > 0 && q.holds == 0 {
 		c.turns.Add(q.integration.Namespace, q, q.writes == 0)
 	}
@@ -266,7 +266,7 @@ func lateError(err error) error {
 }
 
 // prune forgets a queue that is empty and has no write under way.
-func (c *Committer) prune(q *queue) {
+func (c *Committer) prune(q *integrationQueue) {
 	if len(q.entries) == 0 && q.writes == 0 && q.holds == 0 {
 		delete(c.queues, q.integration)
 	}
@@ -294,7 +294,7 @@ func yield() {
 func (c *Committer) next(written *batch, took time.Duration) *batch {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q := written.queue
+	q := written.from
 	c.writing -= len(written.entries)
 	q.writes--
 	if written.slow.Stop() {
@@ -312,8 +312,8 @@ func (c *Committer) next(written *batch, took time.Duration) *batch {
 }
 
 // takeBatch removes from the head of the queue the submissions of one AlertEvent, and those that have been given up meanwhile.
-func (c *Committer) takeBatch(q *queue) *batch {
-	b := &batch{queue: q}
+func (c *Committer) takeBatch(q *integrationQueue) *batch {
+	b := &batch{from: q}
 	for len(q.entries) > 0 {
 		e := q.entries[0]
 		late := !time.Now().Before(e.deadline) || e.ctx.Err() != nil

@@ -12,7 +12,7 @@ const (
 	Timeout = 5 * time.Second
 
 	// MaxBytes bounds the text of the alerts of one submission, which go into one AlertEvent: etcd takes no more than 1.5 MiB.
-	// Their alerttext.Size may be up to maxGroupBytes, if the text is no longer than MaxBytes when it is compressed.
+	// Their queue.EncodedSize may be up to maxGroupBytes, if the text is no longer than MaxBytes when it is compressed.
 	MaxBytes      = 1 << 20
 	maxGroupBytes = 3 << 20
 )

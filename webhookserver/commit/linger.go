@@ -16,7 +16,7 @@ type linger struct {
 // lingerAfter lets the senders that a shared write has just answered come back before the queue's next write begins. Senders in
 // a storm post their next alert as soon as they have a response. Without the wait, half of them are always in one
 // write and half in the next, and each AlertEvent costs the API server the same for half as many alerts.
-func (c *Committer) lingerAfter(q *queue, written int, took time.Duration) {
+func (c *Committer) lingerAfter(q *integrationQueue, written int, took time.Duration) {
 	l, alerts, bytes := &q.linger, 0, 0
 	filled := slices.ContainsFunc(q.entries, func(e *entry) bool {
 		alerts, bytes = alerts+len(e.Alerts), bytes+e.size

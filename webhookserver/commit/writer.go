@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/alerttext"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // Store is the part of the API server that a write needs. Its errors are client-go's.
@@ -112,7 +112,7 @@ func (c *Committer) createWithRetries(ctx context.Context, event *v1alpha1.Alert
 	writeAlerts.Observe(float64(len(event.Alerts)))
 	start := time.Now()
 	defer func() { writeDuration.Observe(time.Since(start).Seconds()) }()
-	if err := alerttext.Encode(event); err != nil {
+	if err := queue.Encode(event); err != nil {
 		return nil, &InvalidError{Message: "not valid: " + printable(err.Error())}
 	}
 	// uncertain is the error of the last attempt that may have stored the event all the same. From then on no other

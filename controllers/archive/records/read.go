@@ -18,7 +18,7 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
 
-	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 const (
@@ -329,7 +329,7 @@ type header struct {
 func (r *Record) header() header { return header{r.Key(), r.ResourceVersion, r.AlertCount} }
 
 func (h header) isNewerThan(other header) bool {
-	return fold.NewerVersion(h.ResourceVersion, other.ResourceVersion) ||
+	return queue.NewerVersion(h.ResourceVersion, other.ResourceVersion) ||
 		h.ResourceVersion == other.ResourceVersion && h.AlertCount > other.AlertCount
 }
 

@@ -4,17 +4,17 @@ import (
 	"encoding/json"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/alerttext"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // Say writes the alerts of an event into its spec: as a report what a person says, and all else as a text.
 func Say(event *v1alpha1.AlertEvent) error {
 	if len(event.Alerts) != 1 {
-		return alerttext.Encode(event)
+		return queue.Encode(event)
 	}
 	alert := &event.Alerts[0]
 	if !alert.IsReport && alert.By == "" && alert.SilenceFor == nil {
-		return alerttext.Encode(event)
+		return queue.Encode(event)
 	}
 	event.Spec.Report = &v1alpha1.Report{
 		IncidentName: alert.IncidentName, DedupKey: alert.DedupKey, Status: alert.Status,

@@ -26,7 +26,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/internal/alerttext"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // Integration is the name of the integration whose alerts a test folds.
@@ -141,7 +141,7 @@ func (s *Site) PostAs(name string, alerts ...v1alpha1.Alert) *v1alpha1.AlertEven
 	}
 	s.Expect(testenv.Say(event)).To(gomega.Succeed())
 	s.Expect(s.Live.Create(s.Ctx, event, client.FieldOwner(v1alpha1.FieldManager))).To(gomega.Succeed())
-	s.Expect(alerttext.Decode(event)).To(gomega.Succeed())
+	s.Expect(queue.Decode(event)).To(gomega.Succeed())
 	s.Created[event.UID] = metav1.NewTime(s.Clock.Now())
 	return event
 }
@@ -207,10 +207,10 @@ func (s *Site) names(kind string) []string {
 
 // ExpectCounted checks an Incident against the alerts that were stored for it.
 func (s *Site) ExpectCounted(dedupKey string, events ...*v1alpha1.AlertEvent) {
-	var digest fold.Digest
+	var digest queue.Digest
 	count := int64(0)
 	for _, event := range events {
-		s.Expect(alerttext.Decode(event)).To(gomega.Succeed())
+		s.Expect(queue.Decode(event)).To(gomega.Succeed())
 		for i := range event.Alerts {
 			if event.IncidentNameFor(&event.Alerts[i]) == s.KeyOf(dedupKey).Name {
 				digest.Add(fold.AlertID(event, i))

@@ -16,7 +16,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/internal/alerttext"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
@@ -110,7 +110,7 @@ func plainEvent(namespace string, alerts []v1alpha1.Alert) *v1alpha1.AlertEvent 
 		Spec:       v1alpha1.AlertEventSpec{IntegrationName: "yardstick", ReceivedTime: v1alpha1.NewTimestamp(time.Now())},
 		Alerts:     alerts,
 	}
-	if err := alerttext.Encode(event); err != nil {
+	if err := queue.Encode(event); err != nil {
 		panic(err) // the alerts are ours
 	}
 	return event

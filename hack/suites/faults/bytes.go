@@ -21,7 +21,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/internal/alerttext"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 const (
@@ -190,7 +190,7 @@ func (r *run) attackByBytes(ctx context.Context, t tenant) {
 			AlertContent: v1alpha1.AlertContent{Custom: v1alpha1.Bag{"text": json.RawMessage(`"` + strings.Repeat("x", 500<<10) + `"`)}},
 		})
 	}
-	_ = alerttext.Encode(&large)
+	_ = queue.Encode(&large)
 	for n := 0; pause(ctx, hostilePause); n++ {
 		metadata.Name = fmt.Sprint("large-", n/5%hostileObjects)
 		switch n % 5 {

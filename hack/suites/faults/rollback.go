@@ -15,7 +15,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/internal/marks"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // leastQueue is how many AlertEvents must wait to be folded by the other version.
@@ -107,7 +107,7 @@ func (r *run) deleteMarked(ctx context.Context) error {
 			return err
 		}
 		for i := range list.Items {
-			if mark, ok := marks.Of(&list.Items[i]); ok && mark.All {
+			if mark, ok := queue.MarkOf(&list.Items[i]); ok && mark.All {
 				if err := client.IgnoreNotFound(r.admin.Delete(ctx, &list.Items[i])); err != nil {
 					return err
 				}

@@ -17,7 +17,7 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/internal/alerttext"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 const (
@@ -168,7 +168,7 @@ func (p *pings) commit(c *apiserver.Commit, resource string, key types.Namespace
 		}
 	case "alertevents":
 		event := decode[v1alpha1.AlertEvent](object)
-		if c.Client == backupTool || event == nil || c.Object == nil || alerttext.Decode(event) != nil || len(event.Alerts) != 1 {
+		if c.Client == backupTool || event == nil || c.Object == nil || queue.Decode(event) != nil || len(event.Alerts) != 1 {
 			return
 		}
 		alert := &event.Alerts[0]

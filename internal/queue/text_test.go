@@ -1,4 +1,4 @@
-package alerttext_test
+package queue_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/alerttext"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 func TestTextsThatCannotBeRead(t *testing.T) {
@@ -48,7 +48,7 @@ func TestTextsThatCannotBeRead(t *testing.T) {
 			event := &v1alpha1.AlertEvent{Spec: v1alpha1.AlertEventSpec{
 				IntegrationName: "a", Alerts: v1alpha1.AlertsText(test.text), Encoding: v1alpha1.AlertsGzip,
 			}}
-			g.Expect(alerttext.Decode(event)).To(MatchError(ContainSubstring(test.message)))
+			g.Expect(queue.Decode(event)).To(MatchError(ContainSubstring(test.message)))
 			g.Expect(event.Alerts).To(BeEmpty())
 			g.Expect(event.Spec.Alerts).To(BeEquivalentTo(test.text))
 		})
@@ -60,13 +60,13 @@ func TestAPlainTextIsReadToo(t *testing.T) {
 	event := &v1alpha1.AlertEvent{Spec: v1alpha1.AlertEventSpec{
 		Alerts: `[{"dedupKey":"k","status":"firing","by":"maria","silenceFor":"1h","custom":{"n":12345678901234567890.10}}]`,
 	}}
-	g.Expect(alerttext.Decode(event)).To(Succeed())
+	g.Expect(queue.Decode(event)).To(Succeed())
 	g.Expect(event.Alerts).To(HaveExactElements(v1alpha1.Alert{
 		DedupKey: "k", Status: v1alpha1.AlertFiring,
 		AlertContent: v1alpha1.AlertContent{Custom: v1alpha1.Bag{"n": []byte("12345678901234567890.10")}},
 	}), "numbers are as they were sent, and only a report speaks in a user's name")
 	event.Spec.Alerts = `{"dedupKey":"k"}`
-	g.Expect(alerttext.Decode(event)).To(MatchError("alerts: not a JSON array of alerts"))
+	g.Expect(queue.Decode(event)).To(MatchError("alerts: not a JSON array of alerts"))
 }
 
 func TestAReportIsAnAlert(t *testing.T) {
@@ -75,7 +75,7 @@ func TestAReportIsAnAlert(t *testing.T) {
 		IncidentName: "i", DedupKey: "k", Status: v1alpha1.AlertSilenced, By: "maria", Comment: "x",
 		SilenceFor: &metav1.Duration{Duration: time.Hour},
 	}}}
-	g.Expect(alerttext.Decode(event)).To(Succeed())
+	g.Expect(queue.Decode(event)).To(Succeed())
 	g.Expect(event.Alerts).To(HaveExactElements(v1alpha1.Alert{
 		IncidentName: "i", DedupKey: "k", Status: v1alpha1.AlertSilenced, IsReport: true, By: "maria", Comment: "x",
 		SilenceFor: &metav1.Duration{Duration: time.Hour},
@@ -93,7 +93,7 @@ func TestASummaryTellsPeopleWhatIsInTheText(t *testing.T) {
 		"firing critical: Disk full xxxxxxx": {full},
 	} {
 		event := &v1alpha1.AlertEvent{Alerts: alerts}
-		g.Expect(alerttext.Encode(event)).To(Succeed())
+		g.Expect(queue.Encode(event)).To(Succeed())
 		g.Expect(event.Spec.Summary).To(HavePrefix(summary))
 		g.Expect(len(event.Spec.Summary)).To(BeNumerically("<=", 256))
 		g.Expect(event.Spec.Count).To(BeEquivalentTo(len(alerts)))
@@ -114,8 +114,8 @@ func TestOnlyWhatCanBeReadIsWritten(t *testing.T) {
 		g := NewWithT(t)
 		alert := v1alpha1.Alert{DedupKey: "k", Status: v1alpha1.AlertFiring, AlertContent: v1alpha1.AlertContent{Title: strings.Repeat("ż", 1024)}}
 		event := &v1alpha1.AlertEvent{Alerts: []v1alpha1.Alert{alert, alert}}
-		g.Expect(alerttext.Encode(event)).To(Succeed())
+		g.Expect(queue.Encode(event)).To(Succeed())
 		change(&event.Alerts[1])
-		g.Expect(alerttext.Encode(event)).To(MatchError(ContainSubstring("alert 1: " + message)))
+		g.Expect(queue.Encode(event)).To(MatchError(ContainSubstring("alert 1: " + message)))
 	}
 }

@@ -1,7 +1,6 @@
-package replica
+package queue
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -9,17 +8,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/workqueue"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/fold"
-	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/fair"
-	"github.com/tocsin-dev/tocsin/internal/informers"
-	"github.com/tocsin-dev/tocsin/internal/marks"
 )
 
 const (
@@ -42,34 +34,35 @@ const (
 	lateStore = time.Second
 )
 
-// EventRef is one AlertEvent: another object of the same name is another event.
-type EventRef struct {
+// Ref is one AlertEvent: another object of the same name is another event.
+type Ref struct {
 	types.NamespacedName
 	UID types.UID
 }
 
 // RefOf returns the reference to an AlertEvent.
-func RefOf(event *v1alpha1.AlertEvent) EventRef {
-	return EventRef{client.ObjectKeyFromObject(event), event.UID}
+func RefOf(event *v1alpha1.AlertEvent) Ref {
+	return Ref{client.ObjectKeyFromObject(event), event.UID}
 }
 
 // Memory is what a replica remembers of AlertEvents, whether it leads or not: the resourceVersion under which its watch
 // first saw each, and for replayWindow the names of those that its watch saw deleted. By the names it tells second copies:
 // of two attempts to store an AlertEvent, one may be stored after that of the other was folded and deleted.
 //
-// It learns everything from one event handler, in the order of the watch. So if it has seen an AlertEvent, it has seen all
-// deletions before that one.
+// It learns everything from one event handler (See and Forget), in the order of the watch. So if it has seen an AlertEvent, it
+// has seen all deletions before that one.
 type Memory struct {
 	// Cached has what the cache lacks of the AlertEvents that exist.
-	Cached *clustercache.Events
+	Cached *Cached
 
-	clock   Clock
-	apiTime func() (now time.Time, ok bool)                // by the API server's clock, see NewCanary
-	copies  workqueue.TypedRateLimitingInterface[EventRef] // second copies, to be deleted; nil: they stay
+	// ServerTime is the API server's clock. Default: the own one.
+	ServerTime ServerClock
 
+	// Copies takes the second copies, to delete them. Nil: they stay.
+	Copies CopyDeleter
+
+	clock         Clock
 	canariesEnded atomic.Int64
-
-	synced func() bool // whether the watch has shown what there was at the start
 
 	mu             sync.Mutex
 	since          time.Time // no deletion was missed since then
@@ -91,22 +84,37 @@ type seenEvent struct {
 // deletedEvent is the last AlertEvent of its name that was deleted.
 type deletedEvent struct {
 	uid     types.UID
-	ids     fold.Digest // of its alerts, if it was kept for its idempotency key
+	ids     Digest // of its alerts, if it was kept for its idempotency key
 	created time.Time
 	at      time.Time
 }
 
+// Clock tells the time.
+type Clock interface{ Now() time.Time }
+
+// ServerClock tells the time by the API server's clock; ok is false while the API server has told none.
+type ServerClock interface {
+	Now() (now time.Time, ok bool)
+}
+
+// CopyDeleter deletes second copies of AlertEvents.
+type CopyDeleter interface{ Add(second Ref) }
+
+// ownTime takes the own clock for the API server's.
+type ownTime struct{ clock Clock }
+
+func (o ownTime) Now() (time.Time, bool) { return o.clock.Now(), true }
+
 // NewMemory returns a memory that begins now.
 func NewMemory(clock Clock) *Memory {
 	return &Memory{
-		clock:   clock,
-		apiTime: func() (time.Time, bool) { return clock.Now(), true },
-		synced:  func() bool { return false },
-		Cached:  clustercache.NewEvents(fair.DefaultShare),
-		since:   clock.Now(),
-		began:   clock.Now(),
-		seen:    map[types.UID]seenEvent{},
-		deleted: map[types.NamespacedName]deletedEvent{},
+		clock:      clock,
+		ServerTime: ownTime{clock},
+		Cached:     NewCached(fair.DefaultShare),
+		since:      clock.Now(),
+		began:      clock.Now(),
+		seen:       map[types.UID]seenEvent{},
+		deleted:    map[types.NamespacedName]deletedEvent{},
 	}
 }
 
@@ -129,11 +137,8 @@ func (m *Memory) Listed(kind runtime.Object, dropped ...runtime.Object) {
 	}
 }
 
-// Handler returns the handler by which the memory follows the watch.
-func (m *Memory) Handler() toolscache.ResourceEventHandler { return informers.Handler(m.see, m.forget) }
-
-// see notes an AlertEvent that the watch shows, and has it deleted if it is a second copy.
-func (m *Memory) see(event *v1alpha1.AlertEvent, _ bool) {
+// See notes an AlertEvent that the watch shows, and has it deleted if it is a second copy.
+func (m *Memory) See(event *v1alpha1.AlertEvent, _ bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	seen, known := m.seen[event.UID]
@@ -141,7 +146,7 @@ func (m *Memory) see(event *v1alpha1.AlertEvent, _ bool) {
 		return
 	}
 	entry := seenEvent{
-		version: event.ResourceVersion, isStub: clustercache.IsStub(event),
+		version: event.ResourceVersion, isStub: IsStub(event),
 		isCopy: seen.isCopy || m.isSecondCopy(event), alerts: len(event.Alerts),
 		canary: m.IsCanary(client.ObjectKeyFromObject(event)),
 	}
@@ -149,8 +154,8 @@ func (m *Memory) see(event *v1alpha1.AlertEvent, _ bool) {
 		entry.hold = m.clock.Now().Add(RetryHold)
 	}
 	m.seen[event.UID] = entry
-	if entry.isCopy && m.copies != nil {
-		m.copies.Add(RefOf(event))
+	if entry.isCopy && m.Copies != nil {
+		m.Copies.Add(RefOf(event))
 	}
 }
 
@@ -163,7 +168,7 @@ func (m *Memory) mayBeCopy(event *v1alpha1.AlertEvent) bool {
 	if !isGenerated(event.Name) || !isLate && event.Annotations[v1alpha1.RetryAnnotation] == "" {
 		return false
 	}
-	now, ok := m.apiTime()
+	now, ok := m.ServerTime.Now()
 	return !ok || now.Sub(received) > m.clock.Now().Sub(m.since)-lateStore
 }
 
@@ -177,7 +182,7 @@ func (m *Memory) isSecondCopy(event *v1alpha1.AlertEvent) bool {
 		return false
 	case v1alpha1.IsKeyedEventName(event.Name):
 		stayed := event.CreationTimestamp.Sub(first.created) >= KeyedLinger
-		return !stayed && first.ids == idsOf(event) && first.ids != fold.Digest{}
+		return !stayed && first.ids == idsOf(event) && first.ids != Digest{}
 	default:
 		return v1alpha1.IsGeneratedEventName(event.Name)
 	}
@@ -197,16 +202,16 @@ func (m *Memory) lastDeleted(name types.NamespacedName) (deletedEvent, bool) {
 }
 
 // idsOf sums the ids of an AlertEvent's alerts.
-func idsOf(event *v1alpha1.AlertEvent) fold.Digest {
-	var ids fold.Digest
+func idsOf(event *v1alpha1.AlertEvent) Digest {
+	var ids Digest
 	for i := range event.Alerts {
 		ids.Add(event.Alerts[i].ID)
 	}
 	return ids
 }
 
-// forget notes that an AlertEvent was deleted.
-func (m *Memory) forget(event *v1alpha1.AlertEvent) {
+// Forget notes that an AlertEvent was deleted.
+func (m *Memory) Forget(event *v1alpha1.AlertEvent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	isCopy := m.seen[event.UID].isCopy
@@ -217,16 +222,16 @@ func (m *Memory) forget(event *v1alpha1.AlertEvent) {
 	m.Cached.Forget(event)
 	now := m.clock.Now()
 	if full := len(m.deleted) >= maxDeletedNames; full || now.Sub(m.began) > replayWindow {
-		if full {
-			m.since = fold.Latest(m.since, m.began) // the names before are dropped
+		if full && m.began.After(m.since) {
+			m.since = m.began // the names before are dropped
 		}
 		m.older, m.deleted, m.began = m.deleted, map[types.NamespacedName]deletedEvent{}, now
 	}
 	entry := deletedEvent{uid: event.UID, created: event.CreationTimestamp.Time, at: now}
 	// A keyed one that is not marked was deleted by a user before it was folded, and its key may come again; unless it was a
 	// second copy itself, and a third one may come.
-	switch mark, _ := marks.Of(event); {
-	case clustercache.IsRestored(event): // it stands for the first one, which may have gone a moment ago
+	switch mark, _ := MarkOf(event); {
+	case IsRestored(event): // it stands for the first one, which may have gone a moment ago
 		first, _ := m.lastDeleted(client.ObjectKeyFromObject(event))
 		entry.ids, entry.created = first.ids, first.created
 	case mark.All, isCopy:
@@ -250,6 +255,15 @@ func (m *Memory) Seen(uid types.UID) (isCopy bool, hold time.Time, known bool) {
 	return seen.isCopy, seen.hold, known && !seen.isStub
 }
 
+// CanariesEnded returns how many canaries the watch has shown the end of.
+func (m *Memory) CanariesEnded() int64 { return m.canariesEnded.Load() }
+
+// Alerts returns how many alerts an AlertEvent has that the watch shows; ok is false for one that it does not show.
+func (m *Memory) Alerts(uid types.UID) (alerts int, ok bool) {
+	seen, ok := m.find(uid)
+	return seen.alerts, ok
+}
+
 // IsShown reports whether the watch shows an AlertEvent, be it as a stub.
 func (m *Memory) IsShown(uid types.UID) bool {
 	_, shown := m.find(uid)
@@ -264,7 +278,7 @@ func (m *Memory) HasStub(uid types.UID) bool {
 
 // HasShown reports whether the watch shows the alerts of an AlertEvent, or has shown its deletion since then: a list that began
 // before may have it.
-func (m *Memory) HasShown(event EventRef, since time.Time) bool {
+func (m *Memory) HasShown(event Ref, since time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if seen, shown := m.seen[event.UID]; shown {
@@ -287,7 +301,7 @@ func (m *Memory) Turn(name types.NamespacedName) types.NamespacedName {
 }
 
 // IsDeleted reports whether the watch has seen the deletion of an AlertEvent.
-func (m *Memory) IsDeleted(ref EventRef) bool {
+func (m *Memory) IsDeleted(ref Ref) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	last, ok := m.lastDeleted(ref.NamespacedName)
@@ -297,24 +311,11 @@ func (m *Memory) IsDeleted(ref EventRef) bool {
 // Version returns the place in commit order of an AlertEvent, or its metadata: the resourceVersion of its mark, else the first
 // one that the watch has seen, else its own. An update of its metadata does not move it.
 func (m *Memory) Version(event metav1.Object) string {
-	if mark, marked := marks.Of(event); marked {
+	if mark, marked := MarkOf(event); marked {
 		return mark.ResourceVersion
 	}
-	if seen, ok := m.find(event.GetUID()); ok && fold.NewerVersion(event.GetResourceVersion(), seen.version) {
+	if seen, ok := m.find(event.GetUID()); ok && NewerVersion(event.GetResourceVersion(), seen.version) {
 		return seen.version
 	}
 	return event.GetResourceVersion()
-}
-
-// Follow has the memory follow the manager's cache, and second copies deleted.
-func (m *Memory) Follow(mgr ctrl.Manager) (err error) {
-	live, err := NewClient(mgr)
-	if err != nil {
-		return err
-	}
-	if err := m.addCopyController(mgr, live); err != nil {
-		return err
-	}
-	m.synced, err = informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.AlertEvent{}, m.see, m.forget)
-	return err
 }

@@ -1,4 +1,4 @@
-package marks_test
+package queue_test
 
 import (
 	"strings"
@@ -7,7 +7,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/marks"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 func TestMarks(t *testing.T) {
@@ -26,7 +26,7 @@ func TestMarks(t *testing.T) {
 		"no Incidents":                        {"90", nil, ""},
 		"as many as an AlertEvent can have":   {"90/a" + strings.Repeat(",b", v1alpha1.MaxAlertsPerEvent-1), []string{"a", "b"}, "90"},
 		"more than it can have":               {"90/a" + strings.Repeat(",b", v1alpha1.MaxAlertsPerEvent), nil, ""},
-		"names of many kilobytes":             {"90/a," + strings.Repeat("b", marks.MaxBytes), nil, ""},
+		"names of many kilobytes":             {"90/a," + strings.Repeat("b", queue.MaxMarkBytes), nil, ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
@@ -35,7 +35,7 @@ func TestMarks(t *testing.T) {
 			if test.annotation != "" {
 				event.Annotations = map[string]string{v1alpha1.SettledAnnotation: test.annotation}
 			}
-			mark, ok := marks.Of(event)
+			mark, ok := queue.MarkOf(event)
 			g.Expect(ok).To(Equal(test.version != ""))
 			g.Expect(mark.ResourceVersion).To(Equal(test.version))
 			var settled []string
@@ -55,7 +55,7 @@ func TestMarks(t *testing.T) {
 
 func TestAMarkOnlyGrows(t *testing.T) {
 	g := NewWithT(t)
-	mark := marks.Mark{ResourceVersion: "90", Incidents: []string{"a", "c"}}
+	mark := queue.Mark{ResourceVersion: "90", Incidents: []string{"a", "c"}}
 	grown := mark.With([]string{"b", "a"})
 	g.Expect(grown.String()).To(Equal("90/a,b,c"))
 	mark.All = true

@@ -1,27 +1,18 @@
-package replica
+package queue
 
 import (
-	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"github.com/go-logr/logr"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/config"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
 func namedEvent(name string, uid int) *v1alpha1.AlertEvent {
@@ -32,6 +23,18 @@ func namedEvent(name string, uid int) *v1alpha1.AlertEvent {
 		Alerts: []v1alpha1.Alert{{IncidentName: "incident"}},
 	}
 }
+
+// testEpoch is when the tests begin.
+var testEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// serverTime is an API server's clock that is behind the own one.
+type serverTime struct {
+	own    Clock
+	behind time.Duration
+	told   bool
+}
+
+func (s serverTime) Now() (time.Time, bool) { return s.own.Now().Add(-s.behind), s.told }
 
 func TestWhichEventsAreSecondCopies(t *testing.T) {
 	const serverMade = "01a1fc76-5bd7-792d-a695-2a362506dd6e"
@@ -72,7 +75,7 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 			for _, name := range []string{serverMade, keyed, "by-hand"} {
 				event := namedEvent(name, 1)
 				event.Alerts[0].ID = "1"
-				m.see(event, false)
+				m.See(event, false)
 				if event.Name == keyed && !test.unfolded {
 					event.ResourceVersion, event.Annotations = "2", map[string]string{v1alpha1.SettledAnnotation: "1/*"}
 				}
@@ -80,13 +83,13 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 			}
 			clock.SetTime(testEpoch.Add(test.stays))
 			for _, event := range deleted {
-				m.forget(event)
+				m.Forget(event)
 				if test.restored {
 					again := event.DeepCopy()
 					again.UID, again.CreationTimestamp = "restored", metav1.NewTime(clock.Now())
 					again.Labels = map[string]string{v1alpha1.RestoreLabel: ""}
-					m.see(again, false)
-					m.forget(again)
+					m.See(again, false)
+					m.Forget(again)
 				}
 			}
 			clock.SetTime(testEpoch.Add(test.stays + test.after))
@@ -96,7 +99,7 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 			if test.unreadable {
 				event.Alerts = nil
 			}
-			m.see(event, false)
+			m.See(event, false)
 			seen, ok := m.find(event.UID)
 			g.Expect(ok).To(BeTrue())
 			g.Expect(seen.isCopy).To(Equal(test.want))
@@ -111,15 +114,15 @@ func TestAThirdCopyIsNoNewEvent(t *testing.T) {
 		first := namedEvent(name, 1)
 		first.Alerts[0].ID = "1"
 		first.ResourceVersion, first.Annotations = "2", map[string]string{v1alpha1.SettledAnnotation: "1/*"}
-		m.see(first, false)
-		m.forget(first)
+		m.See(first, false)
+		m.Forget(first)
 		for uid := 2; uid <= 3; uid++ {
 			copied := namedEvent(name, uid)
 			copied.Alerts[0].ID = "1"
-			m.see(copied, false)
+			m.See(copied, false)
 			isCopy, _, known := m.Seen(copied.UID)
 			g.Expect(known && isCopy).To(BeTrue(), "copy %d of %s", uid, name)
-			m.forget(copied)
+			m.Forget(copied)
 		}
 	}
 }
@@ -130,8 +133,8 @@ func TestTheMemoryOfDeletedEventsIsBounded(t *testing.T) {
 	m := NewMemory(clock)
 	for i := range 3*maxDeletedNames + 10 {
 		event := namedEvent(fmt.Sprint("event-", i), i)
-		m.see(event, false)
-		m.forget(event)
+		m.See(event, false)
+		m.Forget(event)
 		if i == maxDeletedNames {
 			clock.SetTime(clock.Now().Add(time.Second))
 		}
@@ -141,7 +144,7 @@ func TestTheMemoryOfDeletedEventsIsBounded(t *testing.T) {
 	g.Expect(m.since).To(BeTemporally(">", testEpoch), "it does not claim to know the names that it has dropped")
 	for range 2 {
 		clock.SetTime(clock.Now().Add(replayWindow + time.Second))
-		m.forget(namedEvent("last", 1))
+		m.Forget(namedEvent("last", 1))
 	}
 	g.Expect(len(m.deleted) + len(m.older)).To(BeNumerically("<=", 2))
 }
@@ -151,9 +154,10 @@ func TestAListAfterAGapShowsADeletionAndACreationAsOne(t *testing.T) {
 	m := NewMemory(clocktesting.NewFakePassiveClock(testEpoch))
 	const name = "01a1fc76-5bd7-792d-a695-2a362506dd6e"
 	first, second := namedEvent(name, 1), namedEvent(name, 2)
-	m.Handler().OnAdd(first, true)
-	m.Handler().OnUpdate(first, second)
-	g.Expect(m.IsDeleted(EventRef{types.NamespacedName{Namespace: "team", Name: name}, "1"})).To(BeTrue())
+	watch := informers.Handler(m.See, m.Forget)
+	watch.OnAdd(first, true)
+	watch.OnUpdate(first, second)
+	g.Expect(m.IsDeleted(Ref{types.NamespacedName{Namespace: "team", Name: name}, "1"})).To(BeTrue())
 	seen, ok := m.find("2")
 	g.Expect(ok).To(BeTrue())
 	g.Expect(seen.isCopy).To(BeTrue())
@@ -164,10 +168,10 @@ func TestWhatTheWatchHasShown(t *testing.T) {
 	m := NewMemory(clock)
 	event := namedEvent("by-hand", 1)
 	g.Expect(m.HasShown(RefOf(event), testEpoch)).To(BeFalse())
-	m.see(event, false)
+	m.See(event, false)
 	g.Expect(m.HasShown(RefOf(event), testEpoch)).To(BeTrue())
 	clock.SetTime(testEpoch.Add(time.Second))
-	m.forget(event)
+	m.Forget(event)
 	g.Expect(m.HasShown(RefOf(event), testEpoch)).To(BeTrue(), "a list that began before may have it")
 	g.Expect(m.HasShown(RefOf(event), testEpoch.Add(2*time.Second))).To(BeFalse(), "a later list shows that it is there")
 	g.Expect(m.HasShown(RefOf(namedEvent("by-hand", 2)), testEpoch)).To(BeFalse())
@@ -177,23 +181,23 @@ func TestWhatTheWatchHasShown(t *testing.T) {
 func TestTheMemoryKnowsAStubOnceTheWatchShowsItWhole(t *testing.T) {
 	g, clock := NewWithT(t), clocktesting.NewFakePassiveClock(testEpoch)
 	m := NewMemory(clock)
-	m.Cached = clustercache.NewBoundedEvents(fair.Limit{All: 1, Share: 1}, fair.Limit{All: 1, Share: 1})
+	m.Cached = NewBoundedCached(fair.Limit{All: 1, Share: 1}, fair.Limit{All: 1, Share: 1})
 	_, err := m.Cached.Condense(namedEvent("takes-the-place", 3))
 	g.Expect(err).NotTo(HaveOccurred())
 	const name = "01a1fc76-5bd7-792d-a695-2a362506dd6e"
-	m.see(namedEvent(name, 1), false)
-	m.forget(namedEvent(name, 1))
+	m.See(namedEvent(name, 1), false)
+	m.Forget(namedEvent(name, 1))
 	stub := namedEvent(name, 2)
 	_, err = m.Cached.Condense(stub)
 	g.Expect(err).NotTo(HaveOccurred())
-	m.see(stub, false)
+	m.See(stub, false)
 	_, _, known := m.Seen("2")
 	g.Expect(known).To(BeFalse())
 	g.Expect(m.HasShown(RefOf(stub), testEpoch)).To(BeFalse())
 	g.Expect(m.HasStub("2")).To(BeTrue())
 
 	clock.SetTime(testEpoch.Add(2 * replayWindow))
-	m.see(namedEvent(name, 2), false)
+	m.See(namedEvent(name, 2), false)
 	isCopy, _, known := m.Seen("2")
 	g.Expect(known).To(BeTrue())
 	g.Expect(isCopy).To(BeTrue(), "it is the second copy that it was")
@@ -211,7 +215,7 @@ func TestWhatAFailedListShowedIsForgotten(t *testing.T) {
 		_, err := m.Cached.Condense(event)
 		g.Expect(err).NotTo(HaveOccurred())
 	}
-	m.see(shown, false)
+	m.See(shown, false)
 	m.Listed(&v1alpha1.AlertEvent{}, shown, dropped)
 	g.Expect(m.Cached.IsWhole(shown)).To(BeTrue(), "its end will be shown")
 	g.Expect(m.Cached.IsWhole(dropped)).To(BeFalse())
@@ -251,7 +255,7 @@ func TestWhichEventsWaitForAReplicaThatRemembersMore(t *testing.T) {
 			g := NewWithT(t)
 			clock := clocktesting.NewFakePassiveClock(testEpoch.Add(began + test.ahead))
 			m := NewMemory(clock)
-			m.apiTime = func() (time.Time, bool) { return clock.Now().Add(-test.ahead), !test.untold }
+			m.ServerTime = serverTime{clock, test.ahead, !test.untold}
 			stored := testEpoch.Add(max(test.stored, test.received))
 			clock.SetTime(testEpoch.Add(max(test.stored, test.received, began) + test.ahead))
 			event := namedEvent(test.name, 1)
@@ -260,7 +264,7 @@ func TestWhichEventsWaitForAReplicaThatRemembersMore(t *testing.T) {
 			if test.retry {
 				event.Annotations = map[string]string{v1alpha1.RetryAnnotation: "true"}
 			}
-			m.see(event, false)
+			m.See(event, false)
 			_, hold, known := m.Seen(event.UID)
 			g.Expect(known).To(BeTrue())
 			if test.want {
@@ -270,64 +274,4 @@ func TestWhichEventsWaitForAReplicaThatRemembersMore(t *testing.T) {
 			}
 		})
 	}
-}
-
-// hangingNamespace is an API server where an admission webhook of one namespace hangs.
-type hangingNamespace struct {
-	client.Writer
-	name    string
-	deleted chan string
-}
-
-func (h *hangingNamespace) Delete(ctx context.Context, object client.Object, _ ...client.DeleteOption) error {
-	if object.GetNamespace() == h.name {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	h.deleted <- object.GetNamespace()
-	return nil
-}
-
-// managerStub is all that a controller needs of a manager that starts it.
-type managerStub struct {
-	ctrl.Manager
-	added manager.Runnable
-}
-
-func (*managerStub) GetLogger() logr.Logger { return logr.Discard() }
-func (*managerStub) GetControllerOptions() config.Controller {
-	return config.Controller{SkipNameValidation: new(true)}
-}
-func (s *managerStub) Add(runnable manager.Runnable) error { s.added = runnable; return nil }
-
-func TestSecondCopiesOfANamespaceThatHangsDelayNoOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := NewWithT(t)
-		m := NewMemory(clock.RealClock{})
-		live := &hangingNamespace{name: "hangs", deleted: make(chan string, 1)}
-		process := &managerStub{}
-		g.Expect(m.addCopyController(process, live)).To(Succeed())
-		storeTwice := func(namespace string, number int) {
-			first := namedEvent(fmt.Sprintf("01a1fc76-5bd7-792d-a695-%012d", number), number)
-			first.Namespace = namespace
-			second := first.DeepCopy()
-			second.UID += "-again"
-			m.see(first, false)
-			m.forget(first)
-			m.see(second, false)
-		}
-		for number := range 100 {
-			storeTwice("hangs", number)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- process.added.Start(ctx) }()
-		time.Sleep(time.Second)
-		began := time.Now()
-		storeTwice("answers", 100)
-		g.Expect(<-live.deleted).To(Equal("answers"))
-		g.Expect(time.Since(began)).To(BeNumerically("<", time.Second))
-		cancel()
-		g.Expect(<-ended).To(Succeed())
-	})
 }

@@ -1,4 +1,4 @@
-package clustercache
+package queue
 
 import (
 	"container/list"
@@ -9,9 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/alerttext"
 	"github.com/tocsin-dev/tocsin/internal/fair"
-	"github.com/tocsin-dev/tocsin/internal/marks"
 )
 
 // maxContent bounds the memory of the content of cached AlertEvents, and contentShare is the part of it that one namespace may
@@ -62,7 +60,7 @@ const stubAnnotation = "tocsin.dev/stub"
 var stubAnnotations = map[string]string{stubAnnotation: ""}
 
 // IsStub reports whether the cache has nothing of an AlertEvent but that it exists, since those of its namespace are too large
-// together. It is read again when others are gone, in the order in which the stubs came (Informers.readStubs).
+// together. It is read again when others are gone, in the order in which the stubs came (clustercache.Informers).
 //
 // A stub has no resourceVersion. So the AlertEvent that replaces it is an update to all who follow the informer.
 func IsStub(event *v1alpha1.AlertEvent) bool {
@@ -70,11 +68,11 @@ func IsStub(event *v1alpha1.AlertEvent) bool {
 	return ok && event.ResourceVersion == ""
 }
 
-// Events decodes and condenses the AlertEvents of the cache, and keeps beside them what their copies do not tell.
+// Cached decodes and condenses the AlertEvents of the cache, and keeps beside them what their copies do not tell.
 //
 // It bounds the memory that they take, by namespace. Of an AlertEvent that is stuck or whose content has no place, the cache has
 // what identifies its Incidents, and the fold reads it again. If even that has no place, the AlertEvent is a stub.
-type Events struct {
+type Cached struct {
 	// Canaries is the namespace of the canaries; empty if there are none. Set before the first AlertEvent comes.
 	Canaries string
 
@@ -83,7 +81,7 @@ type Events struct {
 	content fair.Budget[string]   // bytes in memory, by namespace
 	sizes   fair.Budget[string]   // of those that wait and are no stubs
 	settled fair.Budget[string]   // sizes of those that are settled for all their Incidents
-	stubs   map[string]*list.List // of stub, by namespace, the oldest first
+	stubs   map[string]*list.List // of Stub, by namespace, the oldest first
 }
 
 type cachedEvent struct {
@@ -97,21 +95,21 @@ type cachedEvent struct {
 	removed    int64 // bytes that the copy lacks
 }
 
-// stub is an AlertEvent of which the cache knows only that it exists.
-type stub struct {
-	name types.NamespacedName
-	uid  types.UID
+// Stub is an AlertEvent of which the cache knows only that it exists.
+type Stub struct {
+	Name types.NamespacedName
+	UID  types.UID
 }
 
-// NewEvents returns Events without any. A namespace may have a share of what ingest may store.
-func NewEvents(share float64) *Events {
-	return NewBoundedEvents(fair.Limit{All: maxContent, Share: contentShare},
+// NewCached returns a Cached without any. A namespace may have a share of what ingest may store.
+func NewCached(share float64) *Cached {
+	return NewBoundedCached(fair.Limit{All: maxContent, Share: contentShare},
 		fair.Limit{All: MaxPendingBytes + MaxPendingBytes/marginPart, Share: share})
 }
 
-// NewBoundedEvents returns Events with other bounds of their content in memory, and of their sizes as stored.
-func NewBoundedEvents(content, sizes fair.Limit) *Events {
-	return &Events{
+// NewBoundedCached returns a Cached with other bounds of their content in memory, and of their sizes as stored.
+func NewBoundedCached(content, sizes fair.Limit) *Cached {
+	return &Cached{
 		events:  map[types.UID]cachedEvent{},
 		content: fair.Budget[string]{Limit: content}, sizes: fair.Budget[string]{Limit: sizes},
 		settled: fair.Budget[string]{Limit: fair.Limit{All: maxSettledBytes, Share: 1}},
@@ -124,7 +122,7 @@ func NewBoundedEvents(content, sizes fair.Limit) *Events {
 //
 // Without it, AlertEvents of one namespace would fill the memory of every replica. A second call changes nothing: client-go
 // transforms an object of a list twice.
-func (e *Events) Condense(object any) (any, error) {
+func (e *Cached) Condense(object any) (any, error) {
 	event, ok := object.(*v1alpha1.AlertEvent)
 	if !ok || IsStub(event) {
 		return object, nil
@@ -137,8 +135,8 @@ func (e *Events) Condense(object any) (any, error) {
 			e.makeStub(event, removed)
 			return object, nil
 		}
-		if entry.unreadable = alerttext.Decode(event); entry.unreadable != nil {
-			removed += alerttext.Stored(&event.Spec)
+		if entry.unreadable = Decode(event); entry.unreadable != nil {
+			removed += StoredSize(&event.Spec)
 		}
 		entry.alerts, entry.isWhole, entry.removed = event.Alerts, true, 0
 	}
@@ -153,18 +151,18 @@ func (e *Events) Condense(object any) (any, error) {
 }
 
 // IsCanary reports whether a name is that of a canary, or of the Incident that canaries belong to.
-func (e *Events) IsCanary(name types.NamespacedName) bool {
+func (e *Cached) IsCanary(name types.NamespacedName) bool {
 	return e.Canaries != "" && name.Namespace == e.Canaries && strings.HasPrefix(name.Name, v1alpha1.CanaryName)
 }
 
 // hasPlace reports whether the cache may have what identifies the Incidents of an AlertEvent. It may not while an older one of
 // the namespace is a stub: the alerts of an Incident would be folded in another order. Canaries, which are small reports, and
 // what is settled have no order; and a leader that folds no canary gives the lease up.
-func (e *Events) hasPlace(event *v1alpha1.AlertEvent, own *list.Element) bool {
+func (e *Cached) hasPlace(event *v1alpha1.AlertEvent, own *list.Element) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	isCanary := e.IsCanary(client.ObjectKeyFromObject(event)) && event.Spec.Report != nil
-	if mark, _ := marks.Of(event); isCanary || mark.All && e.settled.Allows(event.Namespace) {
+	if mark, _ := MarkOf(event); isCanary || mark.All && e.settled.Allows(event.Namespace) {
 		return true
 	}
 	stubs := e.stubs[event.Namespace]
@@ -172,7 +170,7 @@ func (e *Events) hasPlace(event *v1alpha1.AlertEvent, own *list.Element) bool {
 }
 
 // makeStub removes the alerts of an AlertEvent.
-func (e *Events) makeStub(event *v1alpha1.AlertEvent, removed int) {
+func (e *Cached) makeStub(event *v1alpha1.AlertEvent, removed int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	entry := e.events[event.UID]
@@ -180,9 +178,9 @@ func (e *Events) makeStub(event *v1alpha1.AlertEvent, removed int) {
 		if e.stubs[event.Namespace] == nil {
 			e.stubs[event.Namespace] = list.New()
 		}
-		entry.stub = e.stubs[event.Namespace].PushBack(stub{client.ObjectKeyFromObject(event), event.UID})
+		entry.stub = e.stubs[event.Namespace].PushBack(Stub{client.ObjectKeyFromObject(event), event.UID})
 	}
-	entry.removed = int64(removed + alerttext.Stored(&event.Spec))
+	entry.removed = int64(removed + StoredSize(&event.Spec))
 	e.events[event.UID] = entry
 	event.Spec = v1alpha1.AlertEventSpec{IntegrationName: event.Spec.IntegrationName, ReceivedTime: event.Spec.ReceivedTime}
 	event.ResourceVersion, event.Annotations = "", stubAnnotations
@@ -190,7 +188,7 @@ func (e *Events) makeStub(event *v1alpha1.AlertEvent, removed int) {
 
 // admit counts an AlertEvent that is no stub, or counts it anew. It reduces the alerts of one that is stuck or whose content has
 // no place. What is reduced stays so until Forget.
-func (e *Events) admit(event *v1alpha1.AlertEvent, entry *cachedEvent, isNew bool) {
+func (e *Cached) admit(event *v1alpha1.AlertEvent, entry *cachedEvent, isNew bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	stuck := !event.DeletionTimestamp.IsZero() || entry.unreadable != nil
@@ -198,24 +196,24 @@ func (e *Events) admit(event *v1alpha1.AlertEvent, entry *cachedEvent, isNew boo
 		e.removeStub(event.Namespace, entry)
 		stuck = stuck || !e.content.Allows(event.Namespace)
 		if !stuck {
-			entry.memory = alerttext.Memory(event)
+			entry.memory = MemorySize(event)
 		}
 		e.content.Add(event.Namespace, entry.memory)
 	}
 	if entry.isWhole && stuck {
 		entry.reduce()
 	}
-	marks.Reduce(event, entry.alerts)
+	ReduceMark(event, entry.alerts)
 	e.uncount(event.Namespace, entry)
-	entry.size, entry.counted = int64(alerttext.Size(entry.alerts))+entry.removed, &e.sizes
-	if mark, _ := marks.Of(event); mark.All && e.settled.Allows(event.Namespace) {
+	entry.size, entry.counted = int64(EncodedSize(entry.alerts))+entry.removed, &e.sizes
+	if mark, _ := MarkOf(event); mark.All && e.settled.Allows(event.Namespace) {
 		entry.counted = &e.settled
 	}
 	entry.counted.Add(event.Namespace, entry.size)
 	e.events[event.UID] = *entry
 }
 
-func (e *Events) uncount(namespace string, entry *cachedEvent) {
+func (e *Cached) uncount(namespace string, entry *cachedEvent) {
 	if entry.counted != nil {
 		entry.counted.Add(namespace, -entry.size)
 	}
@@ -232,11 +230,11 @@ func (c *cachedEvent) reduce() {
 			IsReport: alert.IsReport, By: alert.By,
 		}
 	}
-	c.removed += int64(alerttext.Size(c.alerts) - alerttext.Size(alerts))
+	c.removed += int64(EncodedSize(c.alerts) - EncodedSize(alerts))
 	c.alerts = alerts
 }
 
-func (e *Events) removeStub(namespace string, entry *cachedEvent) {
+func (e *Cached) removeStub(namespace string, entry *cachedEvent) {
 	if entry.stub == nil {
 		return
 	}
@@ -247,28 +245,28 @@ func (e *Events) removeStub(namespace string, entry *cachedEvent) {
 	}
 }
 
-// nextStub returns the oldest stub of a namespace that has a place for it; ok is false if there is none.
-func (e *Events) nextStub(isOwn func(namespace string) bool) (next stub, ok bool) {
+// NextStub returns the oldest stub of a namespace that has a place for it; ok is false if there is none.
+func (e *Cached) NextStub(isOwn func(namespace string) bool) (next Stub, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for namespace, stubs := range e.stubs {
 		if isOwn(namespace) && e.sizes.Allows(namespace) {
-			return stubs.Front().Value.(stub), true
+			return stubs.Front().Value.(Stub), true
 		}
 	}
 	return next, false
 }
 
-// postponeStub has other stubs of the namespace read before.
-func (e *Events) postponeStub(s stub) {
+// PostponeStub has other stubs of the namespace read before.
+func (e *Cached) PostponeStub(s Stub) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if entry := e.events[s.uid]; entry.stub != nil {
-		e.stubs[s.name.Namespace].MoveToBack(entry.stub)
+	if entry := e.events[s.UID]; entry.stub != nil {
+		e.stubs[s.Name.Namespace].MoveToBack(entry.stub)
 	}
 }
 
-func (e *Events) find(uid types.UID) (entry cachedEvent, known bool) {
+func (e *Cached) find(uid types.UID) (entry cachedEvent, known bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	entry, known = e.events[uid]
@@ -276,19 +274,19 @@ func (e *Events) find(uid types.UID) (entry cachedEvent, known bool) {
 }
 
 // IsWhole reports whether the alerts of a cached AlertEvent have their content. If not, it must be read from the API server.
-func (e *Events) IsWhole(event *v1alpha1.AlertEvent) bool {
+func (e *Cached) IsWhole(event *v1alpha1.AlertEvent) bool {
 	entry, _ := e.find(event.UID)
 	return entry.isWhole
 }
 
 // Unreadable returns the reason why the alerts of an AlertEvent cannot be decoded; nil if they can.
-func (e *Events) Unreadable(event *v1alpha1.AlertEvent) error {
+func (e *Cached) Unreadable(event *v1alpha1.AlertEvent) error {
 	entry, _ := e.find(event.UID)
 	return entry.unreadable
 }
 
-// Removed returns how many bytes of a stored AlertEvent the cache lacks: of nil Events, none.
-func (e *Events) Removed(event *v1alpha1.AlertEvent) int64 {
+// Removed returns how many bytes of a stored AlertEvent the cache lacks: of a nil Cached, none.
+func (e *Cached) Removed(event *v1alpha1.AlertEvent) int64 {
 	if e == nil {
 		return 0
 	}
@@ -297,7 +295,7 @@ func (e *Events) Removed(event *v1alpha1.AlertEvent) int64 {
 }
 
 // Forget forgets an AlertEvent that is gone.
-func (e *Events) Forget(event *v1alpha1.AlertEvent) {
+func (e *Cached) Forget(event *v1alpha1.AlertEvent) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	entry := e.events[event.UID]

@@ -1,6 +1,4 @@
-// Package alerttext writes the alerts of an AlertEvent as one text, which costs the API server a fraction of what their fields
-// would, and reads them. Its bounds are the only ones: the API server does not see what is in the text.
-package alerttext
+package queue
 
 import (
 	"cmp"
@@ -23,6 +21,9 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
+// The alerts of an AlertEvent are one text, which costs the API server a fraction of what their fields would. It does not see
+// what is in the text.
+//
 // Bounds of the alerts of one event: of their JSON and its levels of nesting, and of the memory that they take with entryBytes
 // for each entry of a bag beside its text. Without them, a few small objects made by hand would fill the memory of every replica,
 // and one of thousands of levels would become an Incident that no informer can read. Ingest accepts 64 levels.
@@ -215,8 +216,8 @@ func stringLen(rest []byte) int {
 	return len(rest)
 }
 
-// Size returns the size in bytes of the alerts' JSON in an AlertEvent when it is not compressed, never less.
-func Size(alerts []v1alpha1.Alert) int {
+// EncodedSize returns the size in bytes of the alerts' JSON in an AlertEvent when it is not compressed, never less.
+func EncodedSize(alerts []v1alpha1.Alert) int {
 	const overhead = 1 << 9 // id, incidentName and status with their field names
 	size := 0
 	for i := range alerts {
@@ -226,8 +227,8 @@ func Size(alerts []v1alpha1.Alert) int {
 	return size
 }
 
-// Stored returns about how many bytes the API server stores of what the spec says.
-func Stored(spec *v1alpha1.AlertEventSpec) int {
+// StoredSize returns about how many bytes the API server stores of what the spec says.
+func StoredSize(spec *v1alpha1.AlertEventSpec) int {
 	bytes := len(spec.Alerts)
 	if r := spec.Report; r != nil {
 		bytes += len(r.DedupKey) + len(r.By) + len(r.Comment)
@@ -235,9 +236,9 @@ func Stored(spec *v1alpha1.AlertEventSpec) int {
 	return bytes
 }
 
-// Memory returns about how many bytes the alerts and the defaults take when they are decoded.
-func Memory(event *v1alpha1.AlertEvent) int64 {
-	bytes := Identity(event.Alerts)
+// MemorySize returns about how many bytes the alerts and the defaults take when they are decoded.
+func MemorySize(event *v1alpha1.AlertEvent) int64 {
+	bytes := IdentitySize(event.Alerts)
 	for i := range event.Alerts {
 		content := &event.Alerts[i].AlertContent
 		bytes += int64(len(event.Alerts[i].Comment) + alertcontent.Size(content) + entryBytes*alertcontent.Keys(content))
@@ -251,8 +252,8 @@ func Memory(event *v1alpha1.AlertEvent) int64 {
 	return bytes
 }
 
-// Identity returns about how many bytes of Memory the alerts take without their content.
-func Identity(alerts []v1alpha1.Alert) int64 {
+// IdentitySize returns about how many bytes of MemorySize the alerts take without their content.
+func IdentitySize(alerts []v1alpha1.Alert) int64 {
 	bytes := 0
 	for i := range alerts {
 		alert := &alerts[i]

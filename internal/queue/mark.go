@@ -1,8 +1,4 @@
-// Package marks reads and writes the annotation that says for which Incidents an AlertEvent is settled.
-//
-// Users can write the annotation, too. Of decides what is believed, and bounds what it parses; Reduce bounds what the cache
-// keeps.
-package marks
+package queue
 
 import (
 	"hash/maphash"
@@ -19,10 +15,12 @@ import (
 // allIncidents stands for all Incidents in a mark.
 const allIncidents = "*"
 
-// MaxBytes bounds a mark: v1alpha1.MaxAlertsPerEvent names and a resourceVersion.
-const MaxBytes = 160 << 10
+// MaxMarkBytes bounds a mark: v1alpha1.MaxAlertsPerEvent names and a resourceVersion.
+const MaxMarkBytes = 160 << 10
 
-// Mark says for which Incidents an AlertEvent is settled: its alerts are folded into them, or match none of them.
+// Mark is the annotation that says for which Incidents an AlertEvent is settled: its alerts are folded into them, or match none
+// of them. Users can write the annotation, too: MarkOf decides what is believed, and bounds what it parses; ReduceMark bounds
+// what the cache keeps.
 type Mark struct {
 	// ResourceVersion is the AlertEvent's place in commit order: the one that it had before the first mark.
 	ResourceVersion string
@@ -34,15 +32,15 @@ type Mark struct {
 	Incidents []string
 }
 
-// Of returns the mark of an AlertEvent, or of its metadata. A mark with a resourceVersion that is not older than the object's own
-// is not believed, nor one that names more Incidents than an AlertEvent can have: its names would take many times its bytes.
-func Of(event metav1.Object) (mark Mark, ok bool) {
+// MarkOf returns the mark of an AlertEvent, or of its metadata. A mark with a resourceVersion that is not older than the object's
+// own is not believed, nor one that names more Incidents than an AlertEvent can have: its names would take many times its bytes.
+func MarkOf(event metav1.Object) (mark Mark, ok bool) {
 	text, ok := event.GetAnnotations()[v1alpha1.SettledAnnotation]
 	if !ok {
 		return mark, false
 	}
 	version, names, ok := strings.Cut(text, "/")
-	if len(text) > MaxBytes || strings.Count(names, ",") >= v1alpha1.MaxAlertsPerEvent {
+	if len(text) > MaxMarkBytes || strings.Count(names, ",") >= v1alpha1.MaxAlertsPerEvent {
 		return mark, false
 	}
 	if order, err := resourceversion.CompareResourceVersion(version, event.GetResourceVersion()); !ok || err != nil || order >= 0 {
@@ -58,13 +56,13 @@ func Of(event metav1.Object) (mark Mark, ok bool) {
 	return mark, true
 }
 
-// Reduce removes from the annotation of an AlertEvent what means nothing: the names of Incidents that its alerts do not belong
-// to, or the whole, if Of does not believe it. So the memory of a mark is bounded by that of the alerts.
-func Reduce(event *v1alpha1.AlertEvent, alerts []v1alpha1.Alert) {
+// ReduceMark removes from the annotation of an AlertEvent what means nothing: the names of Incidents that its alerts do not
+// belong to, or the whole, if MarkOf does not believe it. So the memory of a mark is bounded by that of the alerts.
+func ReduceMark(event *v1alpha1.AlertEvent, alerts []v1alpha1.Alert) {
 	if _, ok := event.Annotations[v1alpha1.SettledAnnotation]; !ok {
 		return
 	}
-	mark, ok := Of(event)
+	mark, ok := MarkOf(event)
 	if !ok {
 		if delete(event.Annotations, v1alpha1.SettledAnnotation); len(event.Annotations) == 0 {
 			event.Annotations = nil
@@ -88,22 +86,22 @@ func (m *Mark) Settles(incident string) bool {
 	return found
 }
 
-// Names is the Incidents of a mark in little memory, 4 KiB at most: the hashes of their names. Two have the same hash with a
-// probability of 2^-64, which nobody can influence.
-type Names struct {
+// MarkedNames is the Incidents of a mark in little memory, 4 KiB at most: the hashes of their names. Two have the same hash with
+// a probability of 2^-64, which nobody can influence.
+type MarkedNames struct {
 	all    bool
 	hashes []uint64 // sorted
 }
 
-var seed = maphash.MakeSeed()
+var markSeed = maphash.MakeSeed()
 
 // Names returns the Incidents of the mark.
-func (m *Mark) Names() Names {
-	names := Names{all: m.All}
+func (m *Mark) Names() MarkedNames {
+	names := MarkedNames{all: m.All}
 	if len(m.Incidents) > 0 {
 		names.hashes = make([]uint64, len(m.Incidents))
 		for i, name := range m.Incidents {
-			names.hashes[i] = maphash.String(seed, name)
+			names.hashes[i] = maphash.String(markSeed, name)
 		}
 		slices.Sort(names.hashes)
 	}
@@ -111,11 +109,11 @@ func (m *Mark) Names() Names {
 }
 
 // Has reports whether the AlertEvent is settled for an Incident.
-func (n *Names) Has(incident string) bool {
+func (n *MarkedNames) Has(incident string) bool {
 	if n.all || len(n.hashes) == 0 {
 		return n.all
 	}
-	_, found := slices.BinarySearch(n.hashes, maphash.String(seed, incident))
+	_, found := slices.BinarySearch(n.hashes, maphash.String(markSeed, incident))
 	return found
 }
 

@@ -1,4 +1,4 @@
-package clustercache
+package queue
 
 import (
 	"maps"
@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/alerttext"
 )
 
 func TestIsRestored(t *testing.T) {
@@ -41,7 +40,7 @@ func TestIsRestored(t *testing.T) {
 		"an alert by hand without a time":                    {name: made, received: time.Duration(1<<63 - 1), managed: by("kubectl", created)},
 		"nothing is known without managed fields":            {name: made, received: time.Hour},
 		"a manifest by hand whose name happens to be a UUID": {name: made, received: time.Hour, managed: by("kubectl", created), byHand: true},
-		"a long text by hand, with all else of the first":    {name: made, received: time.Hour, managed: by("kubectl", created), text: alerttext.MinCompressed},
+		"a long text by hand, with all else of the first":    {name: made, received: time.Hour, managed: by("kubectl", created), text: MinCompressed},
 		"a copy of a short text, which is never compressed":  {name: made, received: time.Hour, managed: by("kubectl", created), text: 100, want: true},
 		"what Velero has restored, by whomever it was made":  {name: "by-hand", labels: map[string]string{v1alpha1.RestoreLabel: "monday"}, want: true},
 	} {

@@ -1,6 +1,7 @@
-package clustercache
+package queue
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"strings"
@@ -13,8 +14,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/internal/alerttext"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
@@ -56,7 +55,7 @@ func anyAlertEvent() *rapid.Generator[*v1alpha1.AlertEvent] {
 				ID: "1", DedupKey: "disk", Status: v1alpha1.AlertFiring, AlertContent: v1alpha1.AlertContent{Title: texts.Draw(t, "title")},
 			})
 		}
-		event.Spec.Alerts = testenv.Text(alerts...)
+		event.Spec.Alerts = textOf(alerts...)
 		return event
 	})
 }
@@ -66,7 +65,7 @@ func TestASecondCondenseChangesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := NewWithT(t)
 		event := anyAlertEvent().Draw(t, "event")
-		before, events := IsRestored(event), NewEvents(fair.DefaultShare)
+		before, events := IsRestored(event), NewCached(fair.DefaultShare)
 		condense := func() {
 			_, err := events.Condense(event)
 			g.Expect(err).NotTo(HaveOccurred())
@@ -91,7 +90,7 @@ func TestASecondCondenseChangesNothing(t *testing.T) {
 
 // Of the metadata, the cache has what is used, in the size in which it is used.
 func TestLargeLabelsAndAnnotationsAreDropped(t *testing.T) {
-	g, events, event := NewWithT(t), NewEvents(fair.DefaultShare), largeEvent("a", 1, 0)
+	g, events, event := NewWithT(t), NewCached(fair.DefaultShare), largeEvent("a", 1, 0)
 	used := map[string]string{v1alpha1.TraceparentAnnotation: strings.Repeat("0", 55), v1alpha1.RetryAnnotation: "true"}
 	event.Annotations, event.Labels = maps.Clone(used), map[string]string{v1alpha1.RestoreLabel: "x", "tocsin.dev/mine": "x"}
 	event.Annotations[v1alpha1.SettledAnnotation] = strings.Repeat("x", 200<<10)
@@ -133,7 +132,7 @@ func TestACondensedAlertEventIsSmall(t *testing.T) {
 				event.Spec.ReceivedTime = v1alpha1.NewTimestamp(created.Add(-time.Hour))
 			}
 			event.Spec.Alerts, event.Spec.Summary = `[{"dedupKey":"disk","status":"firing"}]`, "disk"
-			events := NewEvents(fair.DefaultShare)
+			events := NewCached(fair.DefaultShare)
 			_, err := events.Condense(event)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(event.ObjectMeta).To(Equal(metav1.ObjectMeta{
@@ -145,17 +144,26 @@ func TestACondensedAlertEventIsSmall(t *testing.T) {
 	}
 }
 
+// textOf returns the alerts as the text of an AlertEvent.
+func textOf(alerts ...v1alpha1.Alert) v1alpha1.AlertsText {
+	text, err := json.Marshal(alerts)
+	if err != nil {
+		panic(err)
+	}
+	return v1alpha1.AlertsText(text)
+}
+
 func largeEvent(namespace string, n, bytes int) *v1alpha1.AlertEvent {
 	event := &v1alpha1.AlertEvent{}
 	event.Namespace, event.Name, event.UID = namespace, fmt.Sprint(n), types.UID(fmt.Sprint(namespace, n))
-	event.Spec.Alerts = testenv.Text(v1alpha1.Alert{ID: "1", IncidentName: "x", DedupKey: "d", Status: v1alpha1.AlertFiring, AlertContent: v1alpha1.AlertContent{
+	event.Spec.Alerts = textOf(v1alpha1.Alert{ID: "1", IncidentName: "x", DedupKey: "d", Status: v1alpha1.AlertFiring, AlertContent: v1alpha1.AlertContent{
 		Title: "disk", Description: strings.Repeat("x", bytes),
 	}})
 	return event
 }
 
 func TestTheCacheHasABudgetForContent(t *testing.T) {
-	g, events := NewWithT(t), NewBoundedEvents(fair.Limit{All: 100_000, Share: 0.5}, fair.Limit{All: 1 << 30, Share: 0.5})
+	g, events := NewWithT(t), NewBoundedCached(fair.Limit{All: 100_000, Share: 0.5}, fair.Limit{All: 1 << 30, Share: 0.5})
 	condense := func(event *v1alpha1.AlertEvent) (whole bool) {
 		_, err := events.Condense(event)
 		g.Expect(err).NotTo(HaveOccurred())
@@ -190,13 +198,13 @@ func TestTheCacheHasABudgetForContent(t *testing.T) {
 
 // An AlertEvent of a few kilobytes may have megabytes of identities, which the cache needs of those without content, too.
 func TestBeyondItsShareANamespaceHasStubs(t *testing.T) {
-	g, events := NewWithT(t), NewEvents(fair.DefaultShare)
+	g, events := NewWithT(t), NewCached(fair.DefaultShare)
 	alerts := make([]v1alpha1.Alert, v1alpha1.MaxAlertsPerEvent)
 	for i := range alerts {
 		alerts[i] = v1alpha1.Alert{DedupKey: strings.Repeat("‹", 1000), Status: v1alpha1.AlertFiring}
 	}
 	many := &v1alpha1.AlertEvent{Spec: v1alpha1.AlertEventSpec{IntegrationName: "mon"}, Alerts: alerts}
-	g.Expect(alerttext.Encode(many)).To(Succeed())
+	g.Expect(Encode(many)).To(Succeed())
 	g.Expect(len(many.Spec.Alerts)).To(BeNumerically("<", 50_000))
 	condense := func(namespace string, n int) *v1alpha1.AlertEvent {
 		event := largeEvent(namespace, n, 0)
@@ -211,7 +219,7 @@ func TestBeyondItsShareANamespaceHasStubs(t *testing.T) {
 	memory, stubs := 0, 0
 	for n := range all {
 		event := condense("a", n)
-		memory += int(alerttext.Identity(event.Alerts))
+		memory += int(IdentitySize(event.Alerts))
 		if IsStub(event) {
 			stubs++
 			g.Expect(Stuck(event)).To(Equal(StuckNotCached))
@@ -224,19 +232,19 @@ func TestBeyondItsShareANamespaceHasStubs(t *testing.T) {
 	g.Expect(IsStub(condense("b", 0))).To(BeFalse(), "another namespace has its own share")
 
 	anyNamespace := func(string) bool { return true }
-	_, ok := events.nextStub(anyNamespace)
+	_, ok := events.NextStub(anyNamespace)
 	g.Expect(ok).To(BeFalse(), "there is no place")
 	for n := range all - stubs {
 		events.Forget(largeEvent("a", n, 0))
 	}
 	g.Expect(IsStub(condense("a", all))).To(BeTrue(), "it comes after the stubs")
 	for n := all - stubs; ; n++ { // their turn
-		next, ok := events.nextStub(anyNamespace)
+		next, ok := events.NextStub(anyNamespace)
 		if !ok {
 			g.Expect(n).To(BeNumerically(">", all-stubs+5))
 			break
 		}
-		g.Expect(next.name.Name).To(Equal(fmt.Sprint(n)))
+		g.Expect(next.Name.Name).To(Equal(fmt.Sprint(n)))
 		g.Expect(IsStub(condense("a", n))).To(BeFalse())
 	}
 	for n := range all + 1 {
@@ -253,7 +261,7 @@ func TestBeyondItsShareANamespaceHasStubs(t *testing.T) {
 func TestWhatIngestAcceptsIsNoStub(t *testing.T) {
 	for sentence, share := range map[string]float64{"one watched namespace": 1, "many": fair.DefaultShare} {
 		t.Run(sentence, func(t *testing.T) {
-			g, events := NewWithT(t), NewEvents(share)
+			g, events := NewWithT(t), NewCached(share)
 			stored, memory := 0, 0
 			var last *v1alpha1.AlertEvent
 			for n := 0; stored < int(share*MaxPendingBytes); n++ {
@@ -266,9 +274,9 @@ func TestWhatIngestAcceptsIsNoStub(t *testing.T) {
 						Status: v1alpha1.AlertFiring, AlertContent: v1alpha1.AlertContent{Title: "Disk full"},
 					})
 				}
-				last.Spec.Alerts = testenv.Text(last.Alerts...)
-				stored += alerttext.Size(last.Alerts)
-				memory += int(alerttext.Identity(last.Alerts))
+				last.Spec.Alerts = textOf(last.Alerts...)
+				stored += EncodedSize(last.Alerts)
+				memory += int(IdentitySize(last.Alerts))
 				_, err := events.Condense(last)
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(IsStub(last)).To(BeFalse(), "after %d of %d bytes", stored, int(share*MaxPendingBytes))
@@ -281,9 +289,9 @@ func TestWhatIngestAcceptsIsNoStub(t *testing.T) {
 
 func TestSomeAlertEventsAreNoStubsHoweverManyOthersThereAre(t *testing.T) {
 	const bytes = 5000
-	many := func(g *WithT, change func(*v1alpha1.AlertEvent)) (events *Events, condense func(*v1alpha1.AlertEvent) (isStub bool)) {
+	many := func(g *WithT, change func(*v1alpha1.AlertEvent)) (events *Cached, condense func(*v1alpha1.AlertEvent) (isStub bool)) {
 		limit := fair.Limit{All: 10 * bytes, Share: 1}
-		events = NewBoundedEvents(limit, limit)
+		events = NewBoundedCached(limit, limit)
 		condense = func(event *v1alpha1.AlertEvent) bool {
 			event.ResourceVersion = "10"
 			_, err := events.Condense(event)
@@ -319,7 +327,7 @@ func TestSomeAlertEventsAreNoStubsHoweverManyOthersThereAre(t *testing.T) {
 			settle(event)
 			g.Expect(condense(event)).To(BeFalse())
 		}
-		_, ok := events.nextStub(func(string) bool { return true })
+		_, ok := events.NextStub(func(string) bool { return true })
 		g.Expect(ok).To(BeTrue(), "there is a place")
 	})
 	t.Run("canaries", func(t *testing.T) {
@@ -336,24 +344,4 @@ func TestSomeAlertEventsAreNoStubsHoweverManyOthersThereAre(t *testing.T) {
 		another.UID = "another"
 		g.Expect(condense(another)).To(BeTrue(), "it is in the namespace of a tenant")
 	})
-}
-
-// TestMarksByHandTakeLittleMemory has marks with names of Incidents that the AlertEvents have no alerts of.
-func TestMarksByHandTakeLittleMemory(t *testing.T) {
-	g, events := NewWithT(t), NewEvents(fair.DefaultShare)
-	const objects = 500
-	took := heapOf(func() (cached []*v1alpha1.AlertEvent) {
-		for n := range objects {
-			event := largeEvent("a", n, 0)
-			event.ResourceVersion = "10"
-			event.Annotations = map[string]string{v1alpha1.SettledAnnotation: "9/x," + strings.Repeat("y", 160<<10-4)}
-			_, err := events.Condense(event)
-			g.Expect(err).NotTo(HaveOccurred())
-			g.Expect(event.Annotations).To(Equal(map[string]string{v1alpha1.SettledAnnotation: "9/x"}), "its own Incident")
-			cached = append(cached, event)
-		}
-		return cached
-	})
-	t.Logf("%d AlertEvents take %d bytes each", objects, took/objects)
-	g.Expect(took / objects).To(BeNumerically("<", 4<<10))
 }
