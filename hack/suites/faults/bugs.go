@@ -54,7 +54,7 @@ var bugs = []bug{
 	{name: "mark-before-write", scenario: "fold-blocked", args: oneWrite},
 	{name: "marks-ignored", test: "./controllers/incident TestADeletedIncidentDoesNotComeBack"},
 	{name: "retries-not-awaited", test: "./controllers/incident TestASecondCopyCountsOnce"},
-	{name: "retries-awaited-from-start", test: "./controllers/replica TestWhichEventsWaitForAReplicaThatRemembersMore"},
+	{name: "retries-awaited-from-start", test: "./internal/queue TestWhichEventsWaitForAReplicaThatRemembersMore"},
 	{name: "expiry-ignored", test: "./controllers/fold TestExpiry"},
 	{name: "old-times-count", test: "./controllers/fold TestReceivedTimeIsBoundByTheCreation"},
 	{name: "forwarded-alerts-return", test: "./webhookserver TestForwardedAlertsAreDropped"},
