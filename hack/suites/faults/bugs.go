@@ -55,6 +55,8 @@ var bugs = []bug{
 	{name: "marks-ignored", test: "./controllers/incident TestADeletedIncidentDoesNotComeBack"},
 	{name: "retries-not-awaited", test: "./controllers/incident TestASecondCopyCountsOnce"},
 	{name: "retries-awaited-from-start", test: "./internal/queue TestWhichEventsWaitForAReplicaThatRemembersMore"},
+	{name: "stamp-ignored", test: "./controllers/fold TestFoldOrder"},
+	{name: "updates-move", test: "./controllers/incident TestAnUpdateOfTheMetadataDoesNotMoveAnEvent"},
 	{name: "expiry-ignored", test: "./controllers/fold TestExpiry"},
 	{name: "old-times-count", test: "./controllers/fold TestReceivedTimeIsBoundByTheCreation"},
 	{name: "forwarded-alerts-return", test: "./webhookserver TestForwardedAlertsAreDropped"},
