@@ -17,34 +17,41 @@ import (
 // pprofAddress is where the manager serves its profiles when they are asked for.
 const pprofAddress = "127.0.0.1:16060"
 
+// profiles are what the manager and the API server did during a load, by step.
+type profiles struct {
+	Manager   []share `json:"manager"`
+	APIServer []share `json:"apiServer"`
+}
+
 // profile takes CPU profiles of the manager and of the API server for as long as a load lasts, or for profileTime, and writes
 // them into a folder as SCENARIO.manager.pprof and SCENARIO.kube-apiserver.pprof. The returned function
 // waits for them.
-func (c *cluster) profile(ctx context.Context, folder string, s scenario) (wait func() error) {
+func (c *cluster) profile(ctx context.Context, folder string, s scenario) (wait func() (profiles, error)) {
 	path := fmt.Sprintf("/debug/pprof/profile?seconds=%d", max(1, int(cmp.Or(c.profileTime, s.load.Duration)/time.Second)))
+	var taken profiles
 	var errs [2]error
 	var work sync.WaitGroup
 	work.Go(func() {
-		errs[0] = saveProfile(filepath.Join(folder, s.name+".manager.pprof"), func() ([]byte, error) {
-			profile, err := testenv.Call(ctx, http.MethodGet, "http://"+pprofAddress+path, "")
-			return []byte(profile), err
-		})
+		encoded, err := testenv.Call(ctx, http.MethodGet, "http://"+pprofAddress+path, "")
+		taken.Manager, errs[0] = saveProfile(filepath.Join(folder, s.name+".manager.pprof"), []byte(encoded), err, managerSteps)
 	})
 	work.Go(func() {
-		errs[1] = saveProfile(filepath.Join(folder, s.name+".kube-apiserver.pprof"), func() ([]byte, error) {
-			return c.askAPIServer(ctx, path)
-		})
+		encoded, err := c.askAPIServer(ctx, path)
+		taken.APIServer, errs[1] = saveProfile(filepath.Join(folder, s.name+".kube-apiserver.pprof"), encoded, err, apiServerSteps)
 	})
-	return func() error {
+	return func() (profiles, error) {
 		work.Wait()
-		return errors.Join(errs[:]...)
+		return taken, errors.Join(errs[:]...)
 	}
 }
 
-func saveProfile(path string, take func() ([]byte, error)) error {
-	profile, err := take()
+// saveProfile writes a profile into a file, and returns it by step.
+func saveProfile(path string, encoded []byte, err error, list []step) ([]share, error) {
 	if err != nil {
-		return fmt.Errorf("taking a profile: %w", err)
+		return nil, fmt.Errorf("taking a profile: %w", err)
 	}
-	return os.WriteFile(path, profile, 0o600)
+	if err := os.WriteFile(path, encoded, 0o600); err != nil {
+		return nil, err
+	}
+	return byStep(encoded, list)
 }

@@ -60,6 +60,7 @@ func renderTables(w io.Writer, r *report) {
 	}
 	_, _ = fmt.Fprintln(w)
 	renderTargets(w, r.Results)
+	renderSteps(w, r.Results)
 	table("Alerts/event", "Creates/s", "Alerts/s", "p50 ms", "API server CPU s")
 	for _, b := range r.Batches {
 		row(b.Alerts, whole(b.CreateRate), whole(b.AlertRate), ms(b.P50), b.APIServerCPU)
@@ -93,6 +94,38 @@ func renderTargets(w io.Writer, results []*result) {
 	for _, t := range judge(results) {
 		_, _ = fmt.Fprintf(w, "| %s | %s | %.2f | %s |\n", t.name, t.bound(), t.measured, t.verdict())
 	}
+	_, _ = fmt.Fprintln(w)
+}
+
+// renderSteps writes how much of the processor time for an alert each step took, in loads of which there are profiles.
+func renderSteps(w io.Writer, results []*result) {
+	profiled := slices.DeleteFunc(slices.Clone(results), func(r *result) bool { return len(r.Steps.Manager) == 0 })
+	if len(profiled) == 0 {
+		return
+	}
+	head, rule := "| Step, ms for each alert |", "| --- |"
+	for _, r := range profiled {
+		head, rule = head+fmt.Sprintf(" %d %s |", r.Senders, r.Keys), rule+" --- |"
+	}
+	_, _ = fmt.Fprintf(w, "%s\n%s\n", head, rule)
+	rows := func(process string, list []step, shares func(*result) []share, milliseconds func(*result) float64) {
+		for _, name := range append(namesOf(list), otherStep) {
+			line := fmt.Sprintf("| %s: %s |", process, name)
+			for _, r := range profiled {
+				i := slices.IndexFunc(shares(r), func(s share) bool { return s.Step == name })
+				if i < 0 {
+					line += " |"
+					continue
+				}
+				line += fmt.Sprintf(" %.3f |", shares(r)[i].Part*milliseconds(r))
+			}
+			_, _ = fmt.Fprintln(w, line)
+		}
+	}
+	rows("manager", managerSteps, func(r *result) []share { return r.Steps.Manager },
+		func(r *result) float64 { return r.ManagerCPU })
+	rows("API server", apiServerSteps, func(r *result) []share { return r.Steps.APIServer },
+		func(r *result) float64 { return r.APIServerCPU })
 	_, _ = fmt.Fprintln(w)
 }
 

@@ -63,6 +63,8 @@ type result struct {
 	Codes          map[string]int `json:"codes"`
 	// Requests to the API server per alert, by verb and resource.
 	Requests map[string]float64 `json:"requestsPerAlert"`
+	// Steps are the parts of the processor time; without -profiles, there are none.
+	Steps profiles `json:"steps"`
 }
 
 func scenarios(o options) []scenario {
@@ -132,12 +134,13 @@ func (c *cluster) measure(ctx context.Context, s scenario) (*result, error) {
 		return nil, err
 	}
 	s.load.URLs = []string{c.manager.WebhookURL + t.token}
-	profiled := func() error { return nil }
+	profiled := func() (p profiles, err error) { return p, nil }
 	if c.profiles != "" {
 		profiled = c.profile(ctx, c.profiles, s)
 	}
 	account, err := c.runLoad(ctx, s)
-	if err := errors.Join(err, profiled()); err != nil {
+	took, failed := profiled()
+	if err := errors.Join(err, failed); err != nil {
 		return nil, err
 	}
 	drain, err := c.drained(ctx, t)
@@ -152,7 +155,7 @@ func (c *cluster) measure(ctx context.Context, s scenario) (*result, error) {
 		return nil, err
 	}
 	r := newResult(s, account, before, after)
-	r.Drain = drain.Seconds()
+	r.Drain, r.Steps = drain.Seconds(), took
 	r.FoldedRate = float64(account.Acknowledged()) / (account.Elapsed + drain).Seconds()
 	r.YardstickRate, r.YardstickP50 = yardstick.rate, yardstick.p50.Seconds()
 	r.Ratio, r.Alertmanager = r.AcceptedRate/r.YardstickRate, alertmanager

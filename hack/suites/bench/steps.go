@@ -1,0 +1,117 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/google/pprof/profile"
+)
+
+// step is a part of the work of a process. A sample of a profile belongs to the first step of a list that a function of its
+// stack matches.
+type step struct {
+	name     string
+	function *regexp.Regexp
+}
+
+func steps(namesAndFunctions ...string) []step {
+	var list []step
+	for pair := range slices.Chunk(namesAndFunctions, 2) {
+		list = append(list, step{pair[0], regexp.MustCompile(pair[1])})
+	}
+	return list
+}
+
+// managerSteps are those of the manager, in the order of the path of an alert; what serves all steps comes first and last.
+var managerSteps = steps(
+	"garbage collection", `^runtime\.(gcBgMarkWorker|gcAssistAlloc|bgsweep|bgscavenge|gcStart|gcMarkDone)`,
+	"scheduler", `^runtime\.(mcall|park_m|schedule|findRunnable|sysmon)$`,
+	"read and map the body", `/webhookserver(\.\(\*?handler\)\.decode|/mapping|/payload)|\(\*Program\)`,
+	"encode the AlertEvent", `/internal/alerttext\.Encode`,
+	"create the AlertEvent", `/webhookserver/commit\.`,
+	"answer", `/webhookserver\.|^net/http\.\(\*(conn|Server|connReader)\)`,
+	"decode the alerts", `/internal/alerttext\.Decode`,
+	"list AlertEvents", `/incident\.(listEvents|\(\*quorumList)`,
+	"create the Incident", `/incident\.\(\*reconciler\)\.create\b`,
+	"write the status", `/incident\.\(\*reconciler\)\.write\b`,
+	"decide", `/controllers/fold\.`,
+	"fold, the rest", `/controllers/incident\.`,
+	"release", `/controllers/release\.`,
+	"Kubernetes Events", `client-go/tools/events`,
+	"watch", `client-go/tools/cache|client-go/rest/watch|apimachinery/pkg/watch|/internal/clustercache`,
+	"connections to the API server", `^net/http\.|golang\.org/x/net/http2|^crypto/tls`,
+	"metrics", `prometheus`,
+)
+
+// apiServerSteps are those of the API server.
+var apiServerSteps = steps(
+	"garbage collection", `^runtime\.(gcBgMarkWorker|gcAssistAlloc|bgsweep|bgscavenge|gcStart|gcMarkDone)`,
+	"scheduler", `^runtime\.(mcall|park_m|schedule|findRunnable|sysmon)$`,
+	"managed fields", `apimachinery/pkg/util/managedfields|structured-merge-diff`,
+	"validate by the schema", `apiextensions-apiserver/pkg/(apiserver/(validation|schema)|registry)`,
+	"admission", `apiserver/pkg/admission`,
+	"watch cache", `apiserver/pkg/storage/cacher`,
+	"watches from etcd", `storage/etcd3\.\(\*watch`,
+	"etcd", `storage/etcd3|go\.etcd\.io|google\.golang\.org/grpc`,
+	"watches to clients", `endpoints/handlers\.(\(\*WatchServer\)|serveWatch|\(\*watch)`,
+	"encode responses", `endpoints/handlers/responsewriters|transformResponseObject`,
+	"decode requests", `apimachinery/pkg/runtime/serializer`,
+	"handlers, the rest", `apiserver/pkg/(endpoints/handlers|registry)`,
+	"authenticate, authorize, be fair", `apiserver/pkg/(endpoints/filters|server/filters|authentication|authorization|util/flowcontrol)`,
+	"connections", `^net/http\.|golang\.org/x/net/http2|^crypto/tls`,
+	"metrics", `prometheus|component-base/metrics`,
+)
+
+// share is the part of a profile's processor time that a step took.
+type share struct {
+	Step string  `json:"step"`
+	Part float64 `json:"part"`
+}
+
+// byStep divides the processor time of a profile by steps. What belongs to none comes last.
+func byStep(encoded []byte, list []step) ([]share, error) {
+	p, err := profile.Parse(bytes.NewReader(encoded))
+	if err != nil {
+		return nil, fmt.Errorf("reading a profile: %w", err)
+	}
+	nanoseconds := map[string]int64{}
+	var all int64
+	for _, sample := range p.Sample {
+		spent := sample.Value[len(sample.Value)-1]
+		nanoseconds[stepOf(sample, list)] += spent
+		all += spent
+	}
+	var shares []share
+	for _, name := range append(namesOf(list), otherStep) {
+		if spent := nanoseconds[name]; spent > 0 {
+			shares = append(shares, share{name, float64(spent) / float64(cmp.Or(all, 1))})
+		}
+	}
+	return shares, nil
+}
+
+const otherStep = "other"
+
+func namesOf(list []step) []string {
+	names := make([]string, len(list))
+	for i := range list {
+		names[i] = list[i].name
+	}
+	return names
+}
+
+func stepOf(sample *profile.Sample, list []step) string {
+	for i := range list {
+		for _, location := range sample.Location {
+			for _, line := range location.Line {
+				if list[i].function.MatchString(line.Function.Name) {
+					return list[i].name
+				}
+			}
+		}
+	}
+	return otherStep
+}
