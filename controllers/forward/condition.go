@@ -2,12 +2,13 @@ package forward
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
@@ -20,7 +21,7 @@ const (
 	messageForwarding     = "Incidents are posted to "
 	messageSomeFailing    = "These do not accept them: "
 	messageAllFailing     = "No Alertmanager accepts the Incidents: "
-	messageLeftOut        = "These do not accept some of them: "
+	messageRejecting      = "These do not accept some of them: "
 	messageMaintenance    = "These maintenance windows are open, and new Incidents that match them are not posted: "
 	messageWrongClock     = "The clocks of these differ from the API server's: "
 
@@ -28,30 +29,22 @@ const (
 	maxWindowNames = 10
 )
 
-// notForwarded has the messages for the reasons of target.selects.
-var notForwarded = map[string]string{
-	v1alpha1.ReasonForwardNever: "spec.forward is Never.",
-	v1alpha1.ReasonFromAlertmanager: "The alerts come from Alertmanager or vmalert. " +
-		"Set spec.forward to Always to forward the Incidents.",
-	v1alpha1.ReasonNotSelected: "The operator's configuration selects this integration for no Alertmanager.",
-}
-
 // Condition returns the condition Forwarded of an integration. It is not ok while it cannot be decided: the condition then
 // stays as it is.
 func (f *Forwarder) Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
 	condition.Status = metav1.ConditionFalse
 	t, file := f.term.Load(), f.file.Load()
 	switch {
-	case t == nil || !file.config.isValid() && file.err == nil:
+	case t == nil || file.config.IsEmpty() && file.err == nil:
 		return condition, false
-	case !file.config.isValid():
+	case file.config.IsEmpty():
 		condition.Reason, condition.Message = v1alpha1.ReasonInvalidConfig, messageInvalidConfig+oneLine(file.err)+"."
 		return condition, true
 	}
 	var selected []*endpoint
 	for _, e := range t.endpoints.all() {
-		if reason := e.target.Load().selects(integration); reason != "" {
-			condition.Reason, condition.Message = reason, notForwarded[reason]
+		if exclusion := e.target.Load().ExcludesIntegration(integration); exclusion != nil {
+			condition.Reason, condition.Message = exclusion.Condition, exclusion.Message
 		} else {
 			selected = append(selected, e)
 		}
@@ -59,7 +52,7 @@ func (f *Forwarder) Condition(integration *v1alpha1.WebhookIntegration) (conditi
 	if len(selected) == 0 {
 		return condition, condition.Reason != ""
 	}
-	ok = describeHealth(&condition, selected, incidentKey{integration.Namespace, integration.Name}, time.Now())
+	ok = t.describeHealth(&condition, selected, client.ObjectKeyFromObject(integration), time.Now())
 	t.describeMaintenance(&condition, integration)
 	if file.err != nil {
 		condition.Message += " " + messageInvalidConfig + oneLine(file.err) + "." + messageLastValidInUse
@@ -84,53 +77,78 @@ func (t *term) describeMaintenance(condition *metav1.Condition, integration *v1a
 	condition.Message += " " + messageMaintenance + plaintext.Few(names, maxWindowNames) + "."
 }
 
+// oneLine returns the errors of the configuration file in one line.
+func oneLine(err error) string {
+	const maxChars, maxBytes = 1024, 4096
+	return plaintext.OneLine(strings.ReplaceAll(err.Error(), "\n", "; "), maxChars, maxBytes)
+}
+
 // listed returns causes as a list in their order.
 func listed(causes sets.Set[string]) string { return strings.Join(sets.List(causes), ", ") }
 
-// describeFailing says which of an endpoint's addresses fail, and why.
-func describeFailing(name string, healthy, total int, causes string) string {
-	if healthy == 0 {
-		return fmt.Sprintf("%s (%s)", name, causes)
+// endpointHealth is how the addresses of an endpoint do.
+type endpointHealth struct {
+	healthy, total int
+	failures       sets.Set[string] // why the others fail
+	rejections     sets.Set[string] // why some Incidents of the integration are not accepted
+	isClockWrong   bool
+}
+
+// health returns the health of an endpoint, and reports whether that of all its addresses is known. isOwn selects the Incidents
+// of an integration.
+func (e *endpoint) health(isOwn func(types.NamespacedName) bool, now time.Time) (h endpointHealth, known bool) {
+	senders := e.senders.all()
+	h = endpointHealth{total: len(senders), failures: sets.New[string](), rejections: sets.New[string]()}
+	for _, s := range senders {
+		healthy, known := s.record.health(now)
+		if !known {
+			return h, false
+		}
+		failure, rejection := s.record.causes()
+		if healthy {
+			h.healthy++
+		} else {
+			h.failures.Insert(failure)
+		}
+		if s.record.rejects(isOwn, now) {
+			h.rejections.Insert(rejection)
+		}
+		h.isClockWrong = h.isClockWrong || isWrong(s.skew.get())
 	}
-	return fmt.Sprintf("%s (%d of %d addresses: %s)", name, total-healthy, total, causes)
+	return h, h.total > 0
+}
+
+// describeFailures says which of an endpoint's addresses fail, and why.
+func (h *endpointHealth) describeFailures(name string) string {
+	if h.healthy == 0 {
+		return fmt.Sprintf("%s (%s)", name, listed(h.failures))
+	}
+	return fmt.Sprintf("%s (%d of %d addresses: %s)", name, h.total-h.healthy, h.total, listed(h.failures))
 }
 
 // describeHealth fills in the condition of an integration for the endpoints to which its Incidents are posted. It reports false
 // while the health of one is unknown.
-func describeHealth(condition *metav1.Condition, endpoints []*endpoint, integration incidentKey, now time.Time) bool {
-	var working, failing, refusing, wrong []string
+func (t *term) describeHealth(
+	condition *metav1.Condition, endpoints []*endpoint, integration types.NamespacedName, now time.Time,
+) bool {
+	isOwn := func(incident types.NamespacedName) bool { return t.incidents.integrationOf(incident) == integration }
+	var working, failing, rejecting, wrong []string
 	for _, e := range endpoints {
-		senders, healthy := e.senders.all(), 0
-		failures, rejections := sets.New[string](), sets.New[string]()
-		if len(senders) == 0 {
+		h, known := e.health(isOwn, now)
+		if !known {
 			return false
 		}
-		for _, s := range senders {
-			ok, known := s.health(now)
-			if !known {
-				return false
-			}
-			failure, rejection := s.causes()
-			if ok {
-				healthy++
-			} else {
-				failures.Insert(failure)
-			}
-			if s.leavesOutOf(integration, now) {
-				rejections.Insert(rejection)
-			}
-			if isWrong(s.clockAhead()) {
-				wrong = append(wrong, e.name)
-			}
-		}
-		if healthy > 0 {
+		if h.healthy > 0 {
 			working = append(working, e.name)
 		}
-		if len(rejections) > 0 {
-			refusing = append(refusing, fmt.Sprintf("%s (%s)", e.name, listed(rejections)))
+		if h.healthy < h.total {
+			failing = append(failing, h.describeFailures(e.name))
 		}
-		if healthy < len(senders) {
-			failing = append(failing, describeFailing(e.name, healthy, len(senders), listed(failures)))
+		if len(h.rejections) > 0 {
+			rejecting = append(rejecting, fmt.Sprintf("%s (%s)", e.name, listed(h.rejections)))
+		}
+		if h.isClockWrong {
+			wrong = append(wrong, e.name)
 		}
 	}
 	failure := messageSomeFailing
@@ -139,16 +157,16 @@ func describeHealth(condition *metav1.Condition, endpoints []*endpoint, integrat
 	case len(working) == 0:
 		failure = messageAllFailing
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonAllFailing
-	case len(failing)+len(refusing) > 0:
+	case len(failing)+len(rejecting) > 0:
 		condition.Reason = v1alpha1.ReasonSomeFailing
 	}
 	var sentences []string
 	for _, part := range []struct {
 		sentence string
 		names    []string
-	}{{messageForwarding, working}, {failure, failing}, {messageLeftOut, refusing}, {messageWrongClock, wrong}} {
+	}{{messageForwarding, working}, {failure, failing}, {messageRejecting, rejecting}, {messageWrongClock, wrong}} {
 		if len(part.names) > 0 {
-			sentences = append(sentences, part.sentence+strings.Join(slices.Compact(part.names), ", ")+".")
+			sentences = append(sentences, part.sentence+strings.Join(part.names, ", ")+".")
 		}
 	}
 	condition.Message = strings.Join(sentences, " ")

@@ -1,28 +1,31 @@
-// Package forward posts Incidents to Alertmanager, which notifies people.
+// Package forward posts Incidents to Alertmanager, which notifies people. The leader does, for as long as its term lasts.
 //
-// # Level-triggered and stateless
+// # How an Incident becomes a post
 //
-// The leader posts what is true now, to each Alertmanager, whenever it changes and once a minute: every Open Incident as an
-// alert that ends with its expiry, and every Resolved one, for some time, as an alert that has ended. Nothing is stored:
-// a restart, a failover, a lost request and an Alertmanager that forgot everything are all repaired in the next round.
-// All that is written for it in the API server are the condition Forwarded of integrations, and whether people are told of each
-// Incident (status.go), when they change.
+//  1. term.incidentChanged (term.go): the cache shows a change. One that people have to know at once is queued for each sender.
+//  2. sender.run (sender.go): a sender, one for each address of an Alertmanager, takes the Incidents of its next request from
+//     its schedule (schedule.go): those that changed, then those of its round, which has all open ones once a minute, then
+//     those that ended lately.
+//  3. Stages of the sender, each in a file of its own, make the alerts of each Incident: readStage reads it, wantStage decides
+//     with which labels Alertmanager is to know it (package alerts, pure), historyStage adds what was posted before and must
+//     end, and encodeStage makes the alerts.
+//  4. postStage posts them in one request. If Alertmanager accepts only some, it finds out which.
+//  5. The record of the sender (record.go) has what was accepted and rejected, by Incident. The next round, the status of the
+//     Incident (report.go) and the condition of its integration (condition.go) depend on it.
 //
-// # Identity
+// A term has an endpoint for each Alertmanager of the configuration (package config), which keeps the senders, and a silencer
+// that compares the silences there with those that are wanted (package silences, pure). Package alertmanager is the client.
 //
-// Alertmanager identifies an alert by its labels. While an Incident is open they stay the same, except when its severity,
-// its type or a forwarded label of the sender changes. The old set is then ended in the request that starts the new one.
-// A new leader knows earlier severities from the timeline; a sender remembers everything else that it posted itself.
+// # Invariants
 //
-// # Isolation
-//
-// An endpoint keeps the addresses of one DNS name up to date, and has a sender for each. Every sender has its own queue,
-// connection, memory and backoff, so an Alertmanager that is down, slow or hanging delays no other. In a queue, namespaces
-// take turns. A request that fails is bisected unless everything fails, so one alert never keeps others from being forwarded.
-//
-// # Time
-//
-// An alert ends at a time that Alertmanager compares with its own clock. A leader whose clock is an hour behind would end
-// every alert at once. All times are therefore those of the API server, see replica.IngestHealth, and of Alertmanager where its
-// clock differs, see moment.
+//   - Level-triggered: a sender posts what is true now, again and again: every open Incident as an alert that ends with its
+//     expiry, and every Resolved one, for some time, as an alert that has ended. Nothing is stored, so the next round repairs
+//     a restart, a failover, a lost request and an Alertmanager that forgot everything.
+//   - Identity: while an Incident is open, one set of its labels fires. A request that starts another set ends the former one.
+//   - Isolation: each sender has its own queues, connection, record and backoff, so an Alertmanager that is down, slow or
+//     hanging delays no other. Namespaces take turns. An alert that is not accepted keeps no other from being posted.
+//   - Time: Alertmanager compares the end of an alert with its own clock. A leader whose clock is an hour behind would end every
+//     alert at once, so all times are those of the API server, see replica.IngestHealth, and of Alertmanager where its clock
+//     differs, see skew.
+//   - Lease: nothing is posted after that of the leader has run out.
 package forward

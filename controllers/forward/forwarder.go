@@ -8,17 +8,23 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/forward/alertmanager"
+	"github.com/tocsin-dev/tocsin/controllers/forward/config"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
+
+// clock returns the time by the API server's clock. It is not ok while nothing may be posted.
+type clock func() (now time.Time, ok bool)
 
 // Forwarder forwards Incidents while its replica leads. There is one for each process.
 type Forwarder struct {
@@ -29,7 +35,7 @@ type Forwarder struct {
 	Windows *maintenance.Windows
 
 	// Dial connects to Alertmanagers. Default: that of net.Dialer.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	Dial alertmanager.Dialer
 
 	path         string
 	clock        clock
@@ -43,9 +49,9 @@ type Forwarder struct {
 
 // file is what was read of the configuration file. It never changes.
 type file struct {
-	data   []byte  // what was read last
-	err    error   // why that is invalid
-	config *Config // the last valid content; without Alertmanagers if there was none
+	data   []byte         // what was read last
+	err    error          // why that is invalid
+	config *config.Config // the last valid content; empty if there was none
 }
 
 // New returns a Forwarder with the configuration in a file. The clock returns the time by the API server's clock, by which
@@ -53,8 +59,8 @@ type file struct {
 // tells this Tocsin from all others, without spaces: they may share an Alertmanager, and none may end the silences of another.
 func New(path string, clock clock, installation func(context.Context) (string, error), log logr.Logger) *Forwarder {
 	f := &Forwarder{path: path, clock: clock, installation: installation, log: log}
-	f.Dial = (&net.Dialer{Timeout: requestTimeout}).DialContext
-	f.file.Store(&file{config: &Config{Expiry: &metav1.Duration{Duration: defaultExpiry}}})
+	f.Dial = (&net.Dialer{Timeout: alertmanager.RequestTimeout}).DialContext
+	f.file.Store(&file{config: config.Empty()})
 	return f
 }
 
@@ -70,29 +76,28 @@ func (f *Forwarder) load() {
 	last := f.file.Load()
 	data, err := os.ReadFile(f.path)
 	isNew := !bytes.Equal(data, last.data)
-	if err == nil && !isNew && last.err == nil && last.config.isValid() {
+	if err == nil && !isNew && last.err == nil && !last.config.IsEmpty() {
 		return
 	}
-	var config *Config
+	var read *config.Config
 	if err == nil {
-		config, err = parseConfig(data, filepath.Dir(f.path))
+		read, err = config.Parse(data, filepath.Dir(f.path), f.PageURL)
 	}
 	if err != nil {
 		if isNew || last.err == nil {
-			f.log.Error(err, "Alertmanager configuration is invalid", "file", f.path, "lastValidInUse", last.config.isValid())
+			f.log.Error(err, "Alertmanager configuration is invalid", "file", f.path, "lastValidInUse", !last.config.IsEmpty())
 		}
 		f.file.Store(&file{data: data, err: err, config: last.config})
 		configValid.WithLabelValues().Set(0)
 		return
 	}
-	config.pageURL = f.PageURL
-	f.log.Info("Loaded Alertmanager configuration", "file", f.path, "alertmanagers", len(config.Alertmanagers))
-	f.file.Store(&file{data: data, config: config})
+	f.log.Info("Loaded Alertmanager configuration", "file", f.path, "alertmanagers", len(read.Alertmanagers))
+	f.file.Store(&file{data: data, config: read})
 	configValid.WithLabelValues().Set(1)
 }
 
 // current returns the configuration in use.
-func (f *Forwarder) current() *Config { return f.file.Load().config }
+func (f *Forwarder) current() *config.Config { return f.file.Load().config }
 
 // Resolved implements sweep.Follower.
 func (f *Forwarder) Resolved(incident *v1alpha1.Incident) {
@@ -104,8 +109,25 @@ func (f *Forwarder) Resolved(incident *v1alpha1.Incident) {
 // Swept implements sweep.Follower.
 func (f *Forwarder) Swept() {
 	if t := f.term.Load(); t != nil {
-		t.swept.Store(true)
+		t.incidents.setComplete()
 	}
+}
+
+// Watch implements incident.Forwarder.
+func (f *Forwarder) Watch(ctx context.Context, changed func(incident types.NamespacedName)) {
+	f.changed.Store(&changed)
+	<-ctx.Done()
+	f.changed.CompareAndSwap(&changed, nil)
+}
+
+// enqueue has an Incident folded: what is known about its forwarding or its silences has changed. It reports false while nothing
+// folds.
+func (f *Forwarder) enqueue(incident types.NamespacedName) bool {
+	changed := f.changed.Load()
+	if changed != nil {
+		(*changed)(incident)
+	}
+	return changed != nil
 }
 
 // Lead adds the forwarding to the manager of a leader's term, with which it ends. leads reports whether the lease, as last seen,
@@ -120,4 +142,21 @@ func (f *Forwarder) Lead(mgr ctrl.Manager, leads func() bool) error {
 	}
 	f.term.Store(t)
 	return nil
+}
+
+// Check reads a configuration file as the manager would, and returns what it has, or its errors, one in each line.
+func Check(path string) (report string, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	checked, err := config.Parse(data, filepath.Dir(path), nil)
+	if err != nil {
+		return "", err
+	}
+	names := make([]string, 0, len(checked.Alertmanagers))
+	for _, target := range checked.Alertmanagers {
+		names = append(names, target.Name())
+	}
+	return path + " is valid. Alertmanagers: " + strings.Join(names, ", "), nil
 }

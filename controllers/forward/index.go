@@ -4,25 +4,21 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/forward/silences"
 	events "github.com/tocsin-dev/tocsin/internal/queue"
 )
-
-// incidentKey names an Incident, or an integration.
-type incidentKey struct{ namespace, name string }
-
-func keyOf(incident *v1alpha1.Incident) incidentKey {
-	return incidentKey{incident.Namespace, incident.Name}
-}
 
 // index knows the integrations, and the Incidents that the forwarding has to look at again and again: those that are open or
 // were resolved a short while ago, and those that silences concern. Most Incidents are neither.
 type index struct {
 	mu           sync.Mutex
-	incidents    map[incidentKey]indexed
-	integrations map[incidentKey]*v1alpha1.WebhookIntegration // must not be modified
+	incidents    map[types.NamespacedName]indexed
+	integrations map[types.NamespacedName]*v1alpha1.WebhookIntegration // must not be modified
+	complete     bool                                                  // it has the Resolved Incidents, too
 }
 
 // indexed is an Incident in the index.
@@ -35,15 +31,17 @@ type indexed struct {
 }
 
 func newIndex() *index {
-	return &index{incidents: map[incidentKey]indexed{}, integrations: map[incidentKey]*v1alpha1.WebhookIntegration{}}
+	return &index{
+		incidents: map[types.NamespacedName]indexed{}, integrations: map[types.NamespacedName]*v1alpha1.WebhookIntegration{},
+	}
 }
 
 // set indexes an Incident as it is now, unless that is known, or a newer version, or it was resolved before since. It returns
 // what was known.
 func (x *index) set(incident *v1alpha1.Incident, since time.Time) (before indexed, news bool) {
-	key, status := keyOf(incident), &incident.Status
+	key, status := client.ObjectKeyFromObject(incident), &incident.Status
 	entry := indexed{
-		version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, silences: concernsSilences(status),
+		version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, silences: silences.Concern(status),
 	}
 	if status.State == v1alpha1.IncidentResolved && status.ResolvedTime != nil {
 		entry.resolved = status.ResolvedTime.Time
@@ -67,20 +65,20 @@ func (x *index) set(incident *v1alpha1.Incident, since time.Time) (before indexe
 func (x *index) gone(incident *v1alpha1.Incident, now time.Time) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	known, ok := x.incidents[keyOf(incident)]
+	known, ok := x.incidents[client.ObjectKeyFromObject(incident)]
 	isNew := events.NewerVersion(incident.ResourceVersion, known.version)
 	isShown := known.open != nil && incident.ResourceVersion == known.version // the cache missed how it went
 	if ok && !isNew && !isShown {
 		return false
 	}
-	x.incidents[keyOf(incident)] = indexed{
+	x.incidents[client.ObjectKeyFromObject(incident)] = indexed{
 		version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, resolved: now, silences: known.silences,
 	}
 	return true
 }
 
-// missing notes that an Incident does not exist. What a sender has posted about it still ends, see memory.
-func (x *index) missing(key incidentKey, version string) {
+// missing notes that an Incident does not exist. What a sender has posted about it still ends, see alerts.History.
+func (x *index) missing(key types.NamespacedName, version string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.incidents[key].version == version {
@@ -89,33 +87,62 @@ func (x *index) missing(key incidentKey, version string) {
 }
 
 // get returns an Incident and its integration, nil if there is none; not ok if the Incident is not indexed.
-func (x *index) get(key incidentKey) (entry indexed, integration *v1alpha1.WebhookIntegration, ok bool) {
+func (x *index) get(key types.NamespacedName) (entry indexed, integration *v1alpha1.WebhookIntegration, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	entry, ok = x.incidents[key]
-	return entry, x.integrations[incidentKey{key.namespace, entry.integration}], ok
+	return entry, x.integrations[types.NamespacedName{Namespace: key.Namespace, Name: entry.integration}], ok
+}
+
+// integrationOf returns the integration of an Incident.
+func (x *index) integrationOf(key types.NamespacedName) types.NamespacedName {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return types.NamespacedName{Namespace: key.Namespace, Name: x.incidents[key].integration}
 }
 
 // replaceIntegration sets an integration, nil if it was deleted, and returns what it was.
-func (x *index) replaceIntegration(key incidentKey, integration *v1alpha1.WebhookIntegration) *v1alpha1.WebhookIntegration {
+func (x *index) replaceIntegration(
+	key types.NamespacedName, integration *v1alpha1.WebhookIntegration,
+) (before *v1alpha1.WebhookIntegration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	before := x.integrations[key]
+	before = x.integrations[key]
 	if x.integrations[key] = integration; integration == nil {
 		delete(x.integrations, key)
 	}
 	return before
 }
 
+// setComplete notes that a sweep has shown all Resolved Incidents.
+func (x *index) setComplete() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.complete = true
+}
+
+// mayBeMuted reports whether an Incident may be muted that was posted with the severity. Alertmanager may have alerts of many
+// others, also of other installations.
+func (x *index) mayBeMuted(key types.NamespacedName, severity v1alpha1.Severity) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	entry, known := x.incidents[key]
+	if !known || entry.open == nil {
+		return known || !x.complete
+	}
+	mute := entry.open.Status.Mute
+	return mute != nil && mute.ForwardedSeverity == severity
+}
+
 // isOpen reports whether an Incident is open.
-func (x *index) isOpen(key incidentKey) bool {
+func (x *index) isOpen(key types.NamespacedName) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.incidents[key].open != nil
 }
 
 // active returns the Incidents that are open, and those that were resolved after a time. It forgets what was resolved before.
-func (x *index) active(since time.Time) (open, ended []incidentKey) {
+func (x *index) active(since time.Time) (open, ended []types.NamespacedName) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for key, entry := range x.incidents {
@@ -132,21 +159,26 @@ func (x *index) active(since time.Time) (open, ended []incidentKey) {
 }
 
 // silenced returns the Incidents that silences concern.
-func (x *index) silenced() []incidentKey {
-	return x.filter(func(_ incidentKey, entry indexed) bool { return entry.silences })
+func (x *index) silenced() []types.NamespacedName {
+	return x.filter(func(_ types.NamespacedName, entry indexed) bool { return entry.silences })
+}
+
+// open returns the Incidents that are open.
+func (x *index) open() []types.NamespacedName {
+	return x.filter(func(_ types.NamespacedName, entry indexed) bool { return entry.open != nil })
 }
 
 // of returns the Incidents of an integration.
-func (x *index) of(integration incidentKey) []incidentKey {
-	return x.filter(func(key incidentKey, entry indexed) bool {
-		return incidentKey{key.namespace, entry.integration} == integration
+func (x *index) of(integration types.NamespacedName) []types.NamespacedName {
+	return x.filter(func(key types.NamespacedName, entry indexed) bool {
+		return types.NamespacedName{Namespace: key.Namespace, Name: entry.integration} == integration
 	})
 }
 
-func (x *index) filter(selects func(incidentKey, indexed) bool) []incidentKey {
+func (x *index) filter(selects func(types.NamespacedName, indexed) bool) []types.NamespacedName {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	var keys []incidentKey
+	var keys []types.NamespacedName
 	for key, entry := range x.incidents {
 		if selects(key, entry) {
 			keys = append(keys, key)
@@ -156,7 +188,7 @@ func (x *index) filter(selects func(incidentKey, indexed) bool) []incidentKey {
 }
 
 // tidy forgets an Incident that was resolved before a time, unless silences concern it.
-func (x *index) tidy(key incidentKey, since time.Time) {
+func (x *index) tidy(key types.NamespacedName, since time.Time) {
 	if entry := x.incidents[key]; entry.isOver(since) && !entry.silences {
 		delete(x.incidents, key)
 	}
@@ -164,16 +196,3 @@ func (x *index) tidy(key incidentKey, since time.Time) {
 
 // isOver reports whether the Incident was resolved at a time or before.
 func (i indexed) isOver(at time.Time) bool { return !i.resolved.IsZero() && !i.resolved.After(at) }
-
-// concernsSilences reports whether an Incident may want a silence, or has a condition about one.
-func concernsSilences(status *v1alpha1.IncidentStatus) bool {
-	acknowledged := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionAcknowledged)
-	return status.State == v1alpha1.IncidentOpen && acknowledged || hasSilence(status)
-}
-
-// hasSilence reports whether a silence was requested for an Incident or found, and is not known to be over. Where one is over, a
-// new one is found by the alerts that it covers.
-func hasSilence(status *v1alpha1.IncidentStatus) bool {
-	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSilenced)
-	return status.Silence != nil || condition != nil && condition.Reason != v1alpha1.ReasonNotSilenced
-}

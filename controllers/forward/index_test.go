@@ -1,18 +1,13 @@
 package forward
 
 import (
-	"context"
-	"errors"
 	"strconv"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -52,10 +47,10 @@ func TestTheIndexHasOnlyWhatIsLookedAtAgain(t *testing.T) {
 	incident("silenced-once", v1alpha1.IncidentResolved, 48*time.Hour, func(s *v1alpha1.IncidentStatus) {
 		s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionSilenced, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNotSilenced}}
 	})
-	names := func(keys []incidentKey) []string {
+	names := func(keys []types.NamespacedName) []string {
 		names := []string{}
 		for _, key := range keys {
-			names = append(names, key.name)
+			names = append(names, key.Name)
 		}
 		return names
 	}
@@ -63,8 +58,8 @@ func TestTheIndexHasOnlyWhatIsLookedAtAgain(t *testing.T) {
 	g.Expect(names(open)).To(ConsistOf("open", "acknowledged"))
 	g.Expect(names(ended)).To(ConsistOf("resolved", "resolved-earlier"))
 	g.Expect(names(x.silenced())).To(ConsistOf("acknowledged", "requested", "silenced"))
-	g.Expect(names(x.of(incidentKey{namespace, integration}))).To(HaveLen(6))
-	g.Expect(x.of(incidentKey{"other", integration})).To(BeEmpty())
+	g.Expect(names(x.of(types.NamespacedName{Namespace: namespace, Name: integration}))).To(HaveLen(6))
+	g.Expect(x.of(types.NamespacedName{Namespace: "other", Name: integration})).To(BeEmpty())
 
 	incident("open", v1alpha1.IncidentResolved, 48*time.Hour, nil)
 	open, ended = x.active(now.Add(-15 * time.Minute))
@@ -86,7 +81,7 @@ func TestTheIndexKnowsTheNewestVersion(t *testing.T) {
 		}
 		return i
 	}
-	key := incidentKey{namespace, "a"}
+	key := types.NamespacedName{Namespace: namespace, Name: "a"}
 	x := newIndex()
 	set := func(incident *v1alpha1.Incident) bool {
 		_, news := x.set(incident, now.Add(-time.Hour))
@@ -108,64 +103,4 @@ func TestTheIndexKnowsTheNewestVersion(t *testing.T) {
 	g.Expect(x.gone(version("13", time.Time{}), now)).To(BeTrue(), "a new list lacks it, and no event told its end")
 	g.Expect(x.incidents[key].open).To(BeNil())
 	g.Expect(set(version("14", now))).To(BeTrue())
-}
-
-// oneIncident is a reader of one Incident, which counts the reads. Nothing else exists.
-type oneIncident struct {
-	client.Reader
-	*v1alpha1.Incident
-	reads int
-	err   error
-}
-
-func (r *oneIncident) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
-	if incident, ok := object.(*v1alpha1.Incident); ok {
-		r.reads++
-		r.DeepCopyInto(incident)
-	}
-	return r.err
-}
-
-func TestAnIncidentResolvedAWhileAgoIsReadOnce(t *testing.T) {
-	g := NewWithT(t)
-	c := newCluster()
-	c.fold(v1alpha1.Alert{DedupKey: "a", Status: v1alpha1.AlertFiring, AlertContent: v1alpha1.AlertContent{Title: "Disk full"}})
-	_, whole := c.fold(v1alpha1.Alert{DedupKey: "a", Status: v1alpha1.AlertResolved})
-	whole.ResourceVersion = "5"
-	live, none := &oneIncident{Incident: whole}, apierrors.NewNotFound(schema.GroupResource{}, "")
-	x := newTerm(New("", realTime, nil, logr.Discard()), nil, live, nil)
-	read := func() *v1alpha1.Incident {
-		incident, _, err := x.incident(t.Context(), keyOf(whole))
-		g.Expect(err).NotTo(HaveOccurred())
-		return incident
-	}
-	g.Expect(read()).To(BeNil(), "nothing is known of it: it was resolved long ago, or there is none")
-	g.Expect(live.reads).To(BeZero())
-	x.resolved(whole)
-	g.Expect(read().Status.Alert.Title).To(Equal("Disk full"))
-	g.Expect(live.reads).To(BeZero(), "the fold told it")
-	stale := whole.DeepCopy()
-	stale.ResourceVersion, stale.Status.State = "4", v1alpha1.IncidentOpen
-	x.incidentChanged(stale, false)
-	g.Expect(read().Status.State).To(Equal(v1alpha1.IncidentResolved), "the cache lags")
-
-	ended := whole.DeepCopy()
-	ended.ResourceVersion = "17"
-	x.incidentGone(ended)
-	for range 3 {
-		g.Expect(read().Status.Timeline).NotTo(BeEmpty())
-	}
-	g.Expect(live.reads).To(Equal(1), "another version")
-
-	ended.ResourceVersion, live.err = "18", none
-	x.incidentGone(ended)
-	for range 3 {
-		g.Expect(read()).To(BeNil(), "it was deleted")
-	}
-	g.Expect(live.reads).To(Equal(2))
-
-	ended.ResourceVersion, live.err = "19", errors.New("no connection")
-	x.incidentGone(ended)
-	_, _, err := x.incident(t.Context(), keyOf(whole))
-	g.Expect(err).To(MatchError("no connection"))
 }

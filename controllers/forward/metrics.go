@@ -1,6 +1,8 @@
 package forward
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -10,12 +12,6 @@ const (
 	resultFailed   = "failed"
 	resultRejected = "rejected"
 )
-
-// untold are Incidents that people are not told of.
-type untold struct{ namespace, reason string }
-
-// reasonPending is the reason of an Incident without status.forwarding.
-const reasonPending = "Pending"
 
 var (
 	alertsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -66,4 +62,28 @@ var (
 // RegisterMetrics registers the metrics of the forwarding.
 func RegisterMetrics(registry prometheus.Registerer) {
 	registry.MustRegister(alertsTotal, lastSuccess, clockAhead, latency, silencesSynced, criticalUntold, configValid)
+}
+
+// addressMetrics are the series of one address of an Alertmanager.
+type addressMetrics struct{ alertmanager, address string }
+
+// count counts alerts by result.
+func (m addressMetrics) count(result string, alerts int) {
+	alertsTotal.WithLabelValues(m.alertmanager, m.address, result).Add(float64(alerts))
+}
+
+func (m addressMetrics) succeeded(at time.Time) {
+	lastSuccess.WithLabelValues(m.alertmanager, m.address).Set(float64(at.Unix()))
+}
+
+func (m addressMetrics) setAhead(ahead time.Duration) {
+	clockAhead.WithLabelValues(m.alertmanager, m.address).Set(ahead.Seconds())
+}
+
+// remove removes the series of an address that is no longer used, or of a leader whose term has ended.
+func (m addressMetrics) remove() {
+	labels := prometheus.Labels{"alertmanager": m.alertmanager, "address": m.address}
+	lastSuccess.DeletePartialMatch(labels)
+	clockAhead.DeletePartialMatch(labels)
+	alertsTotal.DeletePartialMatch(labels)
 }

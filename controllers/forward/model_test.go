@@ -7,9 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
+	"github.com/tocsin-dev/tocsin/controllers/forward/config"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
@@ -18,23 +22,23 @@ type world struct {
 	*rapid.T
 	time    time.Time
 	cluster *cluster
-	am      *alertmanager
-	target  *target
+	am      *fakeAlertmanager
+	target  *config.Target
 	sender  *sender
 	down    time.Time // since when the Alertmanager has rejected every request; zero: it does not
 	swept   time.Time
 	// shown is the set of each Incident that is to fire: its own, or the one that fired when it was muted.
-	shown map[incidentKey]string
+	shown map[types.NamespacedName]string
 	// begun is how often each Incident began to have a set: the model's limit of how often it may fire.
-	begun map[incidentKey]map[string]int
+	begun map[types.NamespacedName]map[string]int
 }
 
 func newWorld(t *rapid.T) *world {
-	w := &world{T: t, time: noon, cluster: newCluster(), am: newAlertmanager(), begun: map[incidentKey]map[string]int{}}
-	w.shown = map[incidentKey]string{}
+	w := &world{T: t, time: noon, cluster: newCluster(), am: newFakeAlertmanager(), begun: map[types.NamespacedName]map[string]int{}}
+	w.shown = map[types.NamespacedName]string{}
 	w.cluster.now = func() time.Time { return w.time }
 	w.am.now = w.cluster.now
-	w.target = targetOf(&Config{})
+	w.target = targetOf(&config.Config{})
 	w.cluster.integrate(v1alpha1.WebhookIntegrationSpec{})
 	w.lead()
 	return w
@@ -50,20 +54,20 @@ func (w *world) lead() {
 
 func (w *world) sweep() {
 	w.swept = w.time
-	w.sender.startRound(w.target, w.time)
+	w.sender.schedule.beginRound(w.time.Add(-w.target.EndedWindow()))
 	w.post()
 }
 
 // post empties the queue, unless a request fails.
 func (w *world) post() {
-	_, client := w.sender.configured()
 	for {
-		items, alone := w.sender.collect(w.Context(), w.target, client, w.time)
-		if len(items)+len(alone) == 0 {
+		at, _ := w.sender.moment()
+		b := w.sender.next(w.Context(), at)
+		if len(b.posts)+len(b.alone) == 0 {
 			return
 		}
-		if err := w.sender.deliver(w.Context(), client, items, alone); err != nil {
-			w.sender.putBack(slices.Concat(items, alone))
+		if err := w.sender.deliver(w.Context(), at, b); err != nil {
+			w.sender.schedule.putBack(slices.Concat(b.posts, b.alone))
 			return
 		}
 	}
@@ -72,9 +76,9 @@ func (w *world) post() {
 // pass lets time pass, with a sweep each minute.
 func (w *world) pass(d time.Duration) {
 	for end := w.time.Add(d); w.time.Before(end); {
-		w.time = w.time.Add(min(end.Sub(w.time), w.swept.Add(maxRoundInterval).Sub(w.time)))
+		w.time = w.time.Add(min(end.Sub(w.time), w.swept.Add(alerts.MaxRoundInterval).Sub(w.time)))
 		w.refold()
-		if !w.time.Before(w.swept.Add(maxRoundInterval)) {
+		if !w.time.Before(w.swept.Add(alerts.MaxRoundInterval)) {
 			w.sweep()
 		}
 		w.check()
@@ -87,36 +91,36 @@ func setOf(incident *v1alpha1.Incident) string {
 		return ""
 	}
 	name := incident.Status.Alert.Type
-	if name == noType {
+	if name == "webhook" {
 		name = "mon"
 	}
 	return fmt.Sprintf("alertname=%s severity=%s", name, incident.Status.Alert.Severity)
 }
 
 // alert folds an alert.
-func (w *world) alert(types bool) {
+func (w *world) alert(withTypes bool) {
 	alert := v1alpha1.Alert{
 		DedupKey: rapid.SampledFrom([]string{"a", "b"}).Draw(w.T, "key"),
 		Status:   rapid.SampledFrom([]v1alpha1.AlertStatus{"firing", "firing", "resolved", "acknowledged"}).Draw(w.T, "status"),
 	}
 	alert.Severity = rapid.SampledFrom([]v1alpha1.Severity{"", "info", "warning", "critical"}).Draw(w.T, "severity")
-	if types {
+	if withTypes {
 		alert.Type = rapid.SampledFrom([]string{"", "Disk", "Memory"}).Draw(w.T, "type")
 	}
-	key := incidentKey{"shop", v1alpha1.IncidentName("mon", alert.DedupKey)}
+	key := types.NamespacedName{Namespace: "shop", Name: v1alpha1.IncidentName("mon", alert.DedupKey)}
 	if w.cluster.objects[key] == nil && alert.Status != v1alpha1.AlertFiring {
 		return
 	}
 	before, after := w.cluster.fold(alert)
-	if received, changed := transition(before, after, nil); changed {
-		w.sender.queue.add(key, received)
+	if received, urgent := alerts.Urgent(before, after, nil); urgent {
+		w.sender.schedule.changed.add(key, received)
 	}
 	w.follow(before, after)
 }
 
 // follow notes which set of an Incident is to fire after a change.
 func (w *world) follow(before, after *v1alpha1.Incident) {
-	key, set := keyOf(after), setOf(after)
+	key, set := client.ObjectKeyFromObject(after), setOf(after)
 	_, muted := w.cluster.windows.In(namespace).Mutes(&after.Status.Alert, w.time)
 	switch {
 	case !muted || set == "":
@@ -137,9 +141,9 @@ func (w *world) follow(before, after *v1alpha1.Incident) {
 // refold folds the Incidents of which other windows are open now.
 func (w *world) refold() {
 	for _, before := range w.cluster.refold() {
-		after := w.cluster.objects[keyOf(before)]
-		if received, changed := transition(before, after, nil); changed {
-			w.sender.queue.add(keyOf(after), received)
+		after := w.cluster.objects[client.ObjectKeyFromObject(before)]
+		if received, urgent := alerts.Urgent(before, after, nil); urgent {
+			w.sender.schedule.changed.add(client.ObjectKeyFromObject(after), received)
 		}
 		w.follow(before, after)
 	}
@@ -169,22 +173,22 @@ func (w *world) check() {
 	}
 	firing := w.firing()
 	for key, incident := range w.cluster.objects {
-		if w.shown[key] != "" && len(firing[key]) == 0 && w.sender.queue.turns.IsEmpty() {
-			w.Fatalf("%s is open, and nothing fires", key.name)
+		if w.shown[key] != "" && len(firing[key]) == 0 && w.sender.schedule.changed.turns.IsEmpty() {
+			w.Fatalf("%s is open, and nothing fires", key.Name)
 		}
 		if incident.Status.State == v1alpha1.IncidentOpen && w.shown[key] == "" && incident.Status.Mute == nil {
-			w.Fatalf("%s is open and not muted, and nothing is to fire", key.name)
+			w.Fatalf("%s is open and not muted, and nothing is to fire", key.Name)
 		}
 	}
 }
 
 // firing returns the sets that fire, by Incident.
-func (w *world) firing() map[incidentKey][]string {
-	found := map[incidentKey][]string{}
+func (w *world) firing() map[types.NamespacedName][]string {
+	found := map[types.NamespacedName][]string{}
 	for _, alert := range w.am.alerts {
 		if alert.endsAt.After(w.time) {
-			key := incidentKey{alert.labels[labelNamespace], alert.labels[labelIncident]}
-			found[key] = append(found[key], "alertname="+alert.labels[labelAlertname]+" severity="+alert.labels[labelSeverity])
+			key := types.NamespacedName{Namespace: alert.labels[alerts.LabelNamespace], Name: alert.labels[alerts.LabelIncident]}
+			found[key] = append(found[key], "alertname="+alert.labels["alertname"]+" severity="+alert.labels["severity"])
 		}
 	}
 	return found
@@ -196,7 +200,7 @@ func (w *world) settled() {
 		return
 	}
 	w.post()
-	w.time = w.time.Add(clockMargin)
+	w.time = w.time.Add(time.Second)
 	firing := w.firing()
 	for key := range w.cluster.objects {
 		var want []string
@@ -204,13 +208,13 @@ func (w *world) settled() {
 			want = []string{set}
 		}
 		if !slices.Equal(firing[key], want) {
-			w.Fatalf("%s: %v fires instead of %v", key.name, firing[key], want)
+			w.Fatalf("%s: %v fires instead of %v", key.Name, firing[key], want)
 		}
 	}
 	for set, fired := range w.am.fired {
 		alert := w.am.alerts[set]
-		key := incidentKey{alert.labels[labelNamespace], alert.labels[labelIncident]}
-		name := "alertname=" + alert.labels[labelAlertname] + " severity=" + alert.labels[labelSeverity]
+		key := types.NamespacedName{Namespace: alert.labels[alerts.LabelNamespace], Name: alert.labels[alerts.LabelIncident]}
+		name := "alertname=" + alert.labels["alertname"] + " severity=" + alert.labels["severity"]
 		if begun := w.begun[key][name]; len(fired) > begun {
 			w.Fatalf("%s began %d times and fired %d times", set, begun, len(fired))
 		}

@@ -9,10 +9,11 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/internal/integrations"
 )
 
 // within returns a window between two moments after now.
@@ -28,9 +29,9 @@ func (r *rig) maintain(windows ...v1alpha1.MaintenanceWindow) {
 
 func (r *rig) foldAgain() {
 	for _, before := range r.refold() {
-		after := r.objects[keyOf(before)]
-		if received, changed := transition(before, after, nil); changed {
-			r.sender.queue.add(keyOf(after), received)
+		after := r.objects[client.ObjectKeyFromObject(before)]
+		if received, urgent := alerts.Urgent(before, after, nil); urgent {
+			r.sender.schedule.changed.add(client.ObjectKeyFromObject(after), received)
 		}
 	}
 	synctest.Wait()
@@ -65,23 +66,23 @@ func TestAWindowHoldsBackWhatIsNew(t *testing.T) {
 
 func TestANewLeaderLearnsTheLabelsOfMutedIncidents(t *testing.T) {
 	for sentence, test := range map[string]struct {
-		change func(am *alertmanager)
+		change func(am *fakeAlertmanager)
 		firing string
 	}{
-		"from Alertmanager": {func(am *alertmanager) {
+		"from Alertmanager": {func(am *fakeAlertmanager) {
 			for _, others := range maps.Clone(am.alerts) {
 				others.labels = maps.Clone(others.labels)
-				others.labels[labelNamespace], others.endsAt = "of-another-installation", am.now().Add(time.Minute)
+				others.labels[alerts.LabelNamespace], others.endsAt = "of-another-installation", am.now().Add(time.Minute)
 				am.alerts["others"] = others
 			}
 		}, "alertname=Old severity=warning"},
-		"which does not always tell": {func(am *alertmanager) {
+		"which does not always tell": {func(am *fakeAlertmanager) {
 			am.fail = func(body string) int { return map[string]int{"null": http.StatusNotFound}[body] }
 		}, "alertname=New severity=warning"},
-		"and where anybody may have posted them": {func(am *alertmanager) {
+		"and where anybody may have posted them": {func(am *fakeAlertmanager) {
 			for set, known := range am.alerts {
 				known.labels = maps.Clone(known.labels)
-				known.labels[labelIntegration], known.endsAt = "other", am.now().Add(time.Minute)
+				known.labels["integration"], known.endsAt = "other", am.now().Add(time.Minute)
 				am.alerts[set] = known
 			}
 		}, "alertname=New severity=warning"},
@@ -99,9 +100,9 @@ func TestANewLeaderLearnsTheLabelsOfMutedIncidents(t *testing.T) {
 				r.wait(time.Hour)
 				r.Expect(r.am.firing()).To(ConsistOf(test.firing))
 				r.Expect(r.am.listed).To(BeNumerically("<=", 1), "it is asked once")
-				r.Expect(len(r.sender.recalled)).To(BeNumerically("<=", 1), "what others have there takes no memory")
+				r.Expect(len(r.sender.record.incidents)).To(BeNumerically("<=", 1), "what others have there takes no memory")
 				r.maintain()
-				r.wait(clockMargin)
+				r.wait(time.Second)
 				r.Expect(r.am.firing()).To(ConsistOf("alertname=New severity=critical"), "and what fired before has ended")
 			})
 		})
@@ -118,7 +119,7 @@ func TestTheEndOfWhatWasForwardedIsForwarded(t *testing.T) {
 		r.wait(time.Hour)
 		r.lead() // which knows nothing but the status
 		r.alert("old", v1alpha1.AlertResolved)
-		r.wait(2 * clockMargin)
+		r.wait(2 * time.Second)
 		r.Expect(r.am.firing()).To(BeEmpty())
 		r.alert("old", v1alpha1.AlertFiring)
 		r.wait(30 * time.Minute)
@@ -126,27 +127,6 @@ func TestTheEndOfWhatWasForwardedIsForwarded(t *testing.T) {
 		r.maintain()
 		r.Expect(r.am.firing()).To(Equal([]string{"alertname=mon severity=warning"}), "until the window is deleted")
 	})
-}
-
-// Of an integration that has no place in the cache, the windows are unknown.
-func TestWhatIsMutedStaysSoWhileTheWindowsAreUnknown(t *testing.T) {
-	muted := &v1alpha1.Incident{}
-	muted.Status.State, muted.Status.Mute = v1alpha1.IncidentOpen, &v1alpha1.Mute{EndTime: new(v1alpha1.NewTimestamp(time.Unix(100, 0)))}
-	for sentence, test := range map[string]struct {
-		incident *v1alpha1.Incident
-		at       int64
-		want     *v1alpha1.Mute
-	}{
-		"it is muted":                          {muted, 99, muted.Status.Mute},
-		"the window that mutes it ends":        {muted, 100, nil},
-		"it was not muted, so it is forwarded": {&v1alpha1.Incident{}, 99, nil},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			whi := &v1alpha1.WebhookIntegration{}
-			integrations.MakeStub(whi, true)
-			NewWithT(t).Expect(mutedBy(test.incident, whi, nil, time.Unix(test.at, 0))).To(Equal(test.want))
-		})
-	}
 }
 
 // The API server may accept no write when a window ends.
@@ -158,7 +138,7 @@ func TestAWindowEndsAlsoIfNoStatusCanBeWritten(t *testing.T) {
 		r.alert("new", v1alpha1.AlertFiring)
 		r.wait(time.Hour - time.Second)
 		r.Expect(r.am.firing()).To(BeEmpty())
-		r.wait(maxRoundInterval + time.Second)
+		r.wait(alerts.MaxRoundInterval + time.Second)
 		r.Expect(r.am.firing()).To(HaveLen(1))
 		r.replaceWindows(within(0, time.Hour))
 		r.wait(30 * time.Minute)

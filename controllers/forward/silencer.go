@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
-	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -16,180 +14,168 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/forward/alertmanager"
+	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
+	"github.com/tocsin-dev/tocsin/controllers/forward/silences"
 )
 
-// pollSilences keeps the silences of Tocsin in the Alertmanagers of an endpoint, and reads which silences cover Incidents,
-// until ctx ends. Alertmanagers of one endpoint share their silences, so one that answers is enough.
-func (e *endpoint) pollSilences(ctx context.Context) {
-	synced := silencesSynced.WithLabelValues(e.name)
+// silencer keeps the silences of Tocsin in the Alertmanagers of an endpoint, and reads which silences match Incidents.
+// Alertmanagers of one endpoint share their silences, so one that answers is enough.
+type silencer struct {
+	term    *term
+	name    string // of the endpoint
+	senders *group[*sender]
+
+	mu       sync.Mutex
+	silenced map[types.NamespacedName]v1alpha1.Silence // the silence that matches an Incident for the longest; nil: not read yet
+	ended    map[types.NamespacedName]time.Time        // the endTime of requests whose silence somebody has ended
+}
+
+func newSilencer(term *term, name string, senders *group[*sender]) *silencer {
+	return &silencer{term: term, name: name, senders: senders}
+}
+
+// run reconciles the silences until ctx ends.
+func (s *silencer) run(ctx context.Context) {
+	synced := silencesSynced.WithLabelValues(s.name)
 	synced.SetToCurrentTime()
-	defer silencesSynced.DeleteLabelValues(e.name)
+	defer silencesSynced.DeleteLabelValues(s.name)
 	failing := false
 	sleep(ctx, silenceInterval, nil) // until there are senders
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
-		err := errNoClient
-		for _, s := range e.senders.all() {
-			now, ok := e.term.clock()
-			t, client := s.configured()
-			if !ok || client == nil || ctx.Err() != nil {
+		err := alertmanager.ErrNoClient
+		for _, sender := range s.senders.all() {
+			at, ok := sender.moment()
+			if !ok || at.client == nil || ctx.Err() != nil {
 				continue
 			}
 			var answers bool
-			if answers, err = e.reconcileSilences(ctx, t, client, now); answers {
+			if answers, err = s.reconcile(ctx, at); answers {
 				break
 			}
 		}
 		if err == nil {
 			synced.SetToCurrentTime()
 		} else if !failing && ctx.Err() == nil {
-			e.term.forwarder.log.Error(err, "Silences cannot be read or written", "alertmanager", e.name)
+			s.term.forwarder.log.Error(err, "Silences cannot be read or written", "alertmanager", s.name)
 		}
 		failing = err != nil
 	}, silenceInterval)
 }
 
-// reconcileSilences does it once, by way of one Alertmanager. It reports whether that answers.
-func (e *endpoint) reconcileSilences(
-	ctx context.Context, t *target, client *httpClient, now time.Time,
-) (answers bool, err error) {
-	installation, err := e.term.forwarder.installation(ctx)
+// reconcile compares the silences in one Alertmanager with those that are wanted, and changes them. It reports whether that
+// answers.
+func (s *silencer) reconcile(ctx context.Context, at moment) (answers bool, err error) {
+	installation, err := s.term.forwarder.installation(ctx)
 	if err != nil {
 		return false, fmt.Errorf("reading the identity of this installation: %w", err)
 	}
-	plan := newSilencePlan(t, installation, now)
-	conditioned, unread := e.want(ctx, plan)
-	covers := &coverage{by: map[string][]incidentKey{}, longest: map[incidentKey]v1alpha1.Silence{}}
-	uncovered := e.readSilenced(ctx, t, client, now, covers)
-	if err := list(ctx, client, "silences", nil, func(s *silence) {
-		plan.see(s)
-		covers.see(s)
-	}); isTocsins(err) {
+	plan, matching := silences.NewPlan(&at.target.Target, installation, at.now), silences.NewMatching()
+	inStatus, unread := s.want(ctx, plan)
+	unmatched := s.readSilenced(ctx, at, matching)
+	if err := at.client.Silences(ctx, func(silence *silences.Silence) {
+		plan.Compare(silence)
+		matching.AddSilence(silence)
+	}); alertmanager.IsTocsins(err) {
 		return true, unread
 	} else if err != nil {
-		return false, errors.Join(unread, uncovered, err)
+		return false, errors.Join(unread, unmatched, err)
 	}
-	if uncovered == nil {
-		e.setCovered(covers.longest, plan.endedRequests(), conditioned)
+	if unmatched == nil {
+		s.setSilenced(matching.Longest(), plan.EndedRequests(), inStatus)
 	}
-	// An alert that ended under a silence was not notified about: Alertmanager has to hear of its end again.
-	unsilenced := func(key incidentKey) { e.term.notify(key, time.Time{}) }
-	return true, errors.Join(unread, uncovered, carryOut(ctx, client, plan.finish(), unsilenced))
+	return true, errors.Join(unread, unmatched, s.change(ctx, at.client, plan.Calls()))
 }
 
-// isTocsins reports whether the answer to a request about silences is that of a Tocsin, which has none.
-func isTocsins(err error) bool {
-	var answer *answerError
-	return errors.As(err, &answer) && answer.code == http.StatusNotFound && strings.Contains(answer.answer, "tag:tocsin.dev,")
+// want adds the silences that Tocsin wants to a plan, and returns the Incidents that have one by their status.
+func (s *silencer) want(ctx context.Context, plan *silences.Plan) (inStatus []types.NamespacedName, first error) {
+	for _, key := range s.term.incidents.silenced() {
+		incident, integration, err := s.term.incidents.read(ctx, key)
+		if err != nil {
+			plan.Leave(key)
+			first = cmp.Or(first, fmt.Errorf("reading the Incident %s: %w", key, err))
+		}
+		if incident == nil {
+			continue
+		}
+		plan.Want(incident, integration)
+		if silences.InStatus(&incident.Status) {
+			inStatus = append(inStatus, key)
+		}
+	}
+	return inStatus, first
 }
 
-// readSilenced reads which Incidents are silenced. Those that Tocsin does not have are none of its own.
-func (e *endpoint) readSilenced(ctx context.Context, t *target, client *httpClient, now time.Time, covers *coverage) error {
-	query := url.Values{"active": {"false"}, "inhibited": {"false"}, "unprocessed": {"false"}, "silenced": {"true"}}
-	query.Add("filter", labelIncident+`!=""`)
-	for name, value := range t.config.ExternalLabels {
-		query.Add("filter", fmt.Sprintf("%s=%q", name, value))
-	}
-	return list(ctx, client, "alerts", query, func(a *silencedAlert) {
-		key := incidentKey{a.Labels[labelNamespace], a.Labels[labelIncident]}
-		if known, _, ok := e.term.index.get(key); ok && !known.isOver(now.Add(-t.config.endedWindow())) {
-			covers.add(key, a.Status.SilencedBy)
+// readSilenced reads which silences match the alerts of Incidents. Those that Tocsin does not have are none of its own.
+func (s *silencer) readSilenced(ctx context.Context, at moment, matching *silences.Matching) error {
+	since := at.now.Add(-at.target.EndedWindow())
+	return at.client.SilencedAlerts(ctx, at.target.ExternalLabels, func(labels map[string]string, silencedBy []string) {
+		key, _ := alerts.IncidentOf(labels)
+		if known, _, ok := s.term.incidents.get(key); ok && !known.isOver(since) {
+			matching.AddAlert(key, silencedBy)
 		}
 	})
 }
 
-// carryOut makes as many calls as a round may have. A call that fails does not keep the others from being made, unless nothing
-// succeeds any more. It calls ended for each silence that it has ended, and returns the first error.
-func carryOut(ctx context.Context, client *httpClient, calls []silenceCall, ended func(incidentKey)) (first error) {
+// change makes as many calls as may be made at a time. A call that fails does not keep the others from being made, unless nothing
+// succeeds any more. It returns the first error.
+func (s *silencer) change(ctx context.Context, client *alertmanager.Client, calls []silences.Call) (first error) {
 	failures := 0
-	for i := range calls[:min(len(calls), maxSilenceCalls)] {
+	for i := range calls[:min(len(calls), silences.MaxCalls)] {
 		call := &calls[i]
-		var err error
-		if call.expire != "" {
-			_, err = client.send(ctx, partTimeout, http.MethodDelete, "silence/"+url.PathEscape(call.expire), nil, nil, nil)
-		} else {
-			_, err = client.send(ctx, partTimeout, http.MethodPost, "silences", nil, call.set, nil)
-		}
-		if err == nil {
-			if call.expire != "" {
-				ended(call.key)
+		if err := client.ChangeSilence(ctx, call); err != nil {
+			first = cmp.Or(first, fmt.Errorf("a silence of the namespace %s: %w", call.Incident.Namespace, err))
+			if failures++; failures >= maxSilenceFailures {
+				break
 			}
-			failures = 0
 			continue
 		}
-		if first == nil {
-			first = fmt.Errorf("a silence of the namespace %s: %w", call.key.namespace, err)
-		}
-		if failures++; failures >= maxSilenceFailures {
-			break
+		failures = 0
+		if call.Expire != "" { // Alertmanager has to receive the end of an alert again that ended under the silence
+			s.term.notify(call.Incident, time.Time{})
 		}
 	}
 	return first
 }
 
-// want adds the silences that Tocsin wants to a plan, and returns the Incidents that have one, as far as they know.
-func (e *endpoint) want(ctx context.Context, plan *silencePlan) (conditioned []incidentKey, first error) {
-	for _, key := range e.term.index.silenced() {
-		incident, integration, err := e.term.incident(ctx, key)
-		if err != nil {
-			plan.unknown[key] = true
-			first = cmp.Or(first, fmt.Errorf("reading the Incident %s/%s: %w", key.namespace, key.name, err))
-		}
-		if incident == nil {
-			continue
-		}
-		plan.want(incident, integration)
-		if hasSilence(&incident.Status) {
-			conditioned = append(conditioned, key)
-		}
-	}
-	return conditioned, first
-}
-
-// setCovered remembers which silences cover Incidents and which requests have ended, and announces each Incident of which that is
+// setSilenced sets which silences match Incidents and which requests have ended, and has each Incident folded of which that is
 // news. The first time, everything is.
-func (e *endpoint) setCovered(
-	covered map[incidentKey]v1alpha1.Silence, ended map[incidentKey]time.Time, conditioned []incidentKey,
+func (s *silencer) setSilenced(
+	silenced map[types.NamespacedName]v1alpha1.Silence, ended map[types.NamespacedName]time.Time, inStatus []types.NamespacedName,
 ) {
-	e.mu.Lock()
-	before, endedBefore := e.covered, e.ended
-	e.covered, e.ended = covered, ended
-	e.mu.Unlock()
-	changed := e.term.forwarder.changed.Load()
-	if changed == nil {
-		return
-	}
-	for key := range sets.KeySet(before).Union(sets.KeySet(covered)).Insert(conditioned...) {
-		if before == nil || before[key] != covered[key] || !endedBefore[key].Equal(ended[key]) {
-			(*changed)(types.NamespacedName{Namespace: key.namespace, Name: key.name})
+	s.mu.Lock()
+	before, endedBefore := s.silenced, s.ended
+	s.silenced, s.ended = silenced, ended
+	s.mu.Unlock()
+	for key := range sets.KeySet(before).Union(sets.KeySet(silenced)).Insert(inStatus...) {
+		if before == nil || before[key] != silenced[key] || !endedBefore[key].Equal(ended[key]) {
+			s.term.forwarder.enqueue(key)
 		}
 	}
 }
 
 // Silencing implements incident.Forwarder.
 func (f *Forwarder) Silencing(incident types.NamespacedName) (silencing fold.Silencing) {
-	t, key := f.term.Load(), incidentKey{incident.Namespace, incident.Name}
+	t := f.term.Load()
 	if t == nil {
 		return silencing
 	}
 	for _, e := range t.endpoints.all() {
-		e.mu.Lock()
-		silencing.Known = silencing.Known || e.covered != nil
-		s, ok := e.covered[key]
-		ended := e.ended[key]
-		e.mu.Unlock()
-		if ok && (silencing.Covering == nil || s.EndTime.After(silencing.Covering.EndTime.Time)) {
-			silencing.Covering = &s
-		}
-		if ended.After(silencing.Ended) {
-			silencing.Ended, silencing.EndedIn = ended, e.name
-		}
+		e.silencer.describe(incident, &silencing)
 	}
 	return silencing
 }
 
-// Watch implements incident.Forwarder.
-func (f *Forwarder) Watch(ctx context.Context, changed func(incident types.NamespacedName)) {
-	f.changed.Store(&changed)
-	<-ctx.Done()
-	f.changed.CompareAndSwap(&changed, nil)
+// describe adds what the silencer knows about an Incident.
+func (s *silencer) describe(incident types.NamespacedName, silencing *fold.Silencing) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	silencing.Known = silencing.Known || s.silenced != nil
+	if silence, ok := s.silenced[incident]; ok &&
+		(silencing.Covering == nil || silence.EndTime.After(silencing.Covering.EndTime.Time)) {
+		silencing.Covering = &silence
+	}
+	if ended := s.ended[incident]; ended.After(silencing.Ended) {
+		silencing.Ended, silencing.EndedIn = ended, s.name
+	}
 }

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -26,6 +25,9 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/forward/alertmanager"
+	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
+	"github.com/tocsin-dev/tocsin/controllers/forward/config"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 	alertqueue "github.com/tocsin-dev/tocsin/internal/queue"
 )
@@ -33,22 +35,19 @@ import (
 // realTime is the clock of a replica whose clock is right.
 func realTime() (time.Time, bool) { return time.Now(), true }
 
-func newForwarder(t *testing.T, file string) *Forwarder {
-	t.Helper()
-	return New(file, realTime, nil, logr.Discard())
-}
+// noon is a time.
+var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 // targetOf returns the target of a configuration's first entry.
-func targetOf(config *Config) *target {
-	if len(config.Alertmanagers) == 0 {
-		config.Alertmanagers = []target{{
-			config: config, url: &url.URL{Scheme: "http", Host: "alertmanager:9093"}, integrations: labels.Everything(),
+func targetOf(c *config.Config) *config.Target {
+	c.Expiry = 15 * time.Minute
+	if len(c.Alertmanagers) == 0 {
+		c.Alertmanagers = []*config.Target{{
+			Target: alerts.Target{Settings: &c.Settings, Integrations: labels.Everything()},
+			Server: alertmanager.Server{URL: &url.URL{Scheme: "http", Host: "alertmanager:9093"}},
 		}}
 	}
-	if config.Expiry == nil {
-		config.Expiry = &metav1.Duration{Duration: defaultExpiry}
-	}
-	return &config.Alertmanagers[0]
+	return c.Alertmanagers[0]
 }
 
 // cluster has the Incidents that the fold wrote, and a leader's term that knows them. It is the term's API server.
@@ -57,17 +56,17 @@ type cluster struct {
 	now     func() time.Time
 	clock   clock
 	mu      sync.Mutex
-	objects map[incidentKey]*v1alpha1.Incident
+	objects map[types.NamespacedName]*v1alpha1.Incident
 	folded  int
 	id      string // of the installation
 	term    *term
 	windows *maintenance.Windows
 
-	unreadable incidentKey
+	unreadable types.NamespacedName
 }
 
 func newCluster() *cluster {
-	c := &cluster{now: time.Now, clock: realTime, objects: map[incidentKey]*v1alpha1.Incident{}, id: "here",
+	c := &cluster{now: time.Now, clock: realTime, objects: map[types.NamespacedName]*v1alpha1.Incident{}, id: "here",
 		windows: maintenance.NewWindows()}
 	c.term = c.newTerm()
 	return c
@@ -77,7 +76,7 @@ func newCluster() *cluster {
 func (c *cluster) newTerm() *term {
 	t := newTerm(New("", func() (time.Time, bool) { return c.clock() },
 		func(context.Context) (string, error) { return c.id, nil }, logr.Discard()), func() bool { return true }, c, nil)
-	t.swept.Store(true)
+	t.incidents.setComplete()
 	t.forwarder.Windows = c.windows
 	return t
 }
@@ -86,10 +85,10 @@ func (c *cluster) newTerm() *term {
 func (c *cluster) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if key.Name == c.unreadable.name && key.Name != "" {
+	if key.Name == c.unreadable.Name && key.Name != "" {
 		return errors.New("unreadable")
 	}
-	stored := c.objects[incidentKey{key.Namespace, key.Name}]
+	stored := c.objects[key]
 	if incident, ok := object.(*v1alpha1.Incident); ok && stored != nil {
 		stored.DeepCopyInto(incident)
 		return nil
@@ -126,7 +125,7 @@ func (c *cluster) refold() (before []*v1alpha1.Incident) {
 	objects := maps.Clone(c.objects)
 	c.mu.Unlock()
 	for key, incident := range objects {
-		plan := fold.Decide(c.input(key.name, incident))
+		plan := fold.Decide(c.input(key.Name, incident))
 		if plan.Write {
 			before = append(before, incident)
 			c.edit(key, func(status *v1alpha1.IncidentStatus) { *status = plan.Status })
@@ -151,7 +150,7 @@ func (c *cluster) disintegrate() {
 // fold folds an alert that is received now, and returns the Incident before and after it.
 func (c *cluster) fold(alert v1alpha1.Alert) (before, after *v1alpha1.Incident) {
 	name := v1alpha1.IncidentName(integration, alert.DedupKey)
-	key := incidentKey{namespace, name}
+	key := types.NamespacedName{Namespace: namespace, Name: name}
 	c.mu.Lock()
 	before = c.objects[key]
 	c.folded++
@@ -170,13 +169,13 @@ func (c *cluster) fold(alert v1alpha1.Alert) (before, after *v1alpha1.Incident) 
 // store stores an Incident, and lets the term know.
 func (c *cluster) store(incident *v1alpha1.Incident) {
 	c.mu.Lock()
-	c.objects[keyOf(incident)] = incident
+	c.objects[client.ObjectKeyFromObject(incident)] = incident
 	c.mu.Unlock()
-	c.term.index.set(incident, c.now().Add(-maxExpiry))
+	c.term.incidents.set(incident, c.now().Add(-24*time.Hour))
 }
 
 // edit changes the status of an Incident.
-func (c *cluster) edit(key incidentKey, change func(*v1alpha1.IncidentStatus)) {
+func (c *cluster) edit(key types.NamespacedName, change func(*v1alpha1.IncidentStatus)) {
 	edited := c.objects[key].DeepCopy()
 	change(&edited.Status)
 	c.folded++
@@ -185,7 +184,7 @@ func (c *cluster) edit(key incidentKey, change func(*v1alpha1.IncidentStatus)) {
 }
 
 // delete deletes an Incident.
-func (c *cluster) delete(key incidentKey) {
+func (c *cluster) delete(key types.NamespacedName) {
 	c.mu.Lock()
 	gone := c.objects[key].DeepCopy()
 	delete(c.objects, key)
@@ -212,9 +211,9 @@ type stored struct {
 	generatorURL     string
 }
 
-// alertmanager behaves as Alertmanager's API v2 does, and is an http.RoundTripper. Its rules are those of provider/mem and
+// fakeAlertmanager behaves as Alertmanager's API v2 does, and is an http.RoundTripper. Its rules are those of provider/mem and
 // types.Alert.Merge in Alertmanager 0.28.
-type alertmanager struct {
+type fakeAlertmanager struct {
 	now      func() time.Time
 	date     func() time.Time // what its answers tell
 	mu       sync.Mutex
@@ -232,17 +231,17 @@ type alertmanager struct {
 // hangs is a status that is none.
 const hangs = -1
 
-func newAlertmanager() *alertmanager {
-	return &alertmanager{now: time.Now, date: time.Now, alerts: map[string]stored{}, fired: map[string][]time.Duration{}}
+func newFakeAlertmanager() *fakeAlertmanager {
+	return &fakeAlertmanager{now: time.Now, date: time.Now, alerts: map[string]stored{}, fired: map[string][]time.Duration{}}
 }
 
 // client returns a client of it.
-func (a *alertmanager) client() *httpClient {
-	return &httpClient{http: &http.Client{Transport: a}, base: &url.URL{Scheme: "http", Host: "alertmanager:9093"}}
+func (a *fakeAlertmanager) client() *alertmanager.Client {
+	return &alertmanager.Client{HTTP: &http.Client{Transport: a}, URL: &url.URL{Scheme: "http", Host: "alertmanager:9093"}}
 }
 
 // RoundTrip implements http.RoundTripper.
-func (a *alertmanager) RoundTrip(request *http.Request) (*http.Response, error) {
+func (a *fakeAlertmanager) RoundTrip(request *http.Request) (*http.Response, error) {
 	content, err := request.GetBody()
 	if err != nil {
 		return nil, err
@@ -265,7 +264,7 @@ func (a *alertmanager) RoundTrip(request *http.Request) (*http.Response, error) 
 }
 
 // ServeHTTP implements http.Handler.
-func (a *alertmanager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *fakeAlertmanager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -307,7 +306,7 @@ func (a *alertmanager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // list answers with the alerts that fire.
-func (a *alertmanager) list(w http.ResponseWriter) {
+func (a *fakeAlertmanager) list(w http.ResponseWriter) {
 	a.listed++
 	alerts := []map[string]any{}
 	for _, known := range a.alerts {
@@ -318,7 +317,7 @@ func (a *alertmanager) list(w http.ResponseWriter) {
 	_ = json.NewEncoder(w).Encode(alerts)
 }
 
-func (a *alertmanager) put(s stored) {
+func (a *fakeAlertmanager) put(s stored) {
 	encoded, _ := json.Marshal(s.labels)
 	set, now := string(encoded), a.now()
 	old, known := a.alerts[set]
@@ -340,10 +339,10 @@ func (a *alertmanager) put(s stored) {
 }
 
 // firing returns the sets that fire, each as name=value pairs without the labels that are always the same.
-func (a *alertmanager) firing() []string { return a.sets(true) }
+func (a *fakeAlertmanager) firing() []string { return a.sets(true) }
 
 // sets returns the sets that fire, or all.
-func (a *alertmanager) sets(onlyFiring bool) []string {
+func (a *fakeAlertmanager) sets(onlyFiring bool) []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var sets []string
@@ -353,7 +352,7 @@ func (a *alertmanager) sets(onlyFiring bool) []string {
 		}
 		var pairs []string
 		for _, name := range slices.Sorted(maps.Keys(alert.labels)) {
-			if name != labelIntegration && name != labelIncident && name != labelNamespace {
+			if name != "integration" && name != alerts.LabelIncident && name != alerts.LabelNamespace {
 				pairs = append(pairs, name+"="+alert.labels[name])
 			}
 		}

@@ -1,4 +1,4 @@
-package forward
+package alerts
 
 import (
 	"encoding/json"
@@ -9,9 +9,18 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
 )
+
+// targetOf returns a target with settings, which get an expiry.
+func targetOf(settings *Settings) *Target {
+	settings.Expiry = 15 * time.Minute
+	return &Target{Settings: settings, Integrations: labels.Everything()}
+}
 
 var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
@@ -39,13 +48,13 @@ func openIncident() *v1alpha1.Incident {
 	return incident
 }
 
-// posted returns the alerts of an Incident at a time, as Alertmanager decodes them.
-func postedAt(t *testing.T, incident *v1alpha1.Incident, config *Config, minutes float64) []map[string]any {
+// postedAt returns the alerts of an Incident at a time, as Alertmanager decodes them.
+func postedAt(t *testing.T, incident *v1alpha1.Incident, settings *Settings, minutes float64) []map[string]any {
 	t.Helper()
 	now := at(minutes).Time
-	target := targetOf(config)
-	sets := want(incident, &v1alpha1.WebhookIntegration{}, nil, target, now)
-	encoded, err := json.Marshal(alertsOf(keyOf(incident), incident, sets, target.config, now, 0))
+	target := targetOf(settings)
+	wanted := target.Want(incident, &v1alpha1.WebhookIntegration{}, nil, now)
+	encoded, err := json.Marshal(Make(client.ObjectKeyFromObject(incident), incident, wanted, settings, now, 0))
 	var decoded []map[string]any
 	g := NewWithT(t)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -57,7 +66,7 @@ func TestAlertOfAnOpenIncident(t *testing.T) {
 	g := NewWithT(t)
 	incident := openIncident()
 	incident.Status.Acknowledgement = &v1alpha1.Acknowledgement{Time: *at(1), By: "maria"}
-	g.Expect(postedAt(t, incident, &Config{ExternalLabels: map[string]string{"cluster": "prod-1"}}, 10)).To(Equal([]map[string]any{{
+	g.Expect(postedAt(t, incident, &Settings{ExternalLabels: map[string]string{"cluster": "prod-1"}}, 10)).To(Equal([]map[string]any{{
 		"labels": map[string]any{
 			"alertname": "mon", "namespace": "shop", "integration": "mon", "tocsin_incident": "mon-abc", "severity": "warning",
 			"cluster": "prod-1",
@@ -74,7 +83,7 @@ func TestAlertLeadsToThePage(t *testing.T) {
 	g := NewWithT(t)
 	page, err := url.Parse("https://incidents.example.com/tocsin/")
 	g.Expect(err).NotTo(HaveOccurred())
-	posted := postedAt(t, openIncident(), &Config{AlertAnnotations: []string{"incident_url"}, pageURL: page}, 10)
+	posted := postedAt(t, openIncident(), &Settings{AlertAnnotations: []string{"incident_url"}, PageURL: page}, 10)
 	g.Expect(posted).To(HaveLen(1))
 	g.Expect(posted[0]["generatorURL"]).To(Equal("https://incidents.example.com/tocsin/incidents/shop/mon-abc"))
 	g.Expect(posted[0]["annotations"]).To(HaveKeyWithValue("incident_url", "https://incidents.example.com/tocsin/incidents/shop/mon-abc"))
@@ -82,7 +91,7 @@ func TestAlertLeadsToThePage(t *testing.T) {
 }
 
 func TestLabelsOfAlerts(t *testing.T) {
-	config := &Config{AlertLabels: []string{"team", "mount"}, ExternalLabels: map[string]string{"cluster": "prod-1"}}
+	settings := &Settings{AlertLabels: []string{"team", "mount"}, ExternalLabels: map[string]string{"cluster": "prod-1"}}
 	team := func(text string) map[string]string { return map[string]string{"team": text} }
 	for name, c := range map[string]struct {
 		change      func(*v1alpha1.AlertContent)
@@ -102,7 +111,7 @@ func TestLabelsOfAlerts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			incident := openIncident()
 			c.change(&incident.Status.Alert)
-			labels, _ := postedAt(t, incident, config, 1)[0]["labels"].(map[string]any)
+			labels, _ := postedAt(t, incident, settings, 1)[0]["labels"].(map[string]any)
 			if c.want == "" {
 				NewWithT(t).Expect(labels).NotTo(HaveKey(c.label))
 			} else {
@@ -140,7 +149,7 @@ func TestHopsOfAlerts(t *testing.T) {
 			}
 			labels := map[string]string{}
 			g := NewWithT(t)
-			g.Expect(json.Unmarshal([]byte(labelsOf(incident, integration, &Config{})), &labels)).To(Succeed())
+			g.Expect(json.Unmarshal([]byte(labelsOf(incident, integration, &Settings{})), &labels)).To(Succeed())
 			g.Expect(labels[v1alpha1.HopsLabel]).To(Equal(c.want))
 			g.Expect(len(labels)).To(Equal(4 + min(1, len(c.want))))
 		})
@@ -157,30 +166,16 @@ func TestTheTitleNamesTheAlert(t *testing.T) {
 		incident.Status.Episode.Title = title
 		NewWithT(t).Expect(alertName(incident)).To(Equal(want), title)
 	}
-	g := NewWithT(t)
-	c := newCluster()
-	alert := func(title, kind string) string {
-		alert := v1alpha1.Alert{DedupKey: "k", Status: v1alpha1.AlertFiring}
-		alert.Title, alert.Type = title, kind
-		_, after := c.fold(alert)
-		return alertName(after)
-	}
-	g.Expect(alert("Disk 91% full", "")).To(Equal("Disk full"))
-	g.Expect(alert("Disk 92% full, help", "")).To(Equal("Disk full"))
-	g.Expect(alert("", "DiskFull")).To(Equal("DiskFull"))
-	c.edit(incidentKey{namespace, v1alpha1.IncidentName(integration, "k")}, func(s *v1alpha1.IncidentStatus) { s.Episode.Title = "" })
-	g.Expect(alert("Disk 93% full", "webhook")).To(Equal("mon"), "an earlier version began the episode, and named the alert so")
 }
 
 func TestAnnotationsOfTheSender(t *testing.T) {
-	config, err := parseConfig([]byte("alertmanagers: [{url: 'http://am:9093'}]\nalert_annotations: [runbook_url, impact, dashboard_url, other]"), "")
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	settings := &Settings{AlertAnnotations: []string{"runbook_url", "impact", "dashboard_url", "other"}}
 	sent := v1alpha1.Texts{
 		"runbook_url": " https://example.com/r ", "dashboard_url": "javascript:alert(1)", "impact": strings.Repeat("é", 3000),
 		"secret": "x", "summary": "not the title",
 	}
 	check := func(g *WithT, incident *v1alpha1.Incident) {
-		annotations, _ := postedAt(t, incident, config, 1)[0]["annotations"].(map[string]any)
+		annotations, _ := postedAt(t, incident, settings, 1)[0]["annotations"].(map[string]any)
 		g.Expect(annotations).To(And(
 			HaveKeyWithValue("runbook_url", "https://example.com/r"), HaveKeyWithValue("impact", strings.Repeat("é", 2047)+"…"),
 			HaveKeyWithValue("summary", "Disk full"), Not(HaveKey("dashboard_url")), Not(HaveKey("secret")), Not(HaveKey("other"))))
@@ -189,17 +184,7 @@ func TestAnnotationsOfTheSender(t *testing.T) {
 	incident.Status.Alert.Annotations = sent
 	check(NewWithT(t), incident)
 
-	// The end of an Incident has them as well.
-	c := newCluster()
-	c.term.forwarder.file.Store(&file{config: config})
-	check(NewWithT(t), c.term.keepWhole(wholeKey{}, incident))
-
-	defaults, err := parseConfig([]byte("alertmanagers: [{url: 'http://am:9093'}]"), "")
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	NewWithT(t).Expect(defaults.AlertAnnotations).To(Equal([]string{"runbook_url", "dashboard_url"}))
-	none, err := parseConfig([]byte("alertmanagers: [{url: 'http://am:9093'}]\nalert_annotations: []"), "")
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	NewWithT(t).Expect(none.AlertAnnotations).To(BeEmpty())
+	check(NewWithT(t), Compact(incident, settings)) // the end of an Incident has them as well
 }
 
 func TestLinksAndTexts(t *testing.T) {
@@ -293,24 +278,23 @@ func TestTimesOfAlerts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			incident := openIncident()
 			c.change(incident)
-			NewWithT(t).Expect(spans(postedAt(t, incident, &Config{}, c.at))).To(Equal(c.want))
+			NewWithT(t).Expect(spans(postedAt(t, incident, &Settings{}, c.at))).To(Equal(c.want))
 		})
 	}
 }
 
 // firing returns the labels of the set that fires at noon; empty if none does.
-func firing(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, target *target) string {
-	if sets := want(incident, integration, nil, target, noon); len(sets) > 0 && sets[0].fires() {
-		return sets[0].labels
+func firing(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, target *Target) string {
+	if wanted := target.Want(incident, integration, nil, noon); wanted.Firing() != "" {
+		return wanted.sets[0].labels
 	}
 	return ""
 }
 
 func TestSelection(t *testing.T) {
 	g := NewWithT(t)
-	selecting, err := parseConfig([]byte("alertmanagers: [{url: 'http://am', integration_selector: 'team=core', severities: [critical]}]"), "")
-	g.Expect(err).NotTo(HaveOccurred())
-	target := targetOf(selecting)
+	target := targetOf(&Settings{})
+	target.Integrations, target.Severities = labels.SelectorFromSet(labels.Set{"team": "core"}), []v1alpha1.Severity{"critical"}
 	for name, c := range map[string]struct {
 		spec   v1alpha1.WebhookIntegrationSpec
 		labels map[string]string
@@ -327,7 +311,11 @@ func TestSelection(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			integration := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Labels: c.labels}, Spec: c.spec}
-			g.Expect(target.selects(integration)).To(Equal(c.want))
+			reason := ""
+			if exclusion := target.ExcludesIntegration(integration); exclusion != nil {
+				reason = exclusion.Condition
+			}
+			g.Expect(reason).To(Equal(c.want))
 		})
 	}
 	incident, integration := openIncident(), &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": "core"}}}
@@ -338,7 +326,7 @@ func TestSelection(t *testing.T) {
 
 func TestADefaultLabelOfTheIntegrationWinsOverTheSenders(t *testing.T) {
 	g := NewWithT(t)
-	incident, target := openIncident(), targetOf(&Config{AlertLabels: []string{"team", "tier"}})
+	incident, target := openIncident(), targetOf(&Settings{AlertLabels: []string{"team", "tier"}})
 	incident.Status.Alert.Labels = map[string]string{"team": "ceo", "tier": "one"}
 	integration := &v1alpha1.WebhookIntegration{}
 	labels := func() string { return firing(incident, integration, target) }
@@ -350,7 +338,7 @@ func TestADefaultLabelOfTheIntegrationWinsOverTheSenders(t *testing.T) {
 
 func TestAutoForwardsNothingThatCameFromAlertmanager(t *testing.T) {
 	g := NewWithT(t)
-	incident, target := openIncident(), targetOf(&Config{})
+	incident, target := openIncident(), targetOf(&Settings{})
 	from := func(preset string, spec v1alpha1.WebhookIntegrationSpec) string {
 		incident.Status.Alert.Preset = preset
 		return firing(incident, &v1alpha1.WebhookIntegration{Spec: spec}, target)
@@ -371,7 +359,7 @@ func TestOnlyTransitionsAreUrgent(t *testing.T) {
 	for name, c := range map[string]struct {
 		change   func(*v1alpha1.IncidentStatus)
 		received time.Time
-		changed  bool
+		urgent   bool
 	}{
 		"one more alert": {func(s *v1alpha1.IncidentStatus) {
 			s.AlertCount++
@@ -390,9 +378,30 @@ func TestOnlyTransitionsAreUrgent(t *testing.T) {
 			g := NewWithT(t)
 			before, after := openIncident(), openIncident()
 			c.change(&after.Status)
-			received, changed := transition(before, after, allowed)
-			g.Expect(changed).To(Equal(c.changed))
+			received, urgent := Urgent(before, after, allowed)
+			g.Expect(urgent).To(Equal(c.urgent))
 			g.Expect(received).To(BeTemporally("==", c.received))
+		})
+	}
+}
+
+// Of an integration that has no place in the cache, the windows are unknown.
+func TestWhatIsMutedStaysSoWhileTheWindowsAreUnknown(t *testing.T) {
+	muted := &v1alpha1.Incident{}
+	muted.Status.State, muted.Status.Mute = v1alpha1.IncidentOpen, &v1alpha1.Mute{EndTime: new(v1alpha1.NewTimestamp(time.Unix(100, 0)))}
+	for sentence, test := range map[string]struct {
+		incident *v1alpha1.Incident
+		at       int64
+		want     *v1alpha1.Mute
+	}{
+		"it is muted":                          {muted, 99, muted.Status.Mute},
+		"the window that mutes it ends":        {muted, 100, nil},
+		"it was not muted, so it is forwarded": {&v1alpha1.Incident{}, 99, nil},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			whi := &v1alpha1.WebhookIntegration{}
+			integrations.MakeStub(whi, true)
+			NewWithT(t).Expect(mutedBy(test.incident, whi, nil, time.Unix(test.at, 0))).To(Equal(test.want))
 		})
 	}
 }

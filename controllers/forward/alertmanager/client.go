@@ -1,4 +1,5 @@
-package forward
+// Package alertmanager calls the API v2 of Alertmanager: alerts and silences. It decides nothing.
+package alertmanager
 
 import (
 	"bytes"
@@ -7,58 +8,42 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"time"
 
-	promconfig "github.com/prometheus/common/config"
-
-	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
-// clientName is a label of connection metrics that prometheus/common keeps and Tocsin does not serve.
-const clientName = "alertmanager"
+const (
+	// RequestTimeout bounds one request.
+	RequestTimeout = 10 * time.Second
 
-// httpClient calls the API v2 of one Alertmanager.
-type httpClient struct {
-	http *http.Client
-	base *url.URL
+	// maxAnswerBytes is how much of an answer is read to describe a failure.
+	maxAnswerBytes = 512
+
+	// listTimeout, maxListBytes and maxElementBytes bound a list of silences or alerts, which is decoded element by element. The
+	// silenced alerts of as many Incidents as there may be fit.
+	listTimeout     = 30 * time.Second
+	maxListBytes    = 1 << 30
+	maxElementBytes = 1 << 20
+)
+
+// Client calls one Alertmanager. All calls of one that is nil return ErrNoClient.
+type Client struct {
+	HTTP *http.Client
+	URL  *url.URL // with the prefix of its routes
 }
 
-// dialer is that of net.Dialer.
-type dialer func(ctx context.Context, network, address string) (net.Conn, error)
-
-// newClient returns a client of the Alertmanager at an address of the target's host. The host stays in the URL, so
-// certificates and virtual hosts work. If the address is the host itself, the connection or the proxy resolves it.
-func newClient(t *target, address string, dial dialer) (*httpClient, error) {
-	host := hostPort(t.url)
-	client, err := promconfig.NewClientFromConfig(t.http, clientName,
-		promconfig.WithUserAgent("tocsin/"+buildinfo.Read().Version),
-		promconfig.WithDialContextFunc(func(ctx context.Context, network, to string) (net.Conn, error) {
-			if to == host {
-				to = address
-			}
-			return dial(ctx, network, to)
-		}))
-	if err != nil {
-		return nil, fmt.Errorf("making the client: %w", err)
+// Close closes connections that are not in use.
+func (c *Client) Close() {
+	if c != nil {
+		c.HTTP.CloseIdleConnections()
 	}
-	return &httpClient{http: client, base: t.url}, nil
-}
-
-// hostPort returns the host and port of a URL; the port is that of the scheme by default.
-func hostPort(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
-	return net.JoinHostPort(u.Hostname(), port)
 }
 
 // list gets a list, and calls use with one element after another. The list takes no memory, however long it is.
-func list[T any](ctx context.Context, c *httpClient, path string, query url.Values, use func(*T)) error {
+func list[T any](ctx context.Context, c *Client, path string, query url.Values, use func(*T)) error {
 	_, err := c.send(ctx, listTimeout, http.MethodGet, path, query, nil, func(answer io.Reader) error {
 		bounded := &boundedReader{from: io.LimitReader(answer, maxListBytes), left: maxElementBytes}
 		decoder := json.NewDecoder(bounded)
@@ -99,43 +84,46 @@ func (r *boundedReader) Read(into []byte) (n int, err error) {
 }
 
 // send sends a request with a JSON body to a path of the API v2, and has the body of the answer read if it is a success, unless
-// read is nil. told is the time in any answer, cut to seconds; zero if there is none.
-func (c *httpClient) send(
+// read is nil. date is the time in any answer, cut to seconds; zero if there is none.
+func (c *Client) send(
 	ctx context.Context, timeout time.Duration, method, path string, query url.Values, body any, read func(answer io.Reader) error,
-) (told time.Time, err error) {
+) (date time.Time, err error) {
+	if c == nil {
+		return date, ErrNoClient
+	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	encoded, err := json.Marshal(body)
 	if err != nil {
-		return told, fmt.Errorf("encoding the request: %w", err)
+		return date, fmt.Errorf("encoding the request: %w", err)
 	}
-	target := c.base.JoinPath("api", "v2", path)
+	target := c.URL.JoinPath("api", "v2", path)
 	target.RawQuery = query.Encode()
 	request, err := http.NewRequestWithContext(ctx, method, target.String(), bytes.NewReader(encoded))
 	if err != nil {
-		return told, fmt.Errorf("making the request: %w", err)
+		return date, fmt.Errorf("making the request: %w", err)
 	}
 	request.Header.Set("Content-Type", "application/json")
-	response, err := c.http.Do(request)
+	response, err := c.HTTP.Do(request)
 	if err != nil {
-		return told, err
+		return date, err
 	}
 	defer func() { _ = response.Body.Close() }()
-	told, _ = http.ParseTime(response.Header.Get("Date"))
+	date, _ = http.ParseTime(response.Header.Get("Date"))
 	code := response.StatusCode
 	if code/100 == 2 && read != nil {
 		if err := read(response.Body); err != nil {
-			return told, fmt.Errorf("reading the answer to %s %s: %w", method, path, err)
+			return date, fmt.Errorf("reading the answer to %s %s: %w", method, path, err)
 		}
-		return told, nil
+		return date, nil
 	}
 	// Also that of a success, so that the connection is used again.
 	answer, err := io.ReadAll(io.LimitReader(response.Body, maxAnswerBytes))
 	switch {
 	case code/100 == 2:
-		return told, nil
+		return date, nil
 	case err != nil:
-		return told, fmt.Errorf("reading the answer %d to %s %s: %w", code, method, path, err)
+		return date, fmt.Errorf("reading the answer %d to %s %s: %w", code, method, path, err)
 	}
-	return told, &answerError{code, method + " " + path, plaintext.ShortMessage(string(answer))}
+	return date, &answerError{code, method + " " + path, plaintext.ShortMessage(string(answer))}
 }

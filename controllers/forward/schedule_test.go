@@ -9,9 +9,11 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
 )
 
 // resolvedReader is an API server that takes a while for each Incident, and has all of them as Resolved.
@@ -34,7 +36,7 @@ func (r resolvedReader) Get(_ context.Context, key client.ObjectKey, object clie
 func (r *rig) storm(name string, count int) {
 	for i := range count {
 		namespace := fmt.Sprint("storm-", i%4)
-		r.term.index.replaceIntegration(incidentKey{namespace, integration},
+		r.term.incidents.replaceIntegration(types.NamespacedName{Namespace: namespace, Name: integration},
 			&v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: integration}})
 		incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint(name, i), ResourceVersion: "1"}}
 		incident.Spec.IntegrationName, incident.Status.State = integration, v1alpha1.IncidentOpen
@@ -42,7 +44,7 @@ func (r *rig) storm(name string, count int) {
 		ended := incident.DeepCopy()
 		ended.ResourceVersion = "2"
 		r.term.incidentGone(ended)
-		r.sender.queue.add(keyOf(ended), time.Time{})
+		r.sender.schedule.changed.add(client.ObjectKeyFromObject(ended), time.Time{})
 	}
 }
 
@@ -67,8 +69,8 @@ func TestOpenIncidentsAreToldWithinAThirdOfTheLease(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
-				r.target.config.Expiry = &metav1.Duration{Duration: expiry}
-				r.term.live, r.am.takes = test.reader, test.answerTime
+				r.target.Expiry = expiry
+				r.term.incidents.api, r.am.takes = test.reader, test.answerTime
 				r.lead()
 				for i := range open {
 					r.fold(v1alpha1.Alert{DedupKey: fmt.Sprint(i), Status: v1alpha1.AlertFiring})
@@ -99,7 +101,7 @@ func (r *rig) told(expiry time.Duration) (since []time.Duration) {
 	r.am.mu.Lock()
 	defer r.am.mu.Unlock()
 	for _, alert := range r.am.alerts {
-		if alert.labels[labelNamespace] == namespace {
+		if alert.labels[alerts.LabelNamespace] == namespace {
 			since = append(since, time.Since(alert.endsAt.Add(-expiry)))
 		}
 	}

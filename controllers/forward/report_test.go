@@ -30,7 +30,7 @@ func (r *rig) report() *reported {
 	r.term.endpoints.members[e.name] = e
 	r.term.forwarder.term.Store(r.term)
 	changed := func(name types.NamespacedName) {
-		key := incidentKey{name.Namespace, name.Name}
+		key := types.NamespacedName{Namespace: name.Namespace, Name: name.Name}
 		r.mu.Lock()
 		incident := r.objects[key]
 		r.mu.Unlock()
@@ -46,7 +46,7 @@ func (r *rig) report() *reported {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		r.term.reportAll(ctx)
+		r.term.reporter.run(ctx)
 	}()
 	r.Cleanup(func() {
 		cancel()
@@ -55,14 +55,14 @@ func (r *rig) report() *reported {
 	return result
 }
 
-func (r *rig) status(key incidentKey) *v1alpha1.IncidentStatus {
+func (r *rig) status(key types.NamespacedName) *v1alpha1.IncidentStatus {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return &r.objects[key].Status
 }
 
 // said is what the status of an Incident says about its forwarding, but for the time.
-func (r *rig) said(key incidentKey) string {
+func (r *rig) said(key types.NamespacedName) string {
 	f := r.status(key).Forwarding
 	if f == nil {
 		return "nothing"
@@ -88,7 +88,7 @@ func TestTheStatusTellsWhetherPeopleAreTold(t *testing.T) {
 			told:    "Off  spec.forward is Never.",
 		},
 		"one that the file does not select": {
-			prepare: func(r *rig) { r.target.integrations = labels.Nothing() },
+			prepare: func(r *rig) { r.target.Integrations = labels.Nothing() },
 			told:    "Off  The operator's configuration selects this integration for no Alertmanager.",
 		},
 		"a payload of Alertmanager that was recognized": {
@@ -192,7 +192,7 @@ func TestTheEndOfAMuteIsNotTakenForAPost(t *testing.T) {
 		key := r.alert("k", v1alpha1.AlertFiring)
 		r.wait(reportInterval)
 		r.Expect(r.said(key)).To(HavePrefix("Muted"))
-		known := r.term.forwarder.Forwarding(types.NamespacedName{Namespace: key.namespace, Name: key.name})
+		known := r.term.forwarder.Forwarding(types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
 		r.Expect(known).To(Equal(fold.Forwarding{}))
 	})
 }

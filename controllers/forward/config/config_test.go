@@ -1,4 +1,4 @@
-package forward
+package config
 
 import (
 	"os"
@@ -30,26 +30,36 @@ func TestConfig(t *testing.T) {
 	g := NewWithT(t)
 	folder := t.TempDir()
 	g.Expect(os.WriteFile(filepath.Join(folder, "token"), []byte("secret"), 0o600)).To(Succeed())
-	config, err := parseConfig([]byte(fullConfig), folder)
+	config, err := Parse([]byte(fullConfig), folder, nil)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(config.Expiry.Duration).To(Equal(10 * time.Minute))
+	g.Expect(config.Expiry).To(Equal(10 * time.Minute))
 	g.Expect(config.ExternalLabels).To(Equal(map[string]string{"cluster": "prod-1"}))
 	g.Expect(config.AlertLabels).To(Equal([]string{"team", "mount"}))
-	first, second := &config.Alertmanagers[0], &config.Alertmanagers[1]
-	g.Expect(first.name()).To(Equal("alertmanager-operated.monitoring.svc:9093/am"))
-	g.Expect(first.http.Authorization.CredentialsFile).To(Equal(filepath.Join(folder, "token")), "relative to the file")
-	g.Expect(first.integrations.String()).To(Equal("env=prod,team in (core,payments)"))
+	first, second := config.Alertmanagers[0], config.Alertmanagers[1]
+	g.Expect(first.Name()).To(Equal("alertmanager-operated.monitoring.svc:9093/am"))
+	g.Expect(first.HTTP.Authorization.CredentialsFile).To(Equal(filepath.Join(folder, "token")), "relative to the file")
+	g.Expect(first.Integrations.String()).To(Equal("env=prod,team in (core,payments)"))
 	g.Expect(first.Severities).To(Equal([]v1alpha1.Severity{"critical", "error"}))
-	g.Expect(second.http.FollowRedirects).To(BeTrue(), "the defaults of http_config")
-	g.Expect(second.integrations.Empty()).To(BeTrue())
+	g.Expect(second.HTTP.FollowRedirects).To(BeTrue(), "the defaults of http_config")
+	g.Expect(second.Integrations.Empty()).To(BeTrue())
 
-	config, err = parseConfig([]byte("alertmanagers: [{url: 'http://am'}]"), "")
+	config, err = Parse([]byte("alertmanagers: [{url: 'http://am'}]"), "", nil)
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(config.Expiry.Duration).To(Equal(15 * time.Minute))
-	g.Expect(hostPort(config.Alertmanagers[0].url)).To(Equal("am:80"))
-	g.Expect(config.roundInterval()).To(Equal(time.Minute))
-	config.Expiry.Duration = time.Minute
-	g.Expect(config.roundInterval()).To(Equal(20 * time.Second))
+	g.Expect(config.Expiry).To(Equal(15 * time.Minute))
+	g.Expect(config.Alertmanagers[0].Name()).To(Equal("am:80"))
+	g.Expect(config.RoundInterval()).To(Equal(time.Minute))
+	config.Expiry = time.Minute
+	g.Expect(config.RoundInterval()).To(Equal(20 * time.Second))
+}
+
+func TestAnnotationsByDefault(t *testing.T) {
+	g := NewWithT(t)
+	defaults, err := Parse([]byte("alertmanagers: [{url: 'http://am:9093'}]"), "", nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(defaults.AlertAnnotations).To(Equal([]string{"runbook_url", "dashboard_url"}))
+	none, err := Parse([]byte("alertmanagers: [{url: 'http://am:9093'}]\nalert_annotations: []"), "", nil)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(none.AlertAnnotations).To(BeEmpty())
 }
 
 func TestInvalidConfig(t *testing.T) {
@@ -98,7 +108,7 @@ func TestInvalidConfig(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
-			_, err := parseConfig([]byte(c.file), t.TempDir())
+			_, err := Parse([]byte(c.file), t.TempDir(), nil)
 			g.Expect(err).To(MatchError(ContainSubstring(c.want)))
 			g.Expect(err.Error()).NotTo(Or(ContainSubstring("secret"), ContainSubstring("v1."), ContainSubstring("struct"), ContainSubstring("Go "),
 				ContainSubstring("config.")), "no values, which may be secrets, and no types of Go")
@@ -106,62 +116,16 @@ func TestInvalidConfig(t *testing.T) {
 	}
 }
 
-func TestInvalidFileKeepsTheLastValidContent(t *testing.T) {
-	g := NewWithT(t)
-	file := filepath.Join(t.TempDir(), "alertmanager.yaml")
-	write := func(text string) { g.Expect(os.WriteFile(file, []byte(text), 0o600)).To(Succeed()) }
-	g.Expect(os.WriteFile(filepath.Join(filepath.Dir(file), "token"), []byte("secret"), 0o600)).To(Succeed())
-	f := newForwarder(t, file)
-
-	f.load()
-	g.Expect(f.current().isValid()).To(BeFalse())
-	g.Expect(f.file.Load().err).To(HaveOccurred())
-	write(fullConfig)
-	f.load()
-	valid := f.current()
-	g.Expect(valid.isValid()).To(BeTrue())
-	f.load()
-	g.Expect(f.current()).To(BeIdenticalTo(valid), "an unchanged file changes nothing")
-	write("alertmanagers: no")
-	f.load()
-	g.Expect(f.file.Load().err).To(HaveOccurred())
-	g.Expect(f.current()).To(BeIdenticalTo(valid))
-	g.Expect(os.Remove(file)).To(Succeed())
-	f.load()
-	g.Expect(f.current()).To(BeIdenticalTo(valid))
-	write(strings.Replace(fullConfig, "10m", "20m", 1))
-	f.load()
-	g.Expect(f.current().Expiry.Duration).To(Equal(20 * time.Minute))
-	g.Expect(f.file.Load().err).NotTo(HaveOccurred())
-}
-
 // The example in the documentation is a valid file.
 func TestDocumentedConfig(t *testing.T) {
 	g := NewWithT(t)
-	page, err := os.ReadFile("../../docs/forwarding.md")
+	page, err := os.ReadFile("../../../docs/forwarding.md")
 	g.Expect(err).NotTo(HaveOccurred())
 	_, example, found := strings.Cut(string(page), "```yaml\n")
 	g.Expect(found).To(BeTrue())
 	example, _, _ = strings.Cut(example, "```")
-	config, err := parseConfig([]byte(example), "")
+	config, err := Parse([]byte(example), "", nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(config.Alertmanagers).To(HaveLen(1))
 	g.Expect(config.AlertLabels).To(Equal([]string{"team"}))
-}
-
-// An installation whose file is invalid at the start forwards nothing, and every integration says so.
-func TestTheConditionHasTheErrorOfTheFile(t *testing.T) {
-	g := NewWithT(t)
-	c := newCluster()
-	f := c.term.forwarder
-	f.path = filepath.Join(t.TempDir(), "alertmanager.yaml")
-	f.term.Store(c.term)
-	g.Expect(os.WriteFile(f.path, []byte("expiry: 1s\nexternal_labels: {b: '', a: ''}"), 0o600)).To(Succeed())
-	f.load()
-	condition, ok := f.Condition(&v1alpha1.WebhookIntegration{})
-	g.Expect(ok).To(BeTrue())
-	g.Expect(condition.Reason).To(Equal(v1alpha1.ReasonInvalidConfig))
-	g.Expect(condition.Message).To(Equal("The operator's Alertmanager configuration is invalid: " +
-		"expiry: 1s is not between 1m0s and 24h0m0s; alertmanagers: need 1 to 16 entries, got 0; " +
-		"external_labels: the value of a needs 1 to 256 characters; external_labels: the value of b needs 1 to 256 characters."))
 }

@@ -1,0 +1,68 @@
+package alertmanager
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
+	"github.com/tocsin-dev/tocsin/controllers/forward/silences"
+)
+
+// silenceTimeout bounds a request that changes one silence: others wait for it.
+const silenceTimeout = 2 * time.Second
+
+// PostAlerts posts encoded alerts. date is the time in any answer, cut to seconds; zero if there is none.
+func (c *Client) PostAlerts(ctx context.Context, encoded []json.RawMessage, timeout time.Duration) (date time.Time, err error) {
+	return c.send(ctx, timeout, http.MethodPost, "alerts", nil, encoded, nil)
+}
+
+// Labels calls use with the labels of each alert of a Tocsin that fires.
+func (c *Client) Labels(ctx context.Context, use func(labels map[string]string)) error {
+	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
+	defer cancel()
+	return list(ctx, c, "alerts", filterTocsins(url.Values{}), func(alert *struct{ Labels map[string]string }) { use(alert.Labels) })
+}
+
+// SilencedAlerts calls use with each alert of a Tocsin that silences match, and the IDs of the silences.
+func (c *Client) SilencedAlerts(
+	ctx context.Context, externalLabels map[string]string, use func(labels map[string]string, silencedBy []string),
+) error {
+	query := filterTocsins(url.Values{"active": {"false"}, "inhibited": {"false"}, "unprocessed": {"false"}, "silenced": {"true"}})
+	for name, value := range externalLabels {
+		query.Add("filter", fmt.Sprintf("%s=%q", name, value))
+	}
+	return list(ctx, c, "alerts", query, func(alert *silencedAlert) { use(alert.Labels, alert.Status.SilencedBy) })
+}
+
+// silencedAlert is an alert that silences match.
+type silencedAlert struct {
+	Labels map[string]string `json:"labels"`
+	Status struct {
+		SilencedBy []string `json:"silencedBy"`
+	} `json:"status"`
+}
+
+// filterTocsins adds a filter for the alerts of Tocsins.
+func filterTocsins(query url.Values) url.Values {
+	query.Add("filter", alerts.LabelIncident+`!=""`)
+	return query
+}
+
+// Silences calls use with each silence.
+func (c *Client) Silences(ctx context.Context, use func(*silences.Silence)) error {
+	return list(ctx, c, "silences", nil, use)
+}
+
+// ChangeSilence creates, updates or ends a silence.
+func (c *Client) ChangeSilence(ctx context.Context, call *silences.Call) (err error) {
+	if call.Expire != "" {
+		_, err = c.send(ctx, silenceTimeout, http.MethodDelete, "silence/"+url.PathEscape(call.Expire), nil, nil, nil)
+	} else {
+		_, err = c.send(ctx, silenceTimeout, http.MethodPost, "silences", nil, call.Set, nil)
+	}
+	return err
+}

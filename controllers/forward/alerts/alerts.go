@@ -1,0 +1,159 @@
+// Package alerts decides which alerts an Alertmanager is to have for an Incident. It is pure: no client, no context, no clock.
+//
+//  1. Target.Excludes says why the Alertmanager is not to know the Incident, if so.
+//  2. Target.Want returns the label sets that the Incident's status asks for: the one that fires, and those that ended lately.
+//     The severity is that of now, or of before the maintenance that mutes the Incident.
+//  3. History.Extend adds what was posted before and must now end, and keeps labels that may not change.
+//  4. Make returns the alerts, with the times of the API server's clock, and of Alertmanager's where that differs.
+//
+// Alertmanager identifies an alert by its labels. While an Incident is open they stay the same, except when its severity, its
+// type or a forwarded label of the sender changes. The old set then ends in the request that starts the new one.
+package alerts
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
+)
+
+// Alert is a postable alert of Alertmanager's API v2
+// (https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml).
+type Alert struct {
+	Labels       map[string]string `json:"labels"`
+	Annotations  map[string]string `json:"annotations,omitempty"`
+	StartsAt     time.Time         `json:"startsAt"`
+	EndsAt       time.Time         `json:"endsAt"`
+	GeneratorURL string            `json:"generatorURL,omitempty"`
+}
+
+// OwnAnnotations are the annotations that Tocsin writes, see annotationsOf.
+var OwnAnnotations = []string{"summary", "description", "host", "count", "acknowledged_by", "command"}
+
+// Make returns the alerts to post about an Incident, which is nil after it was deleted. The firing one comes first, so that a
+// group of alerts never looks resolved while a set replaces another.
+//
+// Alertmanager's clock, or that of a proxy that wrote the Date, is ahead of now (negative: behind). A set fires for an expiry,
+// from the later time on, and has ended by the earlier one, so neither clock can make an Alertmanager take an open Incident for
+// one that has ended.
+func Make(
+	key types.NamespacedName, incident *v1alpha1.Incident, w Wanted, settings *Settings, now time.Time, ahead time.Duration,
+) []Alert {
+	alerts := make([]Alert, 0, len(w.sets))
+	annotations, link := annotationsOf(key, incident, settings), ""
+	if incident != nil {
+		link = webLink(incident.Status.Alert.Link)
+	}
+	// A receiver leads back to the Incident, and from there to the sender's link.
+	if settings.PageURL != nil {
+		if link != "" && incident != nil {
+			annotations["source_url"] = link
+		}
+		link = settings.PageURL.JoinPath("incidents", key.Namespace, key.Name).String()
+		annotations["incident_url"] = link
+	}
+	for _, set := range w.sets {
+		starts, ends := set.from, now.Add(max(0, ahead)).Add(settings.Expiry)
+		if !set.fires() {
+			ends = fold.Earliest(set.to, now.Add(min(0, ahead)).Add(-clockMargin))
+			starts = fold.Earliest(starts, ends.Add(-time.Millisecond))
+		}
+		labels := decodeLabels(set.labels)
+		if set.severity != "" {
+			labels[labelSeverity] = string(set.severity)
+		}
+		alerts = append(alerts, Alert{
+			Labels: labels, Annotations: annotations, GeneratorURL: link, StartsAt: starts.UTC(), EndsAt: ends.UTC(),
+		})
+	}
+	return alerts
+}
+
+func annotationsOf(key types.NamespacedName, incident *v1alpha1.Incident, settings *Settings) map[string]string {
+	if incident == nil {
+		return map[string]string{"summary": "The Incident " + key.Name + " was deleted."}
+	}
+	status := &incident.Status
+	annotations := map[string]string{"command": "kubectl tocsin show " + key.Name + " --namespace " + key.Namespace}
+	for name, text := range map[string]string{
+		"summary":         plaintext.SanitizeLine(status.Alert.Title),
+		"description":     annotationText(status.Alert.Description),
+		"host":            shortLabel(status.Alert.Hostname),
+		"acknowledged_by": fold.AcknowledgedBy(status),
+	} {
+		if text != "" {
+			annotations[name] = text
+		}
+	}
+	for _, name := range settings.AlertAnnotations {
+		text := annotationText(status.Alert.Annotations[name])
+		if strings.HasSuffix(name, "_url") { // which receivers show as a link
+			text = webLink(text)
+		}
+		if text != "" {
+			annotations[name] = text
+		}
+	}
+	if status.Episode != nil {
+		annotations["count"] = strconv.FormatInt(status.Episode.AlertCount, 10)
+	}
+	return annotations
+}
+
+// annotationText returns a text of a sender for an annotation.
+func annotationText(text string) string {
+	return shortDescription(strings.TrimSpace(plaintext.SanitizeText(text)))
+}
+
+// shortDescription returns at most maxDescriptionChars of a text, with an ellipsis where it was cut.
+func shortDescription(text string) string {
+	if len(text) <= maxDescriptionChars || utf8.RuneCountInString(text) <= maxDescriptionChars {
+		return text
+	}
+	n := 0
+	for at := range text {
+		if n++; n == maxDescriptionChars {
+			return strings.TrimSpace(text[:at]) + "…"
+		}
+	}
+	return text
+}
+
+// webLink returns the link if it is an http or https URL, else nothing: Alertmanager rejects others, and receivers show
+// the link to people.
+func webLink(link string) string {
+	parsed, err := url.ParseRequestURI(link)
+	if err != nil || len(link) > maxURLBytes || parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
+		return ""
+	}
+	return link
+}
+
+// Compact returns a copy of an Incident with only what its alerts have, for a memory of many.
+func Compact(incident *v1alpha1.Incident, settings *Settings) *v1alpha1.Incident {
+	kept := *incident
+	alert := &kept.Status.Alert
+	annotations, labels := v1alpha1.Texts{}, v1alpha1.Texts{}
+	for _, name := range settings.AlertAnnotations {
+		if text, ok := alert.Annotations[name]; ok {
+			annotations[name] = annotationText(text)
+		}
+	}
+	for _, name := range append(slices.Clone(settings.AlertLabels), labelHops) {
+		if text, ok := alert.Labels[name]; ok {
+			labels[name] = text
+		}
+	}
+	alert.Annotations, alert.Labels, alert.Values, alert.Custom, kept.Status.UnarchivedEpisodes = annotations, labels, nil, nil, nil
+	alert.Description = shortDescription(alert.Description)
+	kept.ManagedFields, kept.Annotations, kept.Status.Ledger = nil, nil, v1alpha1.Ledger{}
+	return &kept
+}

@@ -1,0 +1,100 @@
+package alerts
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// History is what a leader has posted about one Incident to one Alertmanager. A set that fires there and differs from the one
+// that the Incident has now is ended by it. The timeline tells a new leader the same about severities; the history knows of other
+// labels, of Incidents that were deleted, and of those that are no longer forwarded.
+type History struct {
+	sets    []set       // the one that fires, and those that have ended and that the timeline may not tell, newest first
+	labels  string      // of all sets
+	changes []time.Time // when these changed lately
+}
+
+// IsEmpty reports whether the history tells nothing.
+func (h *History) IsEmpty() bool { return len(h.sets)+len(h.changes) == 0 && h.labels == "" }
+
+// Extend returns what is wanted plus the sets posted earlier that must now end, and remembers what is going to be posted. The
+// labels of a muted Incident stay as they are.
+func (h *History) Extend(w Wanted, window time.Duration, now time.Time) Wanted {
+	h.keepLabels(w, window, now)
+	sets, remembered := w.sets, []set(nil)
+	if len(sets) > 0 && sets[0].fires() {
+		remembered = append(remembered, sets[0])
+	}
+	for _, old := range h.sets {
+		if old.fires() {
+			old.to = now
+		}
+		if now.Sub(old.to) >= window {
+			continue
+		}
+		switch at := slices.IndexFunc(sets, old.isSame); {
+		case at < 0:
+			sets, remembered = append(sets, old), append(remembered, old)
+		case !sets[at].fires() && old.to.Sub(sets[at].to) > MaxRoundInterval: // it fired on while the Incident was muted
+			remembered = append(remembered, old)
+		}
+	}
+	if h.sets = remembered[:min(len(remembered), 1+maxEndedSets)]; len(h.sets)+len(h.changes) == 0 {
+		*h = History{}
+	}
+	w.sets = sets
+	return w
+}
+
+// keepLabels changes the wanted labels to those of before if the Incident is muted, or if they have changed maxLabelChanges times
+// lately. Only the severity still changes: it has few values.
+func (h *History) keepLabels(w Wanted, window time.Duration, now time.Time) {
+	h.changes = slices.DeleteFunc(h.changes, func(at time.Time) bool { return now.Sub(at) >= window })
+	switch {
+	case len(w.sets) == 0 || w.sets[0].labels == h.labels:
+	case h.labels == "", w.mute == nil && len(h.changes) < maxLabelChanges:
+		h.labels, h.changes = w.sets[0].labels, append(h.changes, now)
+	default:
+		for i := range w.sets {
+			w.sets[i].labels = h.labels
+		}
+	}
+}
+
+// NeedsFormerLabels reports whether a former leader may have posted a muted Incident with other labels than it has now. They stay
+// as they are, and the status does not have them.
+func (h *History) NeedsFormerLabels(w Wanted) bool {
+	return h.IsEmpty() && w.mute != nil && w.mute.ForwardedSeverity != "" && len(w.sets) > 0
+}
+
+// FormerLabels are label sets by which Alertmanager knows an Incident. The labels of a set lack the severity.
+type FormerLabels map[v1alpha1.Severity]map[string]string
+
+// Add adds the labels of an alert in Alertmanager.
+func (f FormerLabels) Add(labels map[string]string) {
+	_, severity := IncidentOf(labels)
+	f[severity] = maps.Clone(labels)
+	delete(f[severity], labelSeverity)
+}
+
+// Restore has the history know the labels with which a muted Incident was posted, unless those that senders cannot influence
+// differ from what they are now: anyone can post to Alertmanager.
+func (h *History) Restore(w Wanted, former FormerLabels, settings *Settings) {
+	before := former[w.mute.ForwardedSeverity]
+	if before == nil {
+		return
+	}
+	now := decodeLabels(w.sets[0].labels)
+	for _, labels := range []map[string]string{now, before} {
+		for name, value := range labels {
+			isSenders := name == labelAlertname || slices.Contains(settings.AlertLabels, name)
+			if !isSenders && (now[name] != value || before[name] != value) {
+				return
+			}
+		}
+	}
+	h.labels = encodeLabels(before)
+}

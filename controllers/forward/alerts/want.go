@@ -1,0 +1,151 @@
+package alerts
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
+	"github.com/tocsin-dev/tocsin/internal/maintenance"
+)
+
+// set is a label set that fires, or has fired. Labels and severity are the identity of the alert.
+type set struct {
+	labels   string // the JSON object of all labels but the severity, in alphabetical order: equal labels are equal strings
+	severity v1alpha1.Severity
+	from, to time.Time // to is zero while it fires
+}
+
+func (s set) fires() bool { return s.to.IsZero() }
+
+func (s set) isSame(other set) bool { return s.labels == other.labels && s.severity == other.severity }
+
+// Wanted is what an Alertmanager is to know of an Incident.
+type Wanted struct {
+	sets []set // the one that fires, if any, and those that have ended lately, newest first
+
+	// mute is the maintenance by which the Incident is muted: the set with which it was posted before fires on as it is.
+	mute *v1alpha1.Mute
+}
+
+// Firing returns the severity of the set that fires; empty if none does.
+func (w *Wanted) Firing() v1alpha1.Severity {
+	if len(w.sets) == 0 || !w.sets[0].fires() {
+		return ""
+	}
+	return w.sets[0].severity
+}
+
+// IsEmpty reports whether nothing is to be posted.
+func (w *Wanted) IsEmpty() bool { return len(w.sets) == 0 }
+
+// Want returns what the target's Alertmanager is to know of an Incident, by its status. All objects may be nil.
+func (t *Target) Want(
+	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, windows maintenance.Plan, now time.Time,
+) Wanted {
+	w := Wanted{mute: mutedBy(incident, integration, windows, now)}
+	if incident == nil || incident.Status.State == "" || integration == nil || t.ExcludesIncident(incident, integration) != nil {
+		return w
+	}
+	status := &incident.Status
+	severity := status.Alert.Severity
+	if w.mute != nil {
+		severity = w.mute.ForwardedSeverity
+		if severity == "" {
+			return w
+		}
+	}
+	since, labels := startOf(incident, now), labelsOf(incident, integration, t.Settings)
+	add := func(severity v1alpha1.Severity, from, to time.Time) {
+		s := set{labels: labels, severity: severity, from: from, to: to}
+		if t.hasSeverity(severity) && !slices.ContainsFunc(w.sets, s.isSame) {
+			w.sets = append(w.sets, s)
+		}
+	}
+	if status.State == v1alpha1.IncidentOpen {
+		add(severity, since, time.Time{})
+	}
+	for _, period := range slices.Backward(periodsOf(status, w.mute)) {
+		from := since
+		if status.OpenedTime != nil && period.To.Before(status.OpenedTime.Time) { // of an earlier episode
+			from = period.From
+		}
+		if !period.To.IsZero() && now.Sub(period.To) < t.EndedWindow() {
+			add(period.Severity, from, period.To)
+		}
+	}
+	return w
+}
+
+// mutedBy returns the record of the maintenance by which an Incident is muted, nil if it is not. An open Incident is muted only
+// while the windows say so, too, unless they are unknown: it must be posted at their end even if its status cannot be written.
+// All objects may be nil.
+func mutedBy(
+	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, windows maintenance.Plan, now time.Time,
+) *v1alpha1.Mute {
+	if incident == nil || incident.Status.Mute == nil {
+		return nil
+	}
+	mute := incident.Status.Mute
+	_, muted := windows.Mutes(&incident.Status.Alert, now)
+	muted = muted || integration != nil && !integrations.IsWhole(integration)
+	isOver := mute.EndTime != nil && !now.Before(mute.EndTime.Time) // also if another window is open, of which the record is not
+	if incident.Status.State == v1alpha1.IncidentOpen && (!muted || isOver) {
+		return nil
+	}
+	return mute
+}
+
+// periodsOf returns the periods of the timeline. The severity of a Resolved Incident counts only if that tells nothing, and the
+// one with which it was posted while it was muted until it was resolved.
+func periodsOf(status *v1alpha1.IncidentStatus, mute *v1alpha1.Mute) []fold.SeverityPeriod {
+	periods := fold.SeverityPeriods(status.Timeline)
+	if status.State != v1alpha1.IncidentResolved || status.ResolvedTime == nil {
+		return periods
+	}
+	if mute != nil {
+		periods = append(periods, fold.SeverityPeriod{Severity: mute.ForwardedSeverity, To: status.ResolvedTime.Time})
+	} else if len(periods) == 0 {
+		periods = []fold.SeverityPeriod{{Severity: status.Alert.Severity, To: status.ResolvedTime.Time}}
+	}
+	return periods
+}
+
+// startOf returns when the current episode began, or when its first alert was received if that is earlier: a sender's clock
+// may be ahead, and Alertmanager rejects an alert that ends before it starts.
+func startOf(incident *v1alpha1.Incident, now time.Time) time.Time {
+	start := now
+	if opened := incident.Status.OpenedTime; opened != nil && !opened.IsZero() && opened.Before(start) {
+		start = opened.Time
+	}
+	if episode := incident.Status.Episode; episode != nil && !episode.StartTime.IsZero() && episode.StartTime.Before(start) {
+		start = episode.StartTime.Time
+	}
+	return start
+}
+
+// Urgent reports whether an Incident changed in a way that Alertmanager has to know at once; counts and texts can wait for the
+// next round. before is nil if it was not open, and labels are the names of those that are forwarded. received is the time at
+// which the alert that caused a transition was received; zero for other changes.
+func Urgent(before, after *v1alpha1.Incident, labels []string) (received time.Time, urgent bool) {
+	if before == nil {
+		return time.Time{}, true
+	}
+	was, is := &before.Status, &after.Status
+	if n := len(is.Timeline); n > 0 {
+		newest := is.Timeline[n-1]
+		m, isOwn := len(was.Timeline), newest.Type == v1alpha1.TransitionForwarding
+		if !isOwn && (m == 0 || !sameTransition(was.Timeline[m-1], newest)) {
+			return newest.Time.Time, true
+		}
+	}
+	urgent = was.State != is.State || (was.Mute == nil) != (is.Mute == nil) ||
+		was.Alert.Severity != is.Alert.Severity || was.Alert.Type != is.Alert.Type ||
+		slices.ContainsFunc(labels, func(name string) bool { return was.Alert.Labels[name] != is.Alert.Labels[name] })
+	return time.Time{}, urgent
+}
+
+func sameTransition(a, b v1alpha1.Transition) bool {
+	return a.Type == b.Type && a.Message == b.Message && a.Time.Equal(b.Time.Time)
+}

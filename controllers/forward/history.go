@@ -1,0 +1,50 @@
+package forward
+
+import (
+	"context"
+
+	"github.com/go-logr/logr"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/forward/alertmanager"
+	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
+)
+
+// historyStage adds what was posted about the Incident before and must now end, and keeps labels that may not change. Those of a
+// muted Incident that an earlier leader posted are in Alertmanager only, which is asked once in a term. Without an answer, the
+// Incident has its labels of now.
+type historyStage struct {
+	incidents *incidents
+	record    *record
+	log       logr.Logger
+	hasFormer bool // Alertmanager was asked
+}
+
+// exec implements stage.
+func (h *historyStage) exec(ctx context.Context, at moment, posts ...*post) ([]*post, error) {
+	for _, p := range posts {
+		// Without the integration, a set that fires is neither renewed nor ended, so nothing changes if the integration is created
+		// again within the expiry; otherwise the set ends with it.
+		if p.integration == nil && p.incident != nil && p.incident.Status.State == v1alpha1.IncidentOpen {
+			continue
+		}
+		if at.client != nil && !h.hasFormer && h.record.needsFormerLabels(p.key, p.wanted) {
+			h.hasFormer = true
+			h.readFormerLabels(ctx, at.client)
+		}
+		p.wanted = h.record.extend(p.key, p.wanted, at.target.Settings, at.now)
+	}
+	return posts, nil
+}
+
+// readFormerLabels records with which labels Alertmanager knows Incidents that may be muted.
+func (h *historyStage) readFormerLabels(ctx context.Context, client *alertmanager.Client) {
+	err := client.Labels(ctx, func(labels map[string]string) {
+		if key, severity := alerts.IncidentOf(labels); h.incidents.mayBeMuted(key, severity) {
+			h.record.addFormerLabels(key, labels)
+		}
+	})
+	if err != nil {
+		h.log.Info("Alertmanager does not tell the labels of muted Incidents; those of now are used", "reason", err.Error())
+	}
+}

@@ -1,0 +1,57 @@
+package forward
+
+import (
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/internal/fair"
+)
+
+// queue holds Incidents that are to be posted. It keeps names only; the Incident is read when its turn has come, so an old state
+// is never posted after a newer one.
+//
+// Namespaces take turns, so a storm in one of them delays the others by one Incident each.
+type queue struct {
+	signal signal // something was added
+
+	mu       sync.Mutex
+	turns    fair.Turns[types.NamespacedName]
+	received map[types.NamespacedName]time.Time // the alert that caused it; zero if that is not to be measured
+}
+
+func newQueue() *queue {
+	return &queue{
+		signal: newSignal(), turns: fair.NewTurns[types.NamespacedName](1), received: map[types.NamespacedName]time.Time{},
+	}
+}
+
+// add puts an Incident in the queue. If it is there already, the earlier time counts.
+func (q *queue) add(key types.NamespacedName, received time.Time) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.turns.Add(key.Namespace, key, false)
+	if q.received[key].IsZero() {
+		q.received[key] = received
+	}
+	q.signal.give()
+}
+
+func (q *queue) next() (key types.NamespacedName, received time.Time, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	key, turn, ok := q.turns.Next()
+	if ok {
+		turn.Done()
+	}
+	received = q.received[key]
+	delete(q.received, key)
+	return key, received, ok
+}
+
+func (q *queue) isEmpty() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.turns.IsEmpty()
+}

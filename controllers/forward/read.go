@@ -1,0 +1,26 @@
+package forward
+
+import (
+	"context"
+
+	"github.com/go-logr/logr"
+)
+
+// readStage reads the Incident and its integration. If that fails, the next round tries again.
+type readStage struct {
+	incidents *incidents
+	log       logr.Logger
+}
+
+// exec implements stage.
+func (r *readStage) exec(ctx context.Context, _ moment, posts ...*post) (read []*post, _ error) {
+	for _, p := range posts {
+		var err error
+		if p.incident, p.integration, err = r.incidents.read(ctx, p.key); err != nil {
+			r.log.Error(err, "Incident cannot be posted", "namespace", p.key.Namespace, "incident", p.key.Name)
+			continue
+		}
+		read = append(read, p)
+	}
+	return read, nil
+}

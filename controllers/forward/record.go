@@ -1,0 +1,229 @@
+package forward
+
+import (
+	"cmp"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/forward/alertmanager"
+	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
+)
+
+// record is what a sender knows of its Alertmanager in this term, and of each Incident there.
+type record struct {
+	mu        sync.Mutex
+	began     time.Time
+	succeeded time.Time // when a request was last accepted; zero: never
+	failed    time.Time // when Alertmanager last accepted nothing; zero: never
+	failing   time.Time // since when it accepts nothing; zero: it does
+	failure   cause     // of that
+	rejection cause     // of the newest rejected Incident
+	incidents map[types.NamespacedName]*state
+	rejected  int // how many Incidents are rejected: most often none
+}
+
+// state is what a sender knows of an Incident in its Alertmanager.
+type state struct {
+	history  alerts.History      // what it has posted
+	former   alerts.FormerLabels // what an earlier leader has posted, until the history tells
+	severity v1alpha1.Severity   // with which the Incident fires, by what Alertmanager has accepted; empty: it does not
+	rejected time.Time           // since when Alertmanager accepts requests, but not those with this Incident; zero: it does
+}
+
+// cause is why an Alertmanager does not accept requests, in a few words for a condition. They change only when they have not
+// been true for failingAfter, so that answers that alternate cause no writes.
+type cause struct {
+	text string
+	seen time.Time
+}
+
+// set takes in a failure.
+func (c *cause) set(err error, now time.Time) {
+	text := alertmanager.Describe(err)
+	if c.text == text || now.Sub(c.seen) >= failingAfter {
+		*c = cause{text, now}
+	}
+}
+
+func newRecord() *record {
+	return &record{began: time.Now(), incidents: map[types.NamespacedName]*state{}}
+}
+
+// change changes the state of an Incident. One that tells nothing takes no memory.
+func (r *record) change(key types.NamespacedName, change func(*state)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.incidents[key]
+	if s == nil {
+		s = &state{}
+	} else if !s.rejected.IsZero() {
+		r.rejected--
+	}
+	change(s)
+	if !s.rejected.IsZero() {
+		r.rejected++
+	}
+	if s.history.IsEmpty() && s.former == nil && s.severity == "" && s.rejected.IsZero() {
+		delete(r.incidents, key)
+	} else {
+		r.incidents[key] = s
+	}
+}
+
+// extend adds to what Alertmanager is to know of an Incident what was posted before and must now end.
+func (r *record) extend(
+	key types.NamespacedName, wanted alerts.Wanted, settings *alerts.Settings, now time.Time,
+) (extended alerts.Wanted) {
+	r.change(key, func(s *state) {
+		if s.history.NeedsFormerLabels(wanted) {
+			s.history.Restore(wanted, s.former, settings)
+			s.former = nil
+		}
+		extended = s.history.Extend(wanted, settings.EndedWindow(), now)
+	})
+	return extended
+}
+
+// needsFormerLabels reports whether an earlier leader may have posted an Incident with labels that the record lacks.
+func (r *record) needsFormerLabels(key types.NamespacedName, wanted alerts.Wanted) (needs bool) {
+	r.change(key, func(s *state) { needs = s.history.NeedsFormerLabels(wanted) })
+	return needs
+}
+
+// addFormerLabels adds the labels of an Incident's alert in Alertmanager.
+func (r *record) addFormerLabels(key types.NamespacedName, labels map[string]string) {
+	r.change(key, func(s *state) {
+		if s.former == nil {
+			s.former = alerts.FormerLabels{}
+		}
+		s.former.Add(labels)
+	})
+}
+
+// accept notes that Alertmanager has accepted an Incident with a severity, empty if it does not fire. It reports whether it fires
+// with another one than before.
+func (r *record) accept(key types.NamespacedName, severity v1alpha1.Severity) (isNew bool) {
+	r.change(key, func(s *state) {
+		isNew = severity != "" && s.severity != severity
+		s.severity, s.rejected = severity, time.Time{}
+	})
+	return isNew
+}
+
+// reject notes that Alertmanager accepts requests, but not those with an Incident. It returns since when.
+func (r *record) reject(key types.NamespacedName, err error) (since time.Time, isFirst bool) {
+	now := time.Now()
+	r.change(key, func(s *state) {
+		r.rejection.set(err, now)
+		isFirst = s.rejected.IsZero()
+		s.rejected = cmp.Or(s.rejected, now)
+		since = s.rejected
+	})
+	return since, isFirst
+}
+
+// succeed notes that Alertmanager has accepted a request.
+func (r *record) succeed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.succeeded, r.failing = time.Now(), time.Time{}
+}
+
+// fail notes that Alertmanager accepted nothing.
+func (r *record) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failed = time.Now()
+	r.failing = cmp.Or(r.failing, r.failed)
+	r.failure.set(err, r.failed)
+}
+
+// unfinished returns the Incidents of which something was posted that may have to end, and those that are rejected.
+func (r *record) unfinished() (posted, rejected []types.NamespacedName) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, s := range r.incidents {
+		if !s.history.IsEmpty() {
+			posted = append(posted, key)
+		}
+		if !s.rejected.IsZero() {
+			rejected = append(rejected, key)
+		}
+	}
+	return posted, rejected
+}
+
+func (r *record) isRejected(key types.NamespacedName) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.incidents[key]
+	return s != nil && !s.rejected.IsZero()
+}
+
+// rejects reports whether Alertmanager has rejected one of some Incidents for failingAfter.
+func (r *record) rejects(selects func(types.NamespacedName) bool, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.rejected == 0 {
+		return false
+	}
+	for key, s := range r.incidents {
+		if !s.rejected.IsZero() && now.Sub(s.rejected) >= failingAfter && selects(key) {
+			return true
+		}
+	}
+	return false
+}
+
+// outcome is what has come of the posts about an Incident to an Alertmanager.
+type outcome struct {
+	severity v1alpha1.Severity // with which it fires there; empty if it does not
+	failure  string            // why Alertmanager accepts nothing, or not this Incident; empty: it does, or has not failed for long
+	rejected bool              // it has not accepted this Incident for failingAfter
+}
+
+// outcomeOf returns the outcome for an Incident.
+func (r *record) outcomeOf(key types.NamespacedName, now time.Time) (o outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rejected := time.Time{}
+	if s := r.incidents[key]; s != nil {
+		o.severity, rejected = s.severity, s.rejected
+	}
+	switch {
+	case !rejected.IsZero() && now.Sub(rejected) >= unpostedAfter:
+		o.failure = r.rejection.text
+	case !r.failing.IsZero() && now.Sub(r.failing) >= unpostedAfter:
+		o.failure = r.failure.text
+	}
+	o.rejected = !rejected.IsZero() && now.Sub(rejected) >= failingAfter
+	return o
+}
+
+// causes returns why Alertmanager accepts nothing, and why it does not accept some Incidents.
+func (r *record) causes() (failure, rejection string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	failure, rejection = r.failure.text, r.rejection.text
+	if !r.failed.After(r.succeeded) {
+		failure = rejection // it accepts empty requests
+	}
+	return failure, rejection
+}
+
+// health tells whether Alertmanager accepts alerts. It is not known until the first request has been accepted or requests have
+// failed for failingAfter. One that accepts only empty requests fails as well, see postStage.
+func (r *record) health(now time.Time) (healthy, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	since := r.began
+	if !r.succeeded.IsZero() {
+		since = r.succeeded
+	}
+	failing := r.failed.After(r.succeeded) && now.Sub(since) >= failingAfter ||
+		r.rejected > 0 && now.Sub(since) >= failingAfter+alerts.MaxRoundInterval
+	return !failing, failing || !r.succeeded.IsZero()
+}

@@ -1,0 +1,138 @@
+package forward
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+)
+
+// schedule says which Incidents a sender posts next. The open ones come first, since they expire. The others follow when the
+// round has reached all that are open: thousands of them may have to be read one after another.
+type schedule struct {
+	changed  *queue                 // the Incidents that changed
+	round    []types.NamespacedName // the open ones that the round has not reached
+	ended    *queue                 // those that are not open
+	rejected *queue                 // those that are posted alone, when their turn has come
+
+	incidents *incidents
+	record    *record
+}
+
+func newSchedule(incidents *incidents, record *record) *schedule {
+	return &schedule{changed: newQueue(), ended: newQueue(), rejected: newQueue(), incidents: incidents, record: record}
+}
+
+// batch is the posts of one request, and those that follow it alone.
+type batch struct {
+	posts, alone []*post
+	size         int // of the posts
+}
+
+func (b *batch) fits(incidents, bytes int) bool { return len(b.posts) < incidents && b.size < bytes }
+
+// beginRound begins a round over the Incidents that are open, and has those posted again that were resolved after a time, or of
+// which this sender has posted alerts that it has to end. It reports false while the last one is under way.
+func (s *schedule) beginRound(resolvedAfter time.Time) bool {
+	if len(s.round) > 0 {
+		return false
+	}
+	open, ended := s.incidents.active(resolvedAfter)
+	slices.SortFunc(open, func(a, b types.NamespacedName) int { // each comes at about the same time of every round
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	s.round = open
+	posted, rejected := s.record.unfinished()
+	for _, key := range slices.Concat(ended, posted) {
+		if !s.incidents.isOpen(key) {
+			s.ended.add(key, time.Time{})
+		}
+	}
+	for _, key := range rejected {
+		s.rejected.add(key, time.Time{})
+	}
+	return true
+}
+
+// fill takes as many Incidents as fit in one request, and some that are to be posted alone. prepare returns the post about one;
+// nil if there is none.
+func (s *schedule) fill(ctx context.Context, b *batch, prepare func(types.NamespacedName, time.Time) *post) {
+	take := func(key types.NamespacedName, received time.Time) {
+		if s.record.isRejected(key) {
+			s.rejected.add(key, received)
+		} else if p := prepare(key, received); p != nil {
+			b.posts, b.size = append(b.posts, p), b.size+p.size
+		}
+	}
+	s.takeOpen(ctx, b, take)
+	if len(s.round) == 0 {
+		s.takeEnded(ctx, b, take)
+	}
+	for range maxAlone {
+		key, received, ok := s.rejected.next()
+		if !ok {
+			break
+		}
+		if p := prepare(key, received); p != nil {
+			b.alone = append(b.alone, p)
+		}
+	}
+}
+
+// takeOpen takes the open Incidents that changed, and then those of the round.
+func (s *schedule) takeOpen(ctx context.Context, b *batch, take func(types.NamespacedName, time.Time)) {
+	for ctx.Err() == nil && b.fits(changedIncidents, changedBytes) {
+		key, received, ok := s.changed.next()
+		if !ok {
+			break
+		}
+		if s.incidents.isOpen(key) {
+			take(key, received)
+		} else {
+			s.ended.add(key, received)
+		}
+	}
+	for ctx.Err() == nil && b.fits(batchIncidents, batchBytes) && len(s.round) > 0 {
+		key := s.round[0]
+		s.round = s.round[1:]
+		take(key, time.Time{})
+	}
+}
+
+// takeEnded takes those that are not open, for a while.
+func (s *schedule) takeEnded(ctx context.Context, b *batch, take func(types.NamespacedName, time.Time)) {
+	for began := time.Now(); ctx.Err() == nil && b.fits(batchIncidents, batchBytes) && time.Since(began) < endedTime; {
+		key, received, ok := s.ended.next()
+		if !ok {
+			return
+		}
+		if !s.incidents.mayRead(key) {
+			s.ended.add(key, received)
+			return
+		}
+		take(key, received)
+	}
+}
+
+// putBack has Incidents posted again whose request failed.
+func (s *schedule) putBack(posts []*post) {
+	for _, p := range posts {
+		s.changed.add(p.key, p.received)
+	}
+}
+
+// wait waits until a time or for an Incident that changes, unless some have not been posted. Those that have to be read first
+// wait a moment for their reads.
+func (s *schedule) wait(ctx context.Context, until time.Time) {
+	if len(s.round) > 0 || !s.changed.isEmpty() {
+		return
+	}
+	if !s.ended.isEmpty() {
+		until = fold.Earliest(until, time.Now().Add(endedTime))
+	}
+	sleep(ctx, time.Until(until), s.changed.signal)
+}

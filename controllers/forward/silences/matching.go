@@ -1,0 +1,57 @@
+package silences
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
+)
+
+// Matching finds the silence that matches each Incident for the longest time: first the alerts tell the IDs, then the silences
+// the rest.
+type Matching struct {
+	incidents map[string][]types.NamespacedName // by the ID of a silence
+	longest   map[types.NamespacedName]v1alpha1.Silence
+}
+
+// NewMatching returns a Matching without alerts.
+func NewMatching() *Matching {
+	return &Matching{incidents: map[string][]types.NamespacedName{}, longest: map[types.NamespacedName]v1alpha1.Silence{}}
+}
+
+// AddAlert adds the IDs of the silences that match an Incident's alert.
+func (m *Matching) AddAlert(incident types.NamespacedName, ids []string) {
+	for _, id := range ids[:min(len(ids), maxSilencesOfAlert)] {
+		if len(id) <= maxID && !slices.Contains(m.incidents[id], incident) {
+			m.incidents[id] = append(m.incidents[id], incident)
+		}
+	}
+}
+
+// AddSilence adds a silence. Those for acknowledgements do not count: the condition Acknowledged tells of these.
+func (m *Matching) AddSilence(s *Silence) {
+	incidents := m.incidents[s.ID]
+	mark, before, own := markerOf(s.Comment)
+	if len(incidents) == 0 || own && mark.kind == kindAcknowledged {
+		return
+	}
+	comment := s.Comment
+	if own {
+		comment = before
+	}
+	matching := v1alpha1.Silence{
+		EndTime: v1alpha1.NewTimestamp(s.EndsAt.Truncate(time.Second)),
+		By:      plaintext.ShortName(s.CreatedBy), Comment: plaintext.ShortComment(comment),
+	}
+	for _, key := range incidents {
+		if s.EndsAt.After(m.longest[key].EndTime.Time) {
+			m.longest[key] = matching
+		}
+	}
+}
+
+// Longest returns the silences that were found, by Incident.
+func (m *Matching) Longest() map[types.NamespacedName]v1alpha1.Silence { return m.longest }

@@ -1,0 +1,183 @@
+package silences
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
+	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
+)
+
+const (
+	// MaxCalls is how many calls are made at a time, and maxUnwanted bounds the silences to end that are remembered while a list
+	// is read.
+	MaxCalls    = 200
+	maxUnwanted = 10 * MaxCalls
+
+	// Alertmanager keeps a silence for days after its end, and an ended one cannot begin again. maxNewSilences bounds how many
+	// silences of an Incident begin within newSilencesWindow, and maxNamespaceSilences those of a namespace that Alertmanager keeps.
+	// Beyond it the Incident is not silenced.
+	maxNewSilences       = 6
+	newSilencesWindow    = time.Hour
+	maxNamespaceSilences = 20_000
+
+	// acknowledgedSilence is how long the silence of an acknowledged Incident lasts; it is renewed when half of it has
+	// passed.
+	acknowledgedSilence = 10 * time.Minute
+
+	// maxSilencesOfAlert bounds the silences of one alert that are looked at, and maxID the IDs, which are UUIDs.
+	maxSilencesOfAlert = 8
+	maxID              = 64
+)
+
+// Plan compares the silences that exist, one after another, with those that are wanted, by marker. It leaves alone those of
+// others, those of another installation, and such as have other matchers.
+type Plan struct {
+	target       *alerts.Target
+	installation string
+	now          time.Time
+	unread       map[types.NamespacedName]bool // the Incidents that cannot be read: their silences stay as they are
+
+	wanted map[marker]*comparison
+	kept   map[string]int // how many silences Alertmanager keeps of the namespaces that want any
+	calls  []Call
+}
+
+// comparison is a wanted silence beside those that exist for it.
+type comparison struct {
+	silence Silence
+	found   bool // it exists
+	ended   bool // somebody has ended it in Alertmanager
+	begun   int  // how many began lately
+}
+
+// Call creates a silence, updates one, or ends one.
+type Call struct {
+	Incident types.NamespacedName
+	Set      Silence
+	Expire   string // the ID, if it is to end
+}
+
+// NewPlan returns a plan for one Alertmanager. installation tells the silences of this Tocsin from those of others.
+func NewPlan(target *alerts.Target, installation string, now time.Time) *Plan {
+	return &Plan{
+		target: target, installation: installation, now: now, unread: map[types.NamespacedName]bool{},
+		wanted: map[marker]*comparison{}, kept: map[string]int{},
+	}
+}
+
+// Want adds the silences that an Incident is to have. Without its integration, its alerts fire on until they expire, and it has
+// those that it had: it may be created again.
+func (p *Plan) Want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration) {
+	if integration != nil && p.target.ExcludesIncident(incident, integration) != nil {
+		return
+	}
+	status, key := &incident.Status, types.NamespacedName{Namespace: incident.Namespace, Name: incident.Name}
+	if request := status.Silence; request != nil && request.EndTime.After(p.now) {
+		p.add(kindRequested, key, plaintext.ShortMessage(request.By), plaintext.ShortMessage(request.Comment), request.EndTime.Time)
+	}
+	if p.target.SilenceAcknowledged && fold.StaysAcknowledged(status) {
+		p.add(kindAcknowledged, key, fold.AcknowledgedBy(status), status.Acknowledgement.Comment, p.now.Add(acknowledgedSilence))
+	}
+}
+
+// Leave leaves the silences of an Incident as they are, since it cannot be read.
+func (p *Plan) Leave(incident types.NamespacedName) { p.unread[incident] = true }
+
+func (p *Plan) add(kind string, key types.NamespacedName, by, comment string, until time.Time) {
+	mark := marker{kind, key, p.installation}
+	text := mark.String()
+	if kind == kindRequested {
+		text = mark.of(until.UTC().Format(time.RFC3339Nano))
+	}
+	p.kept[key.Namespace] += 0
+	p.wanted[mark] = &comparison{silence: Silence{
+		Matchers: matchersOf(key, p.target.Settings), StartsAt: p.now.UTC(), EndsAt: until.UTC(),
+		CreatedBy: cmp.Or(by, "tocsin"), Comment: strings.TrimPrefix(comment+" "+text, " "),
+	}}
+}
+
+// Compare plans what to do about a silence that exists.
+func (p *Plan) Compare(s *Silence) {
+	mark, _, ok := markerOf(s.Comment)
+	if !ok || !p.owns(s, mark) || p.unread[mark.key] {
+		return
+	}
+	if _, wants := p.kept[mark.key.Namespace]; wants {
+		p.kept[mark.key.Namespace]++
+	}
+	want := p.wanted[mark]
+	if want != nil && p.now.Sub(s.StartsAt) < newSilencesWindow {
+		want.begun++
+	}
+	switch {
+	case s.IsOver():
+		if want != nil && mark.kind == kindRequested && wasEnded(s, &want.silence) {
+			want.ended = true
+		}
+	case want == nil || want.found:
+		if len(p.calls) < len(p.wanted)+maxUnwanted {
+			p.calls = append(p.calls, Call{Incident: mark.key, Expire: s.ID})
+		}
+	default:
+		want.found = true
+		if p.isOutdated(s, &want.silence, mark.kind) {
+			update := want.silence
+			update.ID, update.StartsAt = s.ID, s.StartsAt
+			p.calls = append(p.calls, Call{Incident: mark.key, Set: update})
+		}
+	}
+}
+
+// wasEnded reports whether somebody ended a requested silence before its time. Tocsin ends no silence that it wants, and the
+// comment names the request. An end that has come by itself leaves endsAt as it is.
+func wasEnded(s, want *Silence) bool {
+	return s.Comment == want.Comment && want.EndsAt.Sub(s.EndsAt) > time.Second
+}
+
+// owns reports whether this installation created the silence.
+func (p *Plan) owns(s *Silence, m marker) bool {
+	return m.installation == p.installation && len(s.ID) <= maxID && s.hasMatchers(matchersOf(m.key, p.target.Settings))
+}
+
+// isOutdated reports whether a silence is to be updated. That of an acknowledgement is renewed when half of it has passed.
+func (p *Plan) isOutdated(s, want *Silence, kind string) bool {
+	outdated := s.EndsAt.Sub(want.EndsAt).Abs() > time.Second // Alertmanager keeps milliseconds
+	if kind == kindAcknowledged {
+		outdated = s.EndsAt.Sub(p.now) < acknowledgedSilence/2
+	}
+	return outdated || s.Comment != want.Comment || s.CreatedBy != want.CreatedBy
+}
+
+// Calls plans the silences that do not exist, and returns all calls. Namespaces take turns. Within one the order is random, so
+// that calls that fail each time do not keep others from being made.
+func (p *Plan) Calls() []Call {
+	for mark, want := range p.wanted {
+		namespace := mark.key.Namespace
+		if want.found || want.ended || want.begun >= maxNewSilences || p.kept[namespace] >= maxNamespaceSilences {
+			continue
+		}
+		p.kept[namespace]++
+		p.calls = append(p.calls, Call{Incident: mark.key, Set: want.silence})
+	}
+	rand.Shuffle(len(p.calls), func(i, j int) { p.calls[i], p.calls[j] = p.calls[j], p.calls[i] })
+	return fair.InTurns(p.calls, func(call Call) string { return call.Incident.Namespace })
+}
+
+// EndedRequests returns the endTime of each request whose silence somebody has ended in Alertmanager.
+func (p *Plan) EndedRequests() map[types.NamespacedName]time.Time {
+	ended := map[types.NamespacedName]time.Time{}
+	for mark, want := range p.wanted {
+		if want.ended && !want.found { // else Tocsin has ended a second one
+			ended[mark.key] = want.silence.EndsAt
+		}
+	}
+	return ended
+}

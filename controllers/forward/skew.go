@@ -1,0 +1,51 @@
+package forward
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+)
+
+// skew is how far an Alertmanager's clock is ahead of the API server's, by the Date of its answers.
+type skew struct {
+	ahead   atomic.Int64 // nanoseconds
+	metrics addressMetrics
+	log     logr.Logger
+}
+
+// compare notes the time that an answer told. sent and received are by the API server's clock.
+func (s *skew) compare(date, sent, received time.Time) {
+	ahead := leadOf(date, sent, received)
+	before := time.Duration(s.ahead.Swap(int64(ahead)))
+	s.metrics.setAhead(ahead)
+	switch wrong := isWrong(ahead); {
+	case wrong == isWrong(before):
+	case wrong:
+		s.log.Error(nil, "The clock of Alertmanager differs from the API server's; alerts fire by the later one",
+			"aheadSeconds", ahead.Seconds())
+	default:
+		s.log.Info("The clock of Alertmanager agrees with the API server's again")
+	}
+}
+
+// get returns how far the clock is ahead; negative if it is behind.
+func (s *skew) get() time.Duration { return time.Duration(s.ahead.Load()) }
+
+// leadOf returns how far a clock is ahead that showed a time, cut to seconds, at some moment between sent and received. It
+// returns the smallest difference that is possible.
+func leadOf(date, sent, received time.Time) time.Duration {
+	switch {
+	case date.After(received):
+		return date.Sub(received)
+	case sent.Sub(date) > time.Second:
+		return date.Add(time.Second).Sub(sent)
+	default:
+		return 0
+	}
+}
+
+// isWrong reports whether clocks differ by more than clocks may.
+func isWrong(ahead time.Duration) bool { return ahead.Abs() > fold.MaxClockDifference }

@@ -1,0 +1,61 @@
+package forward
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/forward/alertmanager"
+	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
+	"github.com/tocsin-dev/tocsin/controllers/forward/config"
+)
+
+// stage is a step on the way of Incidents to an Alertmanager. It fills in its part of the posts, and returns those that go on to
+// the next stage. It fails only if Alertmanager accepts nothing.
+type stage interface {
+	exec(ctx context.Context, at moment, posts ...*post) ([]*post, error)
+}
+
+// moment is what the stages of a request have in common.
+type moment struct {
+	now    time.Time     // by the API server's clock
+	ahead  time.Duration // how far the Alertmanager's clock is ahead of that
+	target *config.Target
+	client *alertmanager.Client // nil: http_config cannot be used
+
+	deadline time.Time // until when rejected alerts are searched
+}
+
+// post is what is posted about one Incident.
+type post struct {
+	key      types.NamespacedName
+	received time.Time // see queue
+
+	// readStage: nil if there is none.
+	incident    *v1alpha1.Incident
+	integration *v1alpha1.WebhookIntegration
+
+	// wantStage and historyStage.
+	wanted alerts.Wanted
+
+	// encodeStage.
+	alerts []json.RawMessage
+	size   int // of the alerts
+}
+
+// stages are executed in their order, while posts remain.
+type stages []stage
+
+// exec implements stage.
+func (s stages) exec(ctx context.Context, at moment, posts ...*post) ([]*post, error) {
+	var err error
+	for _, stage := range s {
+		if posts, err = stage.exec(ctx, at, posts...); err != nil || len(posts) == 0 {
+			return nil, err
+		}
+	}
+	return posts, nil
+}

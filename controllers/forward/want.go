@@ -1,0 +1,18 @@
+package forward
+
+import (
+	"context"
+
+	"github.com/tocsin-dev/tocsin/internal/maintenance"
+)
+
+// wantStage decides what Alertmanager is to know of the Incident by its status.
+type wantStage struct{ windows *maintenance.Windows }
+
+// exec implements stage.
+func (w *wantStage) exec(_ context.Context, at moment, posts ...*post) ([]*post, error) {
+	for _, p := range posts {
+		p.wanted = at.target.Want(p.incident, p.integration, w.windows.Of(p.integration), at.now)
+	}
+	return posts, nil
+}
