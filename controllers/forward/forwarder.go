@@ -55,8 +55,8 @@ type file struct {
 }
 
 // New returns a Forwarder with the configuration in a file. The clock returns the time by the API server's clock, by which
-// expiries are computed: a leader's own clock may be wrong. It is not ok while that time is unknown. installation returns what
-// tells this Tocsin from all others, without spaces: they may share an Alertmanager, and none may end the silences of another.
+// expiries are computed: a leader's own clock may be wrong. It is not ok while that time is unknown. installation returns the
+// identity of this Tocsin, without spaces: several may share an Alertmanager, and none may end the silences of another.
 func New(path string, clock clock, installation func(context.Context) (string, error), log logr.Logger) *Forwarder {
 	f := &Forwarder{path: path, clock: clock, installation: installation, log: log}
 	f.Dial = (&net.Dialer{Timeout: alertmanager.RequestTimeout}).DialContext

@@ -10,14 +10,14 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
 )
 
-// historyStage adds what was posted about the Incident before and must now end, and keeps labels that may not change. Those of a
-// muted Incident that an earlier leader posted are in Alertmanager only, which is asked once in a term. Without an answer, the
-// Incident has its labels of now.
+// historyStage adds what was posted about the Incident before and must now end, and keeps labels that may not change. Only
+// Alertmanager has the labels with which an earlier leader posted an Incident that is muted now. They are read once in a term;
+// without an answer, the Incident has its current labels.
 type historyStage struct {
 	incidents *incidents
 	record    *record
 	log       logr.Logger
-	hasFormer bool // Alertmanager was asked
+	hasFormer bool // they were read, or could not be
 }
 
 // exec implements stage.
@@ -45,6 +45,6 @@ func (h *historyStage) readFormerLabels(ctx context.Context, client *alertmanage
 		}
 	})
 	if err != nil {
-		h.log.Info("Alertmanager does not tell the labels of muted Incidents; those of now are used", "reason", err.Error())
+		h.log.Info("Labels of muted Incidents cannot be read from Alertmanager; the current ones are used", "reason", err.Error())
 	}
 }

@@ -33,8 +33,8 @@ func (s *postStage) exec(ctx context.Context, at moment, posts ...*post) ([]*pos
 
 // bisect posts Incidents. What a failure looks like does not matter, since a proxy may answer an alert that it dislikes with
 // anything. The cause is in the alerts if Alertmanager accepts an empty list; that does not count as a success, because alerts
-// are what it has to accept. After the deadline, all that are left may be the cause: they are posted alone later, so that those of
-// others do not expire.
+// are what it has to accept. After the deadline, all that are left may be the cause: they are posted alone later, so that those
+// of others do not expire.
 func (s *postStage) bisect(ctx context.Context, at moment, posts []*post, timeout time.Duration) error {
 	cause := s.request(ctx, at, posts, timeout)
 	if cause == nil {

@@ -28,7 +28,7 @@ type record struct {
 // state is what a sender knows of an Incident in its Alertmanager.
 type state struct {
 	history  alerts.History      // what it has posted
-	former   alerts.FormerLabels // what an earlier leader has posted, until the history tells
+	former   alerts.FormerLabels // what an earlier leader has posted; nil once it is in the history
 	severity v1alpha1.Severity   // with which the Incident fires, by what Alertmanager has accepted; empty: it does not
 	rejected time.Time           // since when Alertmanager accepts requests, but not those with this Incident; zero: it does
 }
@@ -52,7 +52,7 @@ func newRecord() *record {
 	return &record{began: time.Now(), incidents: map[types.NamespacedName]*state{}}
 }
 
-// change changes the state of an Incident. One that tells nothing takes no memory.
+// change changes the state of an Incident. An empty state takes no memory.
 func (r *record) change(key types.NamespacedName, change func(*state)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -214,7 +214,7 @@ func (r *record) causes() (failure, rejection string) {
 	return failure, rejection
 }
 
-// health tells whether Alertmanager accepts alerts. It is not known until the first request has been accepted or requests have
+// health reports whether Alertmanager accepts alerts. It is not known until the first request has been accepted or requests have
 // failed for failingAfter. One that accepts only empty requests fails as well, see postStage.
 func (r *record) health(now time.Time) (healthy, known bool) {
 	r.mu.Lock()

@@ -77,15 +77,15 @@ func (s *sender) moment() (at moment, ok bool) {
 	return moment{now: now, ahead: s.skew.get(), target: s.target, client: s.client}, ok
 }
 
-// run posts until ctx ends. The first request is empty, and its answer tells the time: by a clock that is much later, what is to
-// fire would end at once.
+// run posts until ctx ends. The first request is empty: its Date shows Alertmanager's clock, so that firing alerts do not arrive
+// already ended.
 func (s *sender) run(ctx context.Context) {
 	defer s.metrics.remove()
 	var round moment     // at which the last round began
 	var due time.Time    // when the next one begins
 	var logged time.Time // when the failure was last logged; zero while nothing fails
 	quiet := true        // nothing was accepted since the last round began
-	knowsTime, delays := false, newBackoff()
+	knowsClock, delays := false, newBackoff()
 	for ctx.Err() == nil {
 		at, ok := s.moment()
 		if !ok {
@@ -93,7 +93,7 @@ func (s *sender) run(ctx context.Context) {
 			continue
 		}
 		b := &batch{}
-		if knowsTime {
+		if knowsClock {
 			isDue := at.target != round.target || !time.Now().Before(due)
 			if isDue && s.schedule.beginRound(at.now.Add(-at.target.EndedWindow())) {
 				round, due, quiet = at, time.Now().Add(at.target.RoundInterval()), true
@@ -116,7 +116,7 @@ func (s *sender) run(ctx context.Context) {
 			sleep(ctx, delays.Step(), nil)
 			continue
 		}
-		quiet, knowsTime = !knowsTime, true
+		quiet, knowsClock = !knowsClock, true
 		if isWrong(s.skew.get() - round.ahead) {
 			due = fold.Earliest(due, time.Now().Add(minBackoff)) // what was posted may have ended at once
 		}

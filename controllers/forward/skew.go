@@ -16,7 +16,7 @@ type skew struct {
 	log     logr.Logger
 }
 
-// compare notes the time that an answer told. sent and received are by the API server's clock.
+// compare notes the Date of an answer. sent and received are by the API server's clock.
 func (s *skew) compare(date, sent, received time.Time) {
 	ahead := leadOf(date, sent, received)
 	before := time.Duration(s.ahead.Swap(int64(ahead)))

@@ -9,15 +9,15 @@ import (
 )
 
 // History is what a leader has posted about one Incident to one Alertmanager. A set that fires there and differs from the one
-// that the Incident has now is ended by it. The timeline tells a new leader the same about severities; the history knows of other
-// labels, of Incidents that were deleted, and of those that are no longer forwarded.
+// that the Incident has now is ended by it. The timeline has earlier severities, also for a new leader; only the history has
+// other labels, Incidents that were deleted, and those that are no longer forwarded.
 type History struct {
-	sets    []set       // the one that fires, and those that have ended and that the timeline may not tell, newest first
+	sets    []set       // the one that fires, and those that have ended and that the timeline may lack, newest first
 	labels  string      // of all sets
 	changes []time.Time // when these changed lately
 }
 
-// IsEmpty reports whether the history tells nothing.
+// IsEmpty reports whether nothing is to be remembered.
 func (h *History) IsEmpty() bool { return len(h.sets)+len(h.changes) == 0 && h.labels == "" }
 
 // Extend returns what is wanted plus the sets posted earlier that must now end, and remembers what is going to be posted. The

@@ -97,8 +97,8 @@ func mutedBy(
 	return mute
 }
 
-// periodsOf returns the periods of the timeline. The severity of a Resolved Incident counts only if that tells nothing, and the
-// one with which it was posted while it was muted until it was resolved.
+// periodsOf returns the periods of the timeline. For a Resolved Incident, it adds the severity with which it was posted while it
+// was muted, or its own if the timeline has no period.
 func periodsOf(status *v1alpha1.IncidentStatus, mute *v1alpha1.Mute) []fold.SeverityPeriod {
 	periods := fold.SeverityPeriods(status.Timeline)
 	if status.State != v1alpha1.IncidentResolved || status.ResolvedTime == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
-// Matching finds the silence that matches each Incident for the longest time: first the alerts tell the IDs, then the silences
-// the rest.
+// Matching finds the silence that matches each Incident for the longest time. Add all alerts first: they have
+// the IDs of silences.
 type Matching struct {
 	incidents map[string][]types.NamespacedName // by the ID of a silence
 	longest   map[types.NamespacedName]v1alpha1.Silence
@@ -31,7 +31,7 @@ func (m *Matching) AddAlert(incident types.NamespacedName, ids []string) {
 	}
 }
 
-// AddSilence adds a silence. Those for acknowledgements do not count: the condition Acknowledged tells of these.
+// AddSilence adds a silence. Those for acknowledgements do not count: the condition Acknowledged has these.
 func (m *Matching) AddSilence(s *Silence) {
 	incidents := m.incidents[s.ID]
 	mark, before, own := markerOf(s.Comment)

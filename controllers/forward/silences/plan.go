@@ -65,7 +65,7 @@ type Call struct {
 	Expire   string // the ID, if it is to end
 }
 
-// NewPlan returns a plan for one Alertmanager. installation tells the silences of this Tocsin from those of others.
+// NewPlan returns a plan for one Alertmanager. installation identifies this Tocsin in the markers of its silences.
 func NewPlan(target *alerts.Target, installation string, now time.Time) *Plan {
 	return &Plan{
 		target: target, installation: installation, now: now, unread: map[types.NamespacedName]bool{},

@@ -5,7 +5,7 @@
 //  2. Plan.Compare compares a silence that exists with them.
 //  3. Plan.Calls returns the calls that make up the difference, in turns by namespace.
 //
-// Nothing is stored: a marker in the comment of each silence tells a new leader which Incident and request it is for.
+// Nothing is stored: a marker in the comment of each silence names the Incident and the request for which it is.
 package silences
 
 import (
@@ -65,8 +65,8 @@ func matchersOf(key types.NamespacedName, settings *alerts.Settings) []Matcher {
 	return matchers
 }
 
-// Kinds of silences that Tocsin creates. The comment ends with a marker of kind, Incident and installation, by which a new leader
-// finds them again, and which tells them from those of another Tocsin that shares the Alertmanager.
+// Kinds of silences that Tocsin creates. The comment ends with a marker of kind, Incident and installation. A new leader finds
+// them by it, and leaves alone those of another Tocsin that shares the Alertmanager.
 const (
 	kindAcknowledged = "acknowledged"
 	kindRequested    = "requested"
@@ -81,7 +81,7 @@ type marker struct {
 // String implements fmt.Stringer.
 func (m marker) String() string { return m.of("") }
 
-// of returns the marker of the silence for one request, which tells it from those for earlier requests.
+// of returns the marker of the silence for one request: those for earlier requests have others.
 func (m marker) of(request string) string {
 	return fmt.Sprintf("[tocsin %s %s/%s %s]", m.kind, m.key.Namespace, m.key.Name, strings.TrimSpace(request+" "+m.installation))
 }
