@@ -9,7 +9,7 @@
 //  3. Stages of the sender, each in a file of its own, make the alerts of each Incident: readStage reads it, wantStage decides
 //     with which labels Alertmanager is to know it (package alerts, pure), historyStage adds what was posted before and must
 //     end, and encodeStage makes the alerts.
-//  4. postStage posts them in one request. If Alertmanager accepts only some, it finds out which.
+//  4. The poster of the sender (post.go) posts them in one request. If Alertmanager accepts only some, it finds out which.
 //  5. The record of the sender (record.go) has what was accepted and rejected, by Incident. The next round, the status of the
 //     Incident (report.go) and the condition of its integration (condition.go) depend on it.
 //

@@ -11,17 +11,14 @@ import (
 type encodeStage struct{ record *record }
 
 // exec implements stage.
-func (e *encodeStage) exec(_ context.Context, at moment, posts ...*post) (encoded []*post, _ error) {
-	for _, p := range posts {
-		if p.wanted.IsEmpty() {
-			e.record.accept(p.key, "")
-			continue
-		}
-		for _, alert := range alerts.Make(p.key, p.incident, p.wanted, at.target.Settings, at.now, at.ahead) {
-			data, _ := json.Marshal(alert) // strings and times always encode
-			p.alerts, p.size = append(p.alerts, data), p.size+len(data)
-		}
-		encoded = append(encoded, p)
+func (e *encodeStage) exec(_ context.Context, at moment, p *post) bool {
+	if p.wanted.IsEmpty() {
+		e.record.accept(p.key, "")
+		return false
 	}
-	return encoded, nil
+	for _, alert := range alerts.Make(p.key, p.incident, p.wanted, at.target.Settings, at.now, at.ahead) {
+		data, _ := json.Marshal(alert) // strings and times always encode
+		p.alerts, p.size = append(p.alerts, data), p.size+len(data)
+	}
+	return true
 }

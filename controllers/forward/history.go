@@ -21,20 +21,18 @@ type historyStage struct {
 }
 
 // exec implements stage.
-func (h *historyStage) exec(ctx context.Context, at moment, posts ...*post) ([]*post, error) {
-	for _, p := range posts {
-		// Without the integration, a set that fires is neither renewed nor ended, so nothing changes if the integration is created
-		// again within the expiry; otherwise the set ends with it.
-		if p.integration == nil && p.incident != nil && p.incident.Status.State == v1alpha1.IncidentOpen {
-			continue
-		}
-		if at.client != nil && !h.hasFormer && h.record.needsFormerLabels(p.key, p.wanted) {
-			h.hasFormer = true
-			h.readFormerLabels(ctx, at.client)
-		}
-		p.wanted = h.record.extend(p.key, p.wanted, at.target.Settings, at.now)
+func (h *historyStage) exec(ctx context.Context, at moment, p *post) bool {
+	// Without the integration, a set that fires is neither renewed nor ended, so nothing changes if the integration is created
+	// again within the expiry; otherwise the set ends with it.
+	if p.integration == nil && p.incident != nil && p.incident.Status.State == v1alpha1.IncidentOpen {
+		return true
 	}
-	return posts, nil
+	if at.client != nil && !h.hasFormer && h.record.needsFormerLabels(p.key, p.wanted) {
+		h.hasFormer = true
+		h.readFormerLabels(ctx, at.client)
+	}
+	p.wanted = h.record.extend(p.key, p.wanted, at.target.Settings, at.now)
+	return true
 }
 
 // readFormerLabels records with which labels Alertmanager knows Incidents that may be muted.

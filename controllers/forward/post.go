@@ -14,9 +14,8 @@ import (
 
 var errNoClock = errors.New("the API server's time is not known, or the lease has run out")
 
-// postStage posts Incidents in one request, or an empty list if there are none. If that fails, it posts them in smaller ones,
-// down to those that are the cause.
-type postStage struct {
+// poster posts Incidents.
+type poster struct {
 	clock    clock
 	skew     *skew
 	record   *record
@@ -26,16 +25,13 @@ type postStage struct {
 	retry    func(types.NamespacedName, time.Time) // has an Incident posted again
 }
 
-// exec implements stage.
-func (s *postStage) exec(ctx context.Context, at moment, posts ...*post) ([]*post, error) {
-	return posts, s.bisect(ctx, at, posts, alertmanager.RequestTimeout)
-}
-
-// bisect posts Incidents. What a failure looks like does not matter, since a proxy may answer an alert that it dislikes with
-// anything. The cause is in the alerts if Alertmanager accepts an empty list; that does not count as a success, because alerts
-// are what it has to accept. After the deadline, all that are left may be the cause: they are posted alone later, so that those
-// of others do not expire.
-func (s *postStage) bisect(ctx context.Context, at moment, posts []*post, timeout time.Duration) error {
+// post posts Incidents in one request, or an empty list if there are none. It fails if Alertmanager accepts nothing at all.
+//
+// If the request fails, it posts them in smaller ones, down to those that are the cause. What the failure looks like does not
+// matter, since a proxy may answer an alert that it dislikes with anything. The cause is in the alerts if Alertmanager accepts an
+// empty list; that does not count as a success, because alerts are what it has to accept. After the deadline, all that are left
+// may be the cause: they are posted alone later, so that those of others do not expire.
+func (s *poster) post(ctx context.Context, at moment, posts []*post, timeout time.Duration) error {
 	cause := s.request(ctx, at, posts, timeout)
 	if cause == nil {
 		s.accept(posts)
@@ -56,14 +52,14 @@ func (s *postStage) bisect(ctx context.Context, at moment, posts []*post, timeou
 	half := len(posts) / 2
 	for _, part := range [][]*post{posts[:half], posts[half:]} {
 		// A part does not wait long for an answer: others wait for it.
-		if err := s.bisect(ctx, at, part, partTimeout); err != nil {
+		if err := s.post(ctx, at, part, partTimeout); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *postStage) request(ctx context.Context, at moment, posts []*post, timeout time.Duration) error {
+func (s *poster) request(ctx context.Context, at moment, posts []*post, timeout time.Duration) error {
 	alerts := []json.RawMessage{}
 	for _, p := range posts {
 		alerts = append(alerts, p.alerts...)
@@ -92,7 +88,7 @@ func (s *postStage) request(ctx context.Context, at moment, posts []*post, timeo
 }
 
 // accept records that Alertmanager has accepted a request with these Incidents, or an empty one.
-func (s *postStage) accept(posts []*post) {
+func (s *poster) accept(posts []*post) {
 	s.metrics.succeeded(time.Now())
 	for _, p := range posts {
 		if s.record.accept(p.key, p.wanted.Firing()) {
@@ -104,7 +100,7 @@ func (s *postStage) accept(posts []*post) {
 
 // reject records that Alertmanager does not accept the alerts of an Incident. They are posted alone, first after short delays and
 // then in every round.
-func (s *postStage) reject(p *post, cause error) {
+func (s *poster) reject(p *post, cause error) {
 	s.metrics.count(resultRejected, len(p.alerts))
 	since, isFirst := s.record.reject(p.key, cause)
 	if isFirst {

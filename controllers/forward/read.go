@@ -13,14 +13,10 @@ type readStage struct {
 }
 
 // exec implements stage.
-func (r *readStage) exec(ctx context.Context, _ moment, posts ...*post) (read []*post, _ error) {
-	for _, p := range posts {
-		var err error
-		if p.incident, p.integration, err = r.incidents.read(ctx, p.key); err != nil {
-			r.log.Error(err, "Incident cannot be posted", "namespace", p.key.Namespace, "incident", p.key.Name)
-			continue
-		}
-		read = append(read, p)
+func (r *readStage) exec(ctx context.Context, _ moment, p *post) bool {
+	var err error
+	if p.incident, p.integration, err = r.incidents.read(ctx, p.key); err != nil {
+		r.log.Error(err, "Incident cannot be posted", "namespace", p.key.Namespace, "incident", p.key.Name)
 	}
-	return read, nil
+	return err == nil
 }

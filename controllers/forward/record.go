@@ -215,7 +215,7 @@ func (r *record) causes() (failure, rejection string) {
 }
 
 // health reports whether Alertmanager accepts alerts. It is not known until the first request has been accepted or requests have
-// failed for failingAfter. One that accepts only empty requests fails as well, see postStage.
+// failed for failingAfter. One that accepts only empty requests fails as well, see poster.
 func (r *record) health(now time.Time) (healthy, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -22,8 +22,8 @@ type sender struct {
 	clock    clock
 	dial     alertmanager.Dialer
 	schedule *schedule
-	prepare  stages // of one Incident, until its alerts are known
-	post     stage  // of a request
+	stages   []stage // from an Incident to its alerts, in order
+	poster   *poster
 	record   *record
 	skew     *skew
 
@@ -40,13 +40,13 @@ func newSender(t *term, name, address string) *sender {
 	s.metrics.succeeded(time.Now())
 	s.schedule = newSchedule(t.incidents, s.record)
 	s.skew = &skew{metrics: s.metrics, log: s.log}
-	s.prepare = stages{
+	s.stages = []stage{
 		&readStage{t.incidents, s.log},
 		&wantStage{t.forwarder.Windows},
 		&historyStage{incidents: t.incidents, record: s.record, log: s.log},
 		&encodeStage{s.record},
 	}
-	s.post = &postStage{
+	s.poster = &poster{
 		clock: s.clock, skew: s.skew, record: s.record, metrics: s.metrics, log: s.log,
 		accepted: t.reporter.add, retry: s.schedule.changed.add,
 	}
@@ -131,10 +131,13 @@ func (s *sender) run(ctx context.Context) {
 func (s *sender) next(ctx context.Context, at moment) *batch {
 	b := &batch{}
 	s.schedule.fill(ctx, b, func(key types.NamespacedName, received time.Time) *post {
-		if posts, _ := s.prepare.exec(ctx, at, &post{key: key, received: received}); len(posts) > 0 { // only a post fails
-			return posts[0]
+		p := &post{key: key, received: received}
+		for _, stage := range s.stages {
+			if !stage.exec(ctx, at, p) {
+				return nil
+			}
 		}
-		return nil
+		return p
 	})
 	return b
 }
@@ -144,16 +147,16 @@ func (s *sender) next(ctx context.Context, at moment) *batch {
 func (s *sender) deliver(ctx context.Context, at moment, b *batch) error {
 	at.deadline = time.Now().Add(isolationTime)
 	if len(b.posts) > 0 || len(b.alone) == 0 {
-		if _, err := s.post.exec(ctx, at, b.posts...); err != nil {
+		if err := s.poster.post(ctx, at, b.posts, alertmanager.RequestTimeout); err != nil {
 			return err
 		}
 	}
-	for i, p := range b.alone {
+	for i := range b.alone {
 		if time.Now().After(at.deadline) {
 			s.schedule.putBack(b.alone[i:])
 			break
 		}
-		if _, err := s.post.exec(ctx, at, p); err != nil {
+		if err := s.poster.post(ctx, at, b.alone[i:i+1], alertmanager.RequestTimeout); err != nil {
 			return err
 		}
 	}

@@ -13,13 +13,13 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/forward/config"
 )
 
-// stage is a step on the way of Incidents to an Alertmanager. It fills in its part of the posts, and returns those that go on to
-// the next stage. It fails only if Alertmanager accepts nothing.
+// stage is a step from an Incident to its alerts in an Alertmanager. It fills in its part of the post. It reports false if nothing
+// is to be posted.
 type stage interface {
-	exec(ctx context.Context, at moment, posts ...*post) ([]*post, error)
+	exec(ctx context.Context, at moment, p *post) bool
 }
 
-// moment is what the stages of a request have in common.
+// moment is what the posts of a request have in common.
 type moment struct {
 	now    time.Time     // by the API server's clock
 	ahead  time.Duration // how far the Alertmanager's clock is ahead of that
@@ -44,18 +44,4 @@ type post struct {
 	// encodeStage.
 	alerts []json.RawMessage
 	size   int // of the alerts
-}
-
-// stages are executed in their order, while posts remain.
-type stages []stage
-
-// exec implements stage.
-func (s stages) exec(ctx context.Context, at moment, posts ...*post) ([]*post, error) {
-	var err error
-	for _, stage := range s {
-		if posts, err = stage.exec(ctx, at, posts...); err != nil || len(posts) == 0 {
-			return nil, err
-		}
-	}
-	return posts, nil
 }
