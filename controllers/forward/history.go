@@ -27,19 +27,19 @@ func (h *historyStage) exec(ctx context.Context, at moment, p *post) bool {
 	if p.integration == nil && p.incident != nil && p.incident.Status.State == v1alpha1.IncidentOpen {
 		return true
 	}
-	if at.client != nil && !h.hasFormer && h.record.needsFormerLabels(p.key, p.wanted) {
+	if at.client != nil && !h.hasFormer && h.record.needsFormer(p.key, p.wanted) {
 		h.hasFormer = true
-		h.readFormerLabels(ctx, at.client)
+		h.readFormer(ctx, at.client)
 	}
 	p.wanted = h.record.extend(p.key, p.wanted, at.target.Settings, at.now)
 	return true
 }
 
-// readFormerLabels records with which labels Alertmanager knows Incidents that may be muted.
-func (h *historyStage) readFormerLabels(ctx context.Context, client *alertmanager.Client) {
+// readFormer records with which labels Alertmanager knows Incidents that may be muted.
+func (h *historyStage) readFormer(ctx context.Context, client *alertmanager.Client) {
 	err := client.Labels(ctx, func(labels map[string]string) {
 		if key, severity := alerts.IncidentOf(labels); h.incidents.mayBeMuted(key, severity) {
-			h.record.addFormerLabels(key, labels)
+			h.record.addFormer(key, labels)
 		}
 	})
 	if err != nil {

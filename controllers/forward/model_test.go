@@ -48,7 +48,7 @@ func newWorld(t *rapid.T) *world {
 func (w *world) lead() {
 	w.cluster.clock = func() (time.Time, bool) { return w.time, true }
 	w.sender = newSender(w.cluster.term, "alertmanager:9093", "model")
-	w.sender.target, w.sender.client = w.target, w.am.client()
+	w.sender.configured.Store(&moment{target: w.target, client: w.am.client()})
 	w.sweep()
 }
 

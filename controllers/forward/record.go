@@ -27,10 +27,9 @@ type record struct {
 
 // state is what a sender knows of an Incident in its Alertmanager.
 type state struct {
-	history  alerts.History      // what it has posted
-	former   alerts.FormerLabels // what an earlier leader has posted; nil once it is in the history
-	severity v1alpha1.Severity   // with which the Incident fires, by what Alertmanager has accepted; empty: it does not
-	rejected time.Time           // since when Alertmanager accepts requests, but not those with this Incident; zero: it does
+	history  alerts.History    // what it has posted
+	severity v1alpha1.Severity // with which the Incident fires, by what Alertmanager has accepted; empty: it does not
+	rejected time.Time         // since when Alertmanager accepts requests, but not those with this Incident; zero: it does
 }
 
 // cause is why an Alertmanager does not accept requests, in a few words for a condition. They change only when they have not
@@ -66,7 +65,7 @@ func (r *record) change(key types.NamespacedName, change func(*state)) {
 	if !s.rejected.IsZero() {
 		r.rejected++
 	}
-	if s.history.IsEmpty() && s.former == nil && s.severity == "" && s.rejected.IsZero() {
+	if s.history.IsEmpty() && s.severity == "" && s.rejected.IsZero() {
 		delete(r.incidents, key)
 	} else {
 		r.incidents[key] = s
@@ -77,30 +76,19 @@ func (r *record) change(key types.NamespacedName, change func(*state)) {
 func (r *record) extend(
 	key types.NamespacedName, wanted alerts.Wanted, settings *alerts.Settings, now time.Time,
 ) (extended alerts.Wanted) {
-	r.change(key, func(s *state) {
-		if s.history.NeedsFormerLabels(wanted) {
-			s.history.Restore(wanted, s.former, settings)
-			s.former = nil
-		}
-		extended = s.history.Extend(wanted, settings.EndedWindow(), now)
-	})
+	r.change(key, func(s *state) { extended = s.history.Extend(wanted, settings, now) })
 	return extended
 }
 
-// needsFormerLabels reports whether an earlier leader may have posted an Incident with labels that the record lacks.
-func (r *record) needsFormerLabels(key types.NamespacedName, wanted alerts.Wanted) (needs bool) {
-	r.change(key, func(s *state) { needs = s.history.NeedsFormerLabels(wanted) })
+// needsFormer reports whether an earlier leader may have posted an Incident with labels that the record lacks.
+func (r *record) needsFormer(key types.NamespacedName, wanted alerts.Wanted) (needs bool) {
+	r.change(key, func(s *state) { needs = s.history.NeedsFormer(wanted) })
 	return needs
 }
 
-// addFormerLabels adds the labels of an Incident's alert in Alertmanager.
-func (r *record) addFormerLabels(key types.NamespacedName, labels map[string]string) {
-	r.change(key, func(s *state) {
-		if s.former == nil {
-			s.former = alerts.FormerLabels{}
-		}
-		s.former.Add(labels)
-	})
+// addFormer adds the labels of an Incident's alert in Alertmanager.
+func (r *record) addFormer(key types.NamespacedName, labels map[string]string) {
+	r.change(key, func(s *state) { s.history.AddFormer(labels) })
 }
 
 // accept notes that Alertmanager has accepted an Incident with a severity, empty if it does not fire. It reports whether it fires

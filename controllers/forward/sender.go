@@ -3,7 +3,7 @@ package forward
 import (
 	"context"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -27,9 +27,7 @@ type sender struct {
 	record   *record
 	skew     *skew
 
-	mu     sync.Mutex
-	target *config.Target
-	client *alertmanager.Client // nil: http_config cannot be used
+	configured atomic.Pointer[moment] // its target and client
 }
 
 func newSender(t *term, name, address string) *sender {
@@ -37,6 +35,7 @@ func newSender(t *term, name, address string) *sender {
 		address: address, log: t.forwarder.log.WithValues("alertmanager", name, "address", address),
 		metrics: addressMetrics{name, address}, clock: t.clock, dial: t.forwarder.Dial, record: newRecord(),
 	}
+	s.configured.Store(&moment{})
 	s.metrics.succeeded(time.Now())
 	s.schedule = newSchedule(t.incidents, s.record)
 	s.skew = &skew{metrics: s.metrics, log: s.log}
@@ -55,26 +54,25 @@ func newSender(t *term, name, address string) *sender {
 
 // configure sets the target, and makes a client unless there is one for it. A new target has everything posted at once.
 func (s *sender) configure(t *config.Target) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.target == t && s.client != nil {
+	before := s.configured.Load()
+	if before.target == t && before.client != nil {
 		return
 	}
 	client, err := t.NewClient(s.address, s.dial)
 	if err != nil {
 		s.log.Error(err, "Alertmanager cannot be configured")
 	}
-	s.client.Close()
-	s.target, s.client = t, client
+	before.client.Close()
+	s.configured.Store(&moment{target: t, client: client})
 	s.schedule.changed.signal.give()
 }
 
 // moment returns what the next request begins with. It is not ok while nothing may be posted.
 func (s *sender) moment() (at moment, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, ok := s.clock()
-	return moment{now: now, ahead: s.skew.get(), target: s.target, client: s.client}, ok
+	at = *s.configured.Load()
+	at.ahead = s.skew.get()
+	at.now, ok = s.clock()
+	return at, ok
 }
 
 // run posts until ctx ends. The first request is empty: its Date shows Alertmanager's clock, so that firing alerts do not arrive

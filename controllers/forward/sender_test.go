@@ -64,7 +64,7 @@ func (r *rig) lead() {
 
 func (r *rig) newSender(am *fakeAlertmanager) *sender {
 	s := newSender(r.term, "alertmanager:9093", r.Name())
-	s.target, s.client = r.target, am.client()
+	s.configured.Store(&moment{target: r.target, client: am.client()})
 	return s
 }
 

@@ -21,12 +21,11 @@ type stage interface {
 
 // moment is what the posts of a request have in common.
 type moment struct {
-	now    time.Time     // by the API server's clock
-	ahead  time.Duration // how far the Alertmanager's clock is ahead of that
-	target *config.Target
-	client *alertmanager.Client // nil: http_config cannot be used
-
-	deadline time.Time // until when rejected alerts are searched
+	target   *config.Target
+	client   *alertmanager.Client // nil: http_config cannot be used
+	now      time.Time            // by the API server's clock
+	ahead    time.Duration        // how far the Alertmanager's clock is ahead of that
+	deadline time.Time            // until when requests are split, see poster
 }
 
 // post is what is posted about one Incident.

@@ -35,15 +35,12 @@ func (c *Client) SilencedAlerts(
 	for name, value := range externalLabels {
 		query.Add("filter", fmt.Sprintf("%s=%q", name, value))
 	}
-	return list(ctx, c, "alerts", query, func(alert *silencedAlert) { use(alert.Labels, alert.Status.SilencedBy) })
-}
-
-// silencedAlert is an alert that silences match.
-type silencedAlert struct {
-	Labels map[string]string `json:"labels"`
-	Status struct {
-		SilencedBy []string `json:"silencedBy"`
-	} `json:"status"`
+	return list(ctx, c, "alerts", query, func(alert *struct {
+		Labels map[string]string
+		Status struct{ SilencedBy []string }
+	}) {
+		use(alert.Labels, alert.Status.SilencedBy)
+	})
 }
 
 // filterTocsins adds a filter for the alerts of Tocsins.

@@ -15,14 +15,24 @@ type History struct {
 	sets    []set       // the one that fires, and those that have ended and that the timeline may lack, newest first
 	labels  string      // of all sets
 	changes []time.Time // when these changed lately
+
+	// former are the label sets by which Alertmanager knows the Incident, without the severity, until this leader posts it.
+	former map[v1alpha1.Severity]map[string]string
 }
 
 // IsEmpty reports whether nothing is to be remembered.
-func (h *History) IsEmpty() bool { return len(h.sets)+len(h.changes) == 0 && h.labels == "" }
+func (h *History) IsEmpty() bool { return !h.isPosted() && h.former == nil }
+
+// isPosted reports whether this leader has posted the Incident.
+func (h *History) isPosted() bool { return len(h.sets)+len(h.changes) > 0 }
 
 // Extend returns what is wanted plus the sets posted earlier that must now end, and remembers what is going to be posted. The
 // labels of a muted Incident stay as they are.
-func (h *History) Extend(w Wanted, window time.Duration, now time.Time) Wanted {
+func (h *History) Extend(w Wanted, settings *Settings, now time.Time) Wanted {
+	window := settings.EndedWindow()
+	if h.NeedsFormer(w) {
+		h.restore(w, settings)
+	}
 	h.keepLabels(w, window, now)
 	sets, remembered := w.sets, []set(nil)
 	if len(sets) > 0 && sets[0].fires() {
@@ -42,8 +52,8 @@ func (h *History) Extend(w Wanted, window time.Duration, now time.Time) Wanted {
 			remembered = append(remembered, old)
 		}
 	}
-	if h.sets = remembered[:min(len(remembered), 1+maxEndedSets)]; len(h.sets)+len(h.changes) == 0 {
-		*h = History{}
+	if h.sets = remembered[:min(len(remembered), 1+maxEndedSets)]; !h.isPosted() {
+		h.labels = ""
 	}
 	w.sets = sets
 	return w
@@ -64,30 +74,27 @@ func (h *History) keepLabels(w Wanted, window time.Duration, now time.Time) {
 	}
 }
 
-// NeedsFormerLabels reports whether a former leader may have posted a muted Incident with other labels than it has now. They stay
-// as they are, and the status does not have them.
-func (h *History) NeedsFormerLabels(w Wanted) bool {
-	return h.IsEmpty() && w.mute != nil && w.mute.ForwardedSeverity != "" && len(w.sets) > 0
+// NeedsFormer reports whether a former leader may have posted a muted Incident with other labels than it has now. They stay as
+// they are, and the status does not have them.
+func (h *History) NeedsFormer(w Wanted) bool {
+	return !h.isPosted() && w.mute != nil && w.mute.ForwardedSeverity != "" && len(w.sets) > 0
 }
 
-// FormerLabels are label sets by which Alertmanager knows an Incident. The labels of a set lack the severity.
-type FormerLabels map[v1alpha1.Severity]map[string]string
-
-// Add adds the labels of an alert in Alertmanager.
-func (f FormerLabels) Add(labels map[string]string) {
+// AddFormer adds the labels of an alert of the Incident in Alertmanager.
+func (h *History) AddFormer(labels map[string]string) {
 	_, severity := IncidentOf(labels)
-	f[severity] = maps.Clone(labels)
-	delete(f[severity], labelSeverity)
+	if h.former == nil {
+		h.former = map[v1alpha1.Severity]map[string]string{}
+	}
+	h.former[severity] = maps.Clone(labels)
+	delete(h.former[severity], labelSeverity)
 }
 
-// Restore has the history know the labels with which a muted Incident was posted, unless those that senders cannot influence
-// differ from what they are now: anyone can post to Alertmanager.
-func (h *History) Restore(w Wanted, former FormerLabels, settings *Settings) {
-	before := former[w.mute.ForwardedSeverity]
-	if before == nil {
-		return
-	}
-	now := decodeLabels(w.sets[0].labels)
+// restore sets the labels to those with which a muted Incident was posted, unless those that senders cannot influence differ from
+// what they are now: anyone can post to Alertmanager.
+func (h *History) restore(w Wanted, settings *Settings) {
+	now, before := decodeLabels(w.sets[0].labels), h.former[w.mute.ForwardedSeverity]
+	h.former = nil
 	for _, labels := range []map[string]string{now, before} {
 		for name, value := range labels {
 			isSenders := name == labelAlertname || slices.Contains(settings.AlertLabels, name)

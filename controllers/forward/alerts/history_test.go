@@ -18,12 +18,12 @@ func TestAHistoryIsBounded(t *testing.T) {
 	for i := range 200 {
 		incident.Status.Alert.Type, incident.Status.Alert.Severity = fmt.Sprint("Disk", i), v1alpha1.Severities()[i%4]
 		now = now.Add(time.Second)
-		h.Extend(target.Want(incident, &v1alpha1.WebhookIntegration{}, nil, now), target.EndedWindow(), now)
+		h.Extend(target.Want(incident, &v1alpha1.WebhookIntegration{}, nil, now), target.Settings, now)
 		g.Expect(len(h.sets)).To(BeNumerically("<=", 1+maxEndedSets))
 		g.Expect(len(h.changes)).To(BeNumerically("<=", maxLabelChanges))
 	}
-	h.Extend(Wanted{}, target.EndedWindow(), now)
+	h.Extend(Wanted{}, target.Settings, now)
 	g.Expect(h.IsEmpty()).To(BeFalse(), "the set that fired has to end")
-	h.Extend(Wanted{}, target.EndedWindow(), now.Add(target.EndedWindow()))
+	h.Extend(Wanted{}, target.Settings, now.Add(target.EndedWindow()))
 	g.Expect(h.IsEmpty()).To(BeTrue())
 }
