@@ -13,8 +13,8 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/forward/config"
 )
 
-// stage is a step from an Incident to its alerts in an Alertmanager. It fills in its part of the post. It reports false if nothing
-// is to be posted.
+// stage is a step from an Incident to its alerts in an Alertmanager. It fills in its part of the post, and reports false if
+// nothing is to be posted.
 type stage interface {
 	exec(ctx context.Context, at moment, p *post) bool
 }
