@@ -134,7 +134,7 @@ func (r *record) unfinished() (posted, rejected []types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key, s := range r.incidents {
-		if !s.history.IsEmpty() {
+		if s.history.IsPosted() {
 			posted = append(posted, key)
 		}
 		if !s.rejected.IsZero() {

@@ -21,10 +21,10 @@ type History struct {
 }
 
 // IsEmpty reports whether nothing is to be remembered.
-func (h *History) IsEmpty() bool { return !h.isPosted() && h.former == nil }
+func (h *History) IsEmpty() bool { return !h.IsPosted() && h.former == nil }
 
-// isPosted reports whether this leader has posted the Incident.
-func (h *History) isPosted() bool { return len(h.sets)+len(h.changes) > 0 }
+// IsPosted reports whether this leader has posted the Incident.
+func (h *History) IsPosted() bool { return len(h.sets)+len(h.changes) > 0 }
 
 // Extend returns what is wanted plus the sets posted earlier that must now end, and remembers what is going to be posted. The
 // labels of a muted Incident stay as they are.
@@ -52,7 +52,7 @@ func (h *History) Extend(w Wanted, settings *Settings, now time.Time) Wanted {
 			remembered = append(remembered, old)
 		}
 	}
-	if h.sets = remembered[:min(len(remembered), 1+maxEndedSets)]; !h.isPosted() {
+	if h.sets = remembered[:min(len(remembered), 1+maxEndedSets)]; !h.IsPosted() {
 		h.labels = ""
 	}
 	w.sets = sets
@@ -77,7 +77,7 @@ func (h *History) keepLabels(w Wanted, window time.Duration, now time.Time) {
 // NeedsFormer reports whether a former leader may have posted a muted Incident with other labels than it has now. They stay as
 // they are, and the status does not have them.
 func (h *History) NeedsFormer(w Wanted) bool {
-	return !h.isPosted() && w.mute != nil && w.mute.ForwardedSeverity != "" && len(w.sets) > 0
+	return !h.IsPosted() && w.mute != nil && w.mute.ForwardedSeverity != "" && len(w.sets) > 0
 }
 
 // AddFormer adds the labels of an alert of the Incident in Alertmanager.
