@@ -95,7 +95,7 @@ build() {
   if [ -z "$version" ]; then
     workspace=$PWD/$module/go.work
     # What is wanted next has most packages in common with it: all of . and ./hack/devcluster but themselves.
-    packages+=(github.com/tocsin-dev/tocsin/{internal/app,hack/lib/testenv,cmd/kubectl-tocsin/live})
+    packages+=(github.com/tocsin-dev/tocsin/{internal/app,hack/lib/testenv,internal/live})
     # The standard library can be compiled while modules are downloaded.
     go build net/http/httputil html/template &
   fi

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"gocloud.dev/blob"
 
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/history"
 	"github.com/tocsin-dev/tocsin/controllers/archive/bucket"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+	"github.com/tocsin-dev/tocsin/internal/history"
 )
 
 const archiveVariable = "TOCSIN_ARCHIVE"

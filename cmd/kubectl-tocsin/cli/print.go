@@ -11,9 +11,9 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/report"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
+	"github.com/tocsin-dev/tocsin/internal/report"
 )
 
 const (

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/history"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/report"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+	"github.com/tocsin-dev/tocsin/internal/history"
+	"github.com/tocsin-dev/tocsin/internal/report"
 )
 
 const (

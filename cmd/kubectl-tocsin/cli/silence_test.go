@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/action"
+	"github.com/tocsin-dev/tocsin/internal/action"
 )
 
 // silencing is the condition Silenced and the silence that it describes.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
+	"github.com/tocsin-dev/tocsin/internal/live"
 )
 
 // maxHeartbeats bounds the heartbeats that the page lists: those first about which something is to be done.

@@ -13,10 +13,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/history"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/live"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/report"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+	"github.com/tocsin-dev/tocsin/internal/history"
+	"github.com/tocsin-dev/tocsin/internal/live"
+	"github.com/tocsin-dev/tocsin/internal/report"
 )
 
 const (

@@ -17,9 +17,9 @@ import (
 	"gocloud.dev/blob/memblob"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/report"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/ui"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+	"github.com/tocsin-dev/tocsin/internal/report"
 )
 
 // archived returns a record of an episode that ended so many hours ago.
