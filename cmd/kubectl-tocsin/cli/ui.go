@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/ui"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
+	"github.com/tocsin-dev/tocsin/internal/page"
 )
 
 type uiOptions struct {
@@ -60,7 +60,7 @@ func (o *uiOptions) run(ctx context.Context, c *cluster, _ []string) error {
 	if archive != nil {
 		defer func() { _ = archive.Close() }()
 	}
-	server, err := ui.Listen(ctx, c, ui.Options{
+	server, err := page.Listen(ctx, c, page.Options{
 		Namespace: o.filter.namespace(c), Port: o.port, Command: o.sameCluster(), Archive: archive,
 		ClusterName: cmp.Or(o.clusterName, o.nameInKubeconfig()),
 	})
@@ -81,8 +81,8 @@ func (o *uiOptions) runInCluster(ctx context.Context) error {
 		return err
 	}
 	config.UserAgent = "tocsin-page/" + buildinfo.Read().Version
-	server, err := ui.Listen(ctx, nil, ui.Options{
-		Connect: ui.Connector(config, newScheme(), newMapper()), BindAddress: o.bindAddress, ClusterName: o.clusterName,
+	server, err := page.Listen(ctx, nil, page.Options{
+		Connect: page.Connector(config, newScheme(), newMapper()), BindAddress: o.bindAddress, ClusterName: o.clusterName,
 	})
 	if err != nil {
 		return err

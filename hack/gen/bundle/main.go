@@ -42,7 +42,7 @@ func main() {
 	flag.StringVar(&o.dockerfile, "dockerfile", "bundle.Dockerfile", "the Dockerfile of the bundle's image")
 	flag.StringVar(&o.image, "image", "tocsin:dev", "the image of the manager")
 	flag.StringVar(&o.version, "version", "0.1.0", "the version, with or without v")
-	flag.StringVar(&o.icon, "icon", "cmd/kubectl-tocsin/ui/static/icon.svg", "the icon, an SVG")
+	flag.StringVar(&o.icon, "icon", "internal/page/static/icon.svg", "the icon, an SVG")
 	flag.Parse()
 	o.version = strings.TrimPrefix(o.version, "v")
 	if err := o.write(); err != nil {

@@ -22,9 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/ui"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/live"
+	"github.com/tocsin-dev/tocsin/internal/page"
 )
 
 var config *rest.Config
@@ -130,14 +130,14 @@ func (c *cluster) fill() (disk *v1alpha1.Incident) {
 	return disk
 }
 
-func serve(tb testing.TB, c *cluster) (s *ui.Server, stop func()) {
+func serve(tb testing.TB, c *cluster) (s *page.Server, stop func()) {
 	tb.Helper()
-	return serveWith(tb, c, ui.Options{Namespace: c.namespace, ClusterName: "prod-1"})
+	return serveWith(tb, c, page.Options{Namespace: c.namespace, ClusterName: "prod-1"})
 }
 
-func serveWith(tb testing.TB, c *cluster, options ui.Options) (s *ui.Server, stop func()) {
+func serveWith(tb testing.TB, c *cluster, options page.Options) (s *page.Server, stop func()) {
 	tb.Helper()
-	s, err := ui.Listen(tb.Context(), c, options)
+	s, err := page.Listen(tb.Context(), c, options)
 	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -151,7 +151,7 @@ func serveWith(tb testing.TB, c *cluster, options ui.Options) (s *ui.Server, sto
 }
 
 // base is the address of the page without the key.
-func base(s *ui.Server) string {
+func base(s *page.Server) string {
 	address, _, _ := strings.Cut(s.URL(), "#")
 	return address
 }

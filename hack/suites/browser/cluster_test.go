@@ -27,7 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/ui"
+	"github.com/tocsin-dev/tocsin/internal/page"
 )
 
 // user makes a service account, which may do what the rules say, and returns its token. Without a namespace it may in all.
@@ -66,11 +66,11 @@ func serveCluster(t *testing.T, change ...func(connect) connect) string {
 		mapper.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 	}
 	mapper.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
-	connect := connect(ui.Connector(config, scheme, mapper))
+	connect := connect(page.Connector(config, scheme, mapper))
 	for _, one := range change {
 		connect = one(connect)
 	}
-	s, _ := serveWith(t, &cluster{}, ui.Options{Connect: connect, BindAddress: "127.0.0.1:0", ClusterName: "prod-1"})
+	s, _ := serveWith(t, &cluster{}, page.Options{Connect: connect, BindAddress: "127.0.0.1:0", ClusterName: "prod-1"})
 	return base(s)
 }
 

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/ui"
+	"github.com/tocsin-dev/tocsin/internal/page"
 )
 
 // hanging is an API server that hangs from time to time: it accepts requests and does not answer.
@@ -123,7 +123,7 @@ func TestFiltersAreInTheAddress(t *testing.T) {
 	other := *c
 	other.namespace = "default"
 	other.put(c.namespace+"-other", 3, v1alpha1.AlertContent{Title: "Elsewhere", Severity: v1alpha1.SeverityCritical})
-	s, _ := serveWith(t, c, ui.Options{Command: "kubectl tocsin --context=prod"})
+	s, _ := serveWith(t, c, page.Options{Command: "kubectl tocsin --context=prod"})
 
 	b := openTab(t)
 	b.do(chromedp.Navigate(s.URL()))

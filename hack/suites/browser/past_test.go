@@ -17,8 +17,8 @@ import (
 	"gocloud.dev/blob/memblob"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/ui"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+	"github.com/tocsin-dev/tocsin/internal/page"
 	"github.com/tocsin-dev/tocsin/internal/report"
 )
 
@@ -56,7 +56,7 @@ func TestHistoryAndReport(t *testing.T) {
 	store(c.g, bucket, archived(c.namespace, "Disk full", "critical", 30), archived(c.namespace, hostileTitle, "error", 40),
 		archived("elsewhere", "Not mine", "error", 41), archived(c.namespace, "Long ago", "info", 24*20))
 	c.g.Expect(bucket.WriteAll(t.Context(), "v1/day="+records.Day(time.Now())+"/x.ndjson.gz", []byte("torn"), nil)).To(Succeed())
-	s, _ := serveWith(t, c, ui.Options{Namespace: c.namespace, Archive: bucket})
+	s, _ := serveWith(t, c, page.Options{Namespace: c.namespace, Archive: bucket})
 	b := openTab(t)
 	b.do(chromedp.Navigate(s.URL()))
 	b.Eventually(b.titles).Should(ContainSubstring("Disk 97 %"))

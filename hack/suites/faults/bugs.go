@@ -88,7 +88,7 @@ var bugs = []bug{
 	{name: "pages-by-number", test: "./internal/pages TestEach"},
 	{name: "hidden-is-gone", test: "./controllers/incident TestHiddenAlertEventsTakeLittleOfAList"},
 	{name: "heavy-lists-shared", test: "./controllers/incident TestNobodyWaitsForTheListOfAnotherNamespace"},
-	{name: "page-has-credentials", test: "./cmd/kubectl-tocsin/ui TestNoRequestBearsAnythingButTheUsersToken"},
+	{name: "page-has-credentials", test: "./internal/page TestNoRequestBearsAnythingButTheUsersToken"},
 }
 
 // runBugs runs a manager with each bug, and reports whether all were caught.

@@ -1,4 +1,4 @@
-// Package ui serves a web page with the Incidents to the user's browser.
+// Package page serves a web page with the Incidents to the user's browser.
 //
 // On a user's machine it listens on 127.0.0.1 only, and shows and does what the user's kubeconfig may. Other users of the
 // machine and web pages in the browser can also reach the port, so:
@@ -12,7 +12,7 @@
 //
 // In a cluster it serves many users (Options.Connect) and has no credentials: each request to the API server bears the
 // token of the request that caused it, and nothing else, so RBAC decides what each user sees and does. See users.go.
-package ui
+package page
 
 import (
 	"cmp"
