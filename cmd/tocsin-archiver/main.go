@@ -48,11 +48,10 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	url := flags.String("archive", "",
 		"URL of the bucket to write records to: s3://, gs://, azblob:// or file:///. Required. Credentials come from the environment.")
 	program := process.Program{
-		Name:    "archiver",
-		Title:   "tocsin-archiver",
-		Usage:   "Tocsin's archiver writes a record of every episode that ends to object storage.",
-		Flags:   flags,
-		Options: &o,
+		Name:  "archiver",
+		Title: "tocsin-archiver",
+		Usage: "Tocsin's archiver writes a record of every episode that ends to object storage.",
+		Flags: flags,
 		Validate: func() error {
 			if err := bucket.Check(*url); err != nil {
 				return errors.Join(fmt.Errorf("--archive: %w", err), o.Validate())

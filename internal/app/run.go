@@ -44,7 +44,6 @@ func Execute(args []string, stdout, stderr io.Writer) int {
 		Title:    "tocsin",
 		Usage:    "Tocsin turns alert webhooks into Incidents.",
 		Flags:    flags,
-		Options:  &o.Options,
 		Validate: func() error { return o.complete(flags) },
 		Check: func() (report string, err error) {
 			if o.checkAlertmanagers == "" {

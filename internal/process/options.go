@@ -12,13 +12,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 )
 
 // Off is the address that disables a server.
 const Off = "0"
 
-// Options holds the values of the flags that all processes have.
+// Options holds the values of the flags that the processes with a controller have.
 type Options struct {
 	ProbeAddress    string
 	PprofAddress    string
@@ -28,9 +27,6 @@ type Options struct {
 	MetricsAddress  string
 	MetricsSecure   bool
 	MetricsCertPath string
-
-	zap         zap.Options
-	showVersion bool
 }
 
 // Bind adds the flags. purpose is what needs the lease, such as "Fold".
@@ -50,20 +46,6 @@ func (o *Options) Bind(flags *flag.FlagSet, purpose string) {
 	flags.StringVar(&o.LeaseNamespace, "leader-election-namespace", "",
 		"Namespace of the lease. Default: the namespace of the process.")
 	flags.Func("watch-namespaces", "Comma-separated namespaces to serve. Default: all.", o.setNamespaces)
-	flags.BoolVar(&o.showVersion, "version", false, "Print the version and exit.")
-	o.zap.BindFlags(flags)
-	for name, usage := range logUsage {
-		flags.Lookup(name).Usage = usage
-	}
-}
-
-// logUsage replaces the help texts of controller-runtime's logging flags.
-var logUsage = map[string]string{
-	"zap-devel":            "Use development logging: text, debug messages, and stack traces from level warn.",
-	"zap-encoder":          "Log format: json or console (text). Default: json; console with --zap-devel.",
-	"zap-log-level":        "Minimum level to log: debug, info, error, panic or a number (higher is more verbose). Default: info.",
-	"zap-stacktrace-level": "Minimum level to log with a stack trace: info, error or panic. Default: panic; warn with --zap-devel.",
-	"zap-time-encoding":    "Time format in logs: epoch, millis, nano, iso8601, rfc3339 or rfc3339nano. Default: rfc3339.",
 }
 
 // Validate returns all errors of the options.

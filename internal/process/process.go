@@ -31,8 +31,10 @@ type Program struct {
 	Title string // of what --version prints
 	Usage string // the first lines of the help
 
-	Flags   *flag.FlagSet
-	Options *Options // to which the flags are bound
+	Flags *flag.FlagSet // Execute adds those of logs and of the version
+
+	// Cluster is how the API server is reached, once the flags are parsed. Default: as KUBECONFIG or the pod's service account says.
+	Cluster *rest.Config
 
 	// Validate returns all errors of the parsed flags.
 	Validate func() error
@@ -46,24 +48,23 @@ type Program struct {
 
 // Execute runs a command line and returns the exit code.
 func (p *Program) Execute(args []string, stdout, stderr io.Writer) int {
-	o := p.Options
+	var logs zap.Options
+	bindLogs(p.Flags, &logs)
+	showVersion := p.Flags.Bool("version", false, "Print the version and exit.")
 	err := Parse(p.Flags, args, func() error {
-		if o.showVersion {
+		if *showVersion {
 			return nil // also without the flags that are required
 		}
 		return p.Validate()
 	})
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		p.Flags.SetOutput(stdout)
-		_, _ = fmt.Fprintf(stdout, "%s\n\n"+
-			"The cluster is the one that KUBECONFIG names, or else the one that the process runs in.\n\nFlags:\n", p.Usage)
-		p.Flags.PrintDefaults()
+		p.printHelp(stdout)
 		return exitOK
 	case err != nil:
 		_, _ = fmt.Fprintf(stderr, "%s: %v\n%[1]s: --help lists the flags\n", p.Name, err)
 		return exitBadFlags
-	case o.showVersion:
+	case *showVersion:
 		_, _ = fmt.Fprintln(stdout, buildinfo.Line(p.Title))
 		return exitOK
 	}
@@ -77,11 +78,11 @@ func (p *Program) Execute(args []string, stdout, stderr io.Writer) int {
 			return exitOK
 		}
 	}
-	if o.zap.StacktraceLevel == nil && !o.zap.Development {
+	if logs.StacktraceLevel == nil && !logs.Development {
 		// Errors name the operation that failed; the stacks of the libraries around it would hide that. Panics log their own.
 		_ = p.Flags.Set("zap-stacktrace-level", "panic")
 	}
-	logger := zap.New(zap.UseFlagOptions(&o.zap), zap.WriteTo(stderr))
+	logger := zap.New(zap.UseFlagOptions(&logs), zap.WriteTo(stderr))
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)
 	limitMemory(logger)
@@ -92,10 +93,12 @@ func (p *Program) Execute(args []string, stdout, stderr io.Writer) int {
 	// that hangs.
 	context.AfterFunc(ctx, stop)
 
-	config, err := ctrl.GetConfig()
-	if err != nil {
-		logger.Error(err, "Cannot load the kubeconfig")
-		return exitFailure
+	config := p.Cluster
+	if config == nil {
+		if config, err = ctrl.GetConfig(); err != nil {
+			logger.Error(err, "Cannot load the kubeconfig")
+			return exitFailure
+		}
 	}
 	if err := p.Run(ctx, config, logger); err != nil {
 		logger.Error(err, "Exited")
@@ -103,6 +106,32 @@ func (p *Program) Execute(args []string, stdout, stderr io.Writer) int {
 	}
 	logger.Info("Stopped")
 	return exitOK
+}
+
+func (p *Program) printHelp(stdout io.Writer) {
+	_, _ = fmt.Fprintf(stdout, "%s\n\n", p.Usage)
+	if p.Cluster == nil {
+		_, _ = fmt.Fprint(stdout, "The cluster is the one that KUBECONFIG names, or else the one that the process runs in.\n\n")
+	}
+	_, _ = fmt.Fprintln(stdout, "Flags:")
+	p.Flags.SetOutput(stdout)
+	p.Flags.PrintDefaults()
+}
+
+func bindLogs(flags *flag.FlagSet, logs *zap.Options) {
+	logs.BindFlags(flags)
+	for name, usage := range logUsage {
+		flags.Lookup(name).Usage = usage
+	}
+}
+
+// logUsage replaces the help texts of controller-runtime's logging flags.
+var logUsage = map[string]string{
+	"zap-devel":            "Use development logging: text, debug messages, and stack traces from level warn.",
+	"zap-encoder":          "Log format: json or console (text). Default: json; console with --zap-devel.",
+	"zap-log-level":        "Minimum level to log: debug, info, error, panic or a number (higher is more verbose). Default: info.",
+	"zap-stacktrace-level": "Minimum level to log with a stack trace: info, error or panic. Default: panic; warn with --zap-devel.",
+	"zap-time-encoding":    "Time format in logs: epoch, millis, nano, iso8601, rfc3339 or rfc3339nano. Default: rfc3339.",
 }
 
 // NewFlags returns a set of flags for Parse.

@@ -22,10 +22,7 @@ func TestErrorsAreLoggedWithoutStacks(t *testing.T) {
 			g := NewWithT(t)
 			t.Setenv("KUBECONFIG", "/nonexistent/kubeconfig")
 			var stderr bytes.Buffer
-			o := &Options{}
-			set := NewFlags("test")
-			o.Bind(set, "Test")
-			p := &Program{Name: "test", Flags: set, Options: o, Validate: func() error { return nil }, Run: unreachable}
+			p := &Program{Name: "test", Flags: NewFlags("test"), Validate: func() error { return nil }, Run: unreachable}
 			g.Expect(p.Execute([]string{flags}, &bytes.Buffer{}, &stderr)).To(Equal(exitFailure))
 			g.Expect(stderr.String()).To(ContainSubstring("Cannot load the kubeconfig"))
 			g.Expect(bytes.Contains(stderr.Bytes(), []byte("process.go:"))).To(Equal(stacks), stderr.String())
