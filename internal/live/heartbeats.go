@@ -48,7 +48,7 @@ var heartbeatStates = []heartbeatWords{
 	{v1alpha1.ReasonFailed, "failed"},
 	{v1alpha1.ReasonInvalidSchedule, "with an invalid schedule"},
 	{v1alpha1.ReasonNoIntegration, "without an integration"},
-	{v1alpha1.ReasonPingsUnsigned, "with refused pings"},
+	{v1alpha1.ReasonPingsUnsigned, "with rejected pings"},
 	{v1alpha1.ReasonWaiting, "waiting"},
 	{v1alpha1.ReasonSuspended, "suspended"},
 	{v1alpha1.ReasonHeard, "heard"},

@@ -1,6 +1,6 @@
 // Package live lists the Incidents of a namespace or of the whole cluster, and follows them by a watch.
 //
-// A watch is silent while nothing changes, and also while the API server hangs. A Feed therefore also lists one
+// A watch sends nothing while nothing changes, and also while the API server hangs. A Feed therefore also lists one
 // Incident's metadata every few seconds: its data is up to date as long as that succeeds and the watch is established.
 package live
 
