@@ -178,7 +178,7 @@ func actOn(
 func (s *Server) awaitSilences(
 	ctx context.Context, who *caller, a action.Action, requested []*v1alpha1.Incident, answer *lines,
 ) {
-	watched, err := s.join(ctx, who)
+	watched, err := s.access.join(ctx, who)
 	if err != nil {
 		return
 	}

@@ -34,7 +34,7 @@ func silence(t *testing.T, s *Server) (next func() actionResult) {
 	body := `{"action":"silence","for":"2h","incidents":[{"namespace":"shop","name":"a"}]}`
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.base()+"api/actions", strings.NewReader(body))
 	g.Expect(err).NotTo(HaveOccurred())
-	request.Header.Set("Authorization", "Bearer "+s.key)
+	request.Header.Set("Authorization", "Bearer "+s.owner().key)
 	response, err := http.DefaultClient.Do(request)
 	g.Expect(err).NotTo(HaveOccurred())
 	t.Cleanup(func() { _ = response.Body.Close() })
@@ -94,7 +94,7 @@ func TestAnEarlierSilenceIsNotTheRequestedOne(t *testing.T) {
 		defer cancel()
 		return awaitSilence(ctx, action.Action{Status: v1alpha1.AlertSilenced, Length: time.Hour}, incident, feed)
 	}
-	g.Expect(await(s.feed)).To(MatchError(ContainSubstring("not in effect yet")))
+	g.Expect(await(s.owner().watch.feed)).To(MatchError(ContainSubstring("not in effect yet")))
 
 	// Nor is an incident deleted that a watch has not listed yet.
 	young := live.Follow(newFake(), "", live.Prune, func(live.Change) {})

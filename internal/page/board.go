@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -71,7 +72,7 @@ type row struct {
 
 // stream sends all rows, and then changed rows, as lines of JSON until the browser disconnects.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, who *caller) error {
-	watched, err := s.join(r.Context(), who)
+	watched, err := s.access.join(r.Context(), who)
 	if err != nil {
 		return err
 	}
@@ -84,8 +85,8 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, who *caller) err
 		// Read the number of changes and Synced before the Incidents: if Synced is true, they are complete.
 		changes, synced := watched.changes.Load(), watched.feed.Synced()
 		m := message{
-			Whole: sent == nil, Synced: complete, Scope: who.namespace, Command: s.Command, Cluster: s.ClusterName,
-			Age: watched.feed.Age().Seconds(),
+			Whole: sent == nil, Synced: complete, Scope: who.namespace, Age: watched.feed.Age().Seconds(),
+			Command: cmp.Or(s.Command, "kubectl tocsin"), Cluster: s.ClusterName,
 		}
 		if problem := watched.problem(); problem != nil {
 			m.Whole = true // without rows
@@ -184,7 +185,7 @@ type openIncident struct {
 
 // joinSynced returns the watch of a caller once it has all Incidents: the watch for a new token begins without any.
 func (s *Server) joinSynced(ctx context.Context, who *caller) (*watch, error) {
-	w, err := s.join(ctx, who)
+	w, err := s.access.join(ctx, who)
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 	"github.com/tocsin-dev/tocsin/internal/history"
@@ -122,10 +120,8 @@ func (s *Server) past(answer func(*pastStream, context.Context, history.Query) *
 		if err != nil {
 			return err
 		}
-		if s.users != nil { // the only user has the credentials of the server; what else fails is a line of the answer
-			if err := live.Check(r.Context(), who.client, who.namespace); apierrors.IsUnauthorized(err) {
-				return err
-			}
+		if err := s.access.verify(r.Context(), who); err != nil {
+			return err
 		}
 		stream := &pastStream{lines: newLines(w), source: history.Source{Cluster: who.client, Bucket: s.Archive}}
 		last := answer(stream, r.Context(), q)

@@ -10,19 +10,17 @@
 //   - The page loads nothing from other origins and runs only its own script, which creates nodes and sets their
 //     text: senders' text is never parsed as HTML. Content-Security-Policy and Trusted Types enforce this.
 //
-// In a cluster it serves many users (Options.Connect) and has no credentials: each request to the API server bears the
-// token of the request that caused it, and nothing else, so RBAC decides what each user sees and does. See users.go.
+// In a cluster it serves many users and has no credentials: each request to the API server bears the token of the request that
+// caused it, and nothing else, so RBAC decides what each user sees and does.
+//
+// The two differ in their access only: access.go has what it decides, owner.go and users.go are the two.
 package page
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
-	"crypto/subtle"
 	"embed"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"net/http"
@@ -52,83 +50,78 @@ const (
 	readTimeout = 5 * time.Second
 )
 
-// Server serves the page and its data.
+// Server serves the page and its data. ForOwner and ForUsers make one.
 type Server struct {
 	Options
-	client   client.WithWatch
-	key      string
-	port     int
-	listener net.Listener
-	*watch          // of the only user; nil if there are many
-	users    *users // nil if there is one
+	access    access
+	listener  net.Listener
+	hosts     []string // for which requests may be; nil: for any
+	url       string
+	challenge string // WWW-Authenticate of a response 401
 }
 
-// Options of a Server.
+// Options of a page for one user.
 type Options struct {
+	// ClusterName is shown in the header. Default: the host of the page.
+	ClusterName string
 	// Namespace is the namespace of the Incidents; empty for all.
 	Namespace string
-	// Port to listen on; 0 for a free one.
+	// Port on 127.0.0.1; 0 for a free one.
 	Port int
 	// Command is the beginning of the command lines that the page offers to copy. Default: "kubectl tocsin".
 	Command string
 	// Archive has the finished episodes; nil if there is none.
 	Archive *blob.Bucket
-	// ClusterName is shown in the header.
-	ClusterName string
-
-	// Connect makes a page for many users: the server has no credentials, and each request bears the token of its user, for which
-	// Connect returns the client. See Connector.
-	Connect func(token string) (client.WithWatch, error)
-	// BindAddress is the address of a page for many users.
-	BindAddress string
 }
 
-// Listen opens the port and returns a server. The client is for a page of one user, and nil with Connect.
-func Listen(ctx context.Context, c client.WithWatch, o Options) (*Server, error) {
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(o.Port))
-	if o.Connect != nil {
-		address = o.BindAddress
-	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
+// ForOwner opens the port, and returns the page of the user whose client it is.
+func ForOwner(ctx context.Context, c client.WithWatch, o Options) (*Server, error) {
+	listener, err := listen(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(o.Port)))
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Options: o, client: c, key: rand.Text(), listener: listener}
-	s.Command = cmp.Or(o.Command, "kubectl tocsin")
-	if address, ok := listener.Addr().(*net.TCPAddr); ok {
-		s.port = address.Port
-	}
-	if o.Connect != nil {
-		s.users = newUsers()
-	} else {
-		s.watch = newWatch(c, s.Namespace, nil)
-	}
-	return s, nil
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	own := newOwner(c, o.Namespace)
+	return &Server{
+		Options: o, access: own, listener: listener, challenge: "Bearer",
+		hosts: []string{"127.0.0.1:" + port, "localhost:" + port},
+		url:   "http://127.0.0.1:" + port + "/#key=" + own.key,
+	}, nil
 }
 
-// URL returns the URL of the page with the key.
-func (s *Server) URL() string {
-	return fmt.Sprintf("http://127.0.0.1:%d/#key=%s", s.port, s.key)
+// ForUsers opens the address, and returns the page of all users of a cluster. It answers for any host: with pasted tokens there
+// is nothing that a browser would send by itself to a host that was made to point here, and a proxy gives its cookie to its own
+// host only. It has no archive, whose credentials would show each user the episodes of all namespaces.
+func ForUsers(ctx context.Context, c Connector, address, clusterName string) (*Server, error) {
+	listener, err := listen(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{
+		Options: Options{ClusterName: clusterName}, access: newUsers(c), listener: listener,
+		url:       "http://" + listener.Addr().String() + "/",
+		challenge: `Bearer realm="cluster"`, // by which the page knows that it has to ask for a token
+	}, nil
 }
 
-// Run serves until ctx ends.
-func (s *Server) Run(ctx context.Context) error {
-	var tasks sync.WaitGroup
-	defer tasks.Wait()
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	return new(net.ListenConfig).Listen(ctx, "tcp", address)
+}
+
+// URL returns the URL of the page; that of an owner contains the key.
+func (s *Server) URL() string { return s.url }
+
+// Run serves until ctx ends. The log gets what net/http says of connections; requests are not logged.
+func (s *Server) Run(ctx context.Context, log logr.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
+	wait := s.access.follow(ctx)
+	defer wait()
 	defer cancel()
 	server := httpserver.New(httpserver.Options{
-		Handler: s.Handler(), Log: logr.Discard(), Connections: httpserver.MaxConnections / 4,
+		Handler: s.Handler(), Log: log, Connections: httpserver.MaxConnections / 4,
 		LongAnswers: writeTimeout, // writeJSON and lines extend it: a request to the API server takes its time
 	})
 	server.BaseContext = func(net.Listener) context.Context { return ctx } // ends the streams
-	if s.users == nil {
-		tasks.Go(func() { s.feed.Run(ctx) })
-	} else {
-		s.users.ctx = ctx
-		defer s.users.tasks.Wait()
-		defer cancel()
-	}
 	context.AfterFunc(ctx, func() { _ = server.Close() })
 	if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -165,18 +158,26 @@ type endpoint func(w http.ResponseWriter, r *http.Request, who *caller) error
 
 // handle returns a handler that answers callers only.
 func (s *Server) handle(answer endpoint) http.HandlerFunc {
-	identify := s.withKey
-	if s.users != nil {
-		identify = s.withToken
-	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		who, err := identify(r)
+		who, err := s.access.identify(r)
 		if err == nil {
 			err = answer(w, r, who)
 		}
 		if err != nil {
 			s.writeProblem(w, err)
 		}
+	}
+}
+
+// limited bounds the number of requests to the API server at a time.
+func (s *Server) limited(next endpoint) endpoint {
+	return func(w http.ResponseWriter, r *http.Request, who *caller) error {
+		release, err := s.access.admit(who)
+		if err != nil {
+			return err
+		}
+		defer release()
+		return next(w, r, who)
 	}
 }
 
@@ -257,11 +258,8 @@ func (l *lines) send(value any) bool {
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// guard sets security headers, and rejects requests for other hosts. A page for many users has any host: with pasted tokens
-// there is nothing that a browser would send by itself to a host that was made to point here, and a proxy gives its cookie to
-// its own host only.
+// guard sets security headers, and rejects requests for other hosts.
 func (s *Server) guard(next http.Handler) http.Handler {
-	hosts := []string{fmt.Sprintf("127.0.0.1:%d", s.port), fmt.Sprintf("localhost:%d", s.port)}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		header := w.Header()
 		header.Set("Content-Security-Policy", policy)
@@ -271,18 +269,10 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		header.Set("Cross-Origin-Opener-Policy", "same-origin")
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")
 		header.Set("Cache-Control", "no-store")
-		if s.users == nil && !slices.Contains(hosts, r.Host) {
-			s.writeProblem(w, statusError{http.StatusMisdirectedRequest, "the host must be " + strings.Join(hosts, " or ")})
+		if s.hosts != nil && !slices.Contains(s.hosts, r.Host) {
+			s.writeProblem(w, statusError{http.StatusMisdirectedRequest, "the host must be " + strings.Join(s.hosts, " or ")})
 			return
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// withKey returns the only user, who sends the key.
-func (s *Server) withKey(r *http.Request) (*caller, error) {
-	if subtle.ConstantTimeCompare([]byte(r.Header.Get("Authorization")), []byte("Bearer "+s.key)) != 1 {
-		return nil, errKey
-	}
-	return &caller{client: s.client, namespace: s.Namespace}, nil
 }

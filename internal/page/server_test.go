@@ -19,6 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -68,27 +69,30 @@ func newFake(objects ...client.Object) fakeClient {
 func start(t *testing.T, namespace string, objects ...client.Object) (*Server, client.Client) {
 	t.Helper()
 	c := newFake(objects...)
-	s, err := Listen(t.Context(), c, Options{Namespace: namespace})
+	s, err := ForOwner(t.Context(), c, Options{Namespace: namespace})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
+	go func() { done <- s.Run(ctx, logr.Discard()) }()
 	t.Cleanup(func() {
 		cancel()
 		NewWithT(t).Expect(<-done).To(Succeed())
 	})
-	NewWithT(t).Eventually(s.feed.Synced, "10s", "10ms").Should(BeTrue())
+	NewWithT(t).Eventually(s.owner().watch.feed.Synced, "10s", "10ms").Should(BeTrue())
 	return s, c
 }
 
+// owner is the access of a page for one user.
+func (s *Server) owner() *owner { return s.access.(*owner) }
+
 // base is the server's address without the key.
-func (s *Server) base() string { return strings.TrimSuffix(s.URL(), "#key="+s.key) }
+func (s *Server) base() string { return strings.TrimSuffix(s.URL(), "#key="+s.owner().key) }
 
 func (s *Server) get(t *testing.T, path string, change func(*http.Request)) *http.Response {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.base()+path, nil)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	request.Header.Set("Authorization", "Bearer "+s.key)
+	request.Header.Set("Authorization", "Bearer "+s.owner().key)
 	if change != nil {
 		change(request)
 	}
@@ -106,24 +110,24 @@ func TestWhoMayAsk(t *testing.T) {
 		code   int
 	}{
 		"the page is there for everybody on the machine": {"", func(r *http.Request) { r.Header.Del("Authorization") }, 200},
-		"so is its script":                              {"app.js", func(r *http.Request) { r.Header.Del("Authorization") }, 200},
-		"the data are there with the key":               {"api/incidents/shop/a", nil, 200},
-		"without the key they are not":                  {"api/incidents/shop/a", func(r *http.Request) { r.Header.Del("Authorization") }, 401},
-		"nor with another key":                          {"api/stream", func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, 401},
-		"nor with the key in the address":               {"api/counts?hours=1&key=" + s.key, func(r *http.Request) { r.Header.Del("Authorization") }, 401},
-		"localhost is a name of this host":              {"", func(r *http.Request) { r.Host = strings.Replace(r.URL.Host, "127.0.0.1", "localhost", 1) }, 200},
-		"a name that was made to point here is refused": {"", func(r *http.Request) { r.Host = "rebound.example.com" }, 421},
-		"also with the right port and the key":          {"api/incidents/shop/a", func(r *http.Request) { r.Host = "rebound.example.com:" + r.URL.Port() }, 421},
-		"another port is another page":                  {"", func(r *http.Request) { r.Host = "127.0.0.1:1" }, 421},
-		"nothing can be posted":                         {"api/incidents/shop/a", func(r *http.Request) { r.Method = http.MethodPost }, 405},
-		"nor deleted":                                   {"api/incidents/shop/a", func(r *http.Request) { r.Method = http.MethodDelete }, 405},
-		"an incident that is not there is not found":    {"api/incidents/shop/none", nil, 404},
-		"a name that none can have is refused":          {"api/incidents/shop/a%2Fb", nil, 400},
-		"the files of the folder are not listed as one": {"static/", nil, 404},
-		"there is no way up":                            {"..%2fserver.go", nil, 404},
-		"hours are a number":                            {"api/counts?hours=x", nil, 400},
-		"and not endless":                               {"api/counts?hours=100000", nil, 400},
-		"what there is no data for is not found":        {"api/secrets", nil, 404},
+		"so is its script":                               {"app.js", func(r *http.Request) { r.Header.Del("Authorization") }, 200},
+		"the data are there with the key":                {"api/incidents/shop/a", nil, 200},
+		"without the key they are not":                   {"api/incidents/shop/a", func(r *http.Request) { r.Header.Del("Authorization") }, 401},
+		"nor with another key":                           {"api/stream", func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") }, 401},
+		"nor with the key in the address":                {"api/counts?hours=1&key=" + s.owner().key, func(r *http.Request) { r.Header.Del("Authorization") }, 401},
+		"localhost is a name of this host":               {"", func(r *http.Request) { r.Host = strings.Replace(r.URL.Host, "127.0.0.1", "localhost", 1) }, 200},
+		"a name that was made to point here is rejected": {"", func(r *http.Request) { r.Host = "rebound.example.com" }, 421},
+		"also with the right port and the key":           {"api/incidents/shop/a", func(r *http.Request) { r.Host = "rebound.example.com:" + r.URL.Port() }, 421},
+		"another port is another page":                   {"", func(r *http.Request) { r.Host = "127.0.0.1:1" }, 421},
+		"nothing can be posted":                          {"api/incidents/shop/a", func(r *http.Request) { r.Method = http.MethodPost }, 405},
+		"nor deleted":                                    {"api/incidents/shop/a", func(r *http.Request) { r.Method = http.MethodDelete }, 405},
+		"an incident that is not there is not found":     {"api/incidents/shop/none", nil, 404},
+		"a name that none can have is rejected":          {"api/incidents/shop/a%2Fb", nil, 400},
+		"the files of the folder are not listed as one":  {"static/", nil, 404},
+		"there is no way up":                             {"..%2fserver.go", nil, 404},
+		"hours are a number":                             {"api/counts?hours=x", nil, 400},
+		"and not endless":                                {"api/counts?hours=100000", nil, 400},
+		"what there is no data for is not found":         {"api/secrets", nil, 404},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			NewWithT(t).Expect(s.get(t, test.path, test.change).StatusCode).To(Equal(test.code))
@@ -170,7 +174,7 @@ func TestThePageMakesNoMarkup(t *testing.T) {
 func TestIncident(t *testing.T) {
 	g := NewWithT(t)
 	s, _ := start(t, "shop", incidentNamed("shop", "a"), incidentNamed("bank", "b"))
-	g.Expect(s.feed.Incidents()).To(HaveLen(1), "the namespace's only")
+	g.Expect(s.owner().watch.feed.Incidents()).To(HaveLen(1), "the namespace's only")
 	body, err := io.ReadAll(s.get(t, "api/incidents/shop/a", nil).Body)
 	g.Expect(err).NotTo(HaveOccurred())
 	var incident v1alpha1.Incident
@@ -258,7 +262,7 @@ func TestStream(t *testing.T) {
 	for _, r := range m.Rows {
 		g.Expect(r.Labels).To(Equal(map[string]string{"team": "storage", "n": "7"}))
 	}
-	for _, incident := range s.feed.Incidents() {
+	for _, incident := range s.owner().watch.feed.Incidents() {
 		g.Expect(incident.Status.Alert.Custom).To(BeEmpty(), "what the list does not show is not kept")
 	}
 
@@ -309,69 +313,10 @@ func TestTheFirstRowsComeInParts(t *testing.T) {
 	}
 }
 
-// deadlines records that a write to a browser has a deadline.
-type deadlines struct {
-	*httptest.ResponseRecorder
-	set []time.Time
-}
-
-func (d *deadlines) SetWriteDeadline(at time.Time) error {
-	d.set = append(d.set, at)
-	return nil
-}
-
-// deadlineListener records the deadlines of the connections of a server.
-type deadlineListener struct {
-	net.Listener
-	set chan time.Time
-}
-
-// deadlineConn records deadlines, and not that there are none any more.
-type deadlineConn struct {
-	net.Conn
-	set chan time.Time
-}
-
-func (l deadlineListener) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
-	return deadlineConn{conn, l.set}, err
-}
-
-func (c deadlineConn) SetWriteDeadline(at time.Time) error {
-	if !at.IsZero() {
-		c.set <- at
-	}
-	return c.Conn.SetWriteDeadline(at)
-}
-
-func TestEveryResponseHasADeadline(t *testing.T) {
-	g := NewWithT(t)
-	s, err := Listen(t.Context(), newFake(incidentNamed("shop", "a")), Options{})
-	g.Expect(err).NotTo(HaveOccurred())
-	for _, path := range []string{"api/incidents/shop/a", "api/incidents/shop/none", "api/counts?hours=1", "api/heartbeats"} {
-		w := &deadlines{ResponseRecorder: httptest.NewRecorder()}
-		request := httptest.NewRequest(http.MethodGet, s.base()+path, nil)
-		request.Header.Set("Authorization", "Bearer "+s.key)
-		s.Handler().ServeHTTP(w, request)
-		g.Expect(w.set).To(HaveLen(1), path)
-	}
-
-	// So have the files.
-	listener := deadlineListener{s.listener, make(chan time.Time, 100)}
-	s.listener = listener
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	g.Expect(s.get(t, "app.js", nil).StatusCode).To(Equal(http.StatusOK))
-	cancel()
-	g.Expect(<-done).To(Succeed())
-	g.Expect(listener.set).NotTo(BeEmpty())
-}
-
 func TestListenOnATakenPort(t *testing.T) {
 	g := NewWithT(t)
 	s, _ := start(t, "")
-	_, err := Listen(t.Context(), newFake(), Options{Port: s.port})
+	_, err := ForOwner(t.Context(), newFake(), Options{Port: s.listener.Addr().(*net.TCPAddr).Port})
 	g.Expect(err).To(MatchError(ContainSubstring("address already in use")))
 	recorder := httptest.NewRecorder()
 	s.Handler().ServeHTTP(recorder, httptest.NewRequest(http.MethodHead, s.base(), nil))
@@ -382,14 +327,14 @@ func TestListenOnATakenPort(t *testing.T) {
 func TestIncidentWhileTheAPIServerHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		s := &Server{key: "k", port: 1, client: interceptor.NewClient(newFake(), interceptor.Funcs{
+		s := &Server{access: newOwner(interceptor.NewClient(newFake(), interceptor.Funcs{
 			Get: func(ctx context.Context, _ client.WithWatch, _ client.ObjectKey, _ client.Object, _ ...client.GetOption) error {
 				<-ctx.Done()
 				return &url.Error{Op: "Get", URL: "https://10.0.0.1:6443/apis", Err: ctx.Err()}
 			},
-		})}
+		}), "")}
 		request := httptest.NewRequest(http.MethodGet, "http://127.0.0.1:1/api/incidents/shop/a", nil)
-		request.Header.Set("Authorization", "Bearer k")
+		request.Header.Set("Authorization", "Bearer "+s.owner().key)
 		recorder := httptest.NewRecorder()
 		begun := time.Now()
 		s.Handler().ServeHTTP(recorder, request)

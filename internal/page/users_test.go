@@ -2,7 +2,6 @@ package page
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -12,19 +11,18 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/gbytes"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -120,29 +118,29 @@ func (r *recorder) create(w http.ResponseWriter, q *http.Request) {
 // startShared starts a page for many users, whose own configuration is full of credentials.
 func startShared(t *testing.T, r *recorder) *Server {
 	t.Helper()
+	return startLogging(t, r, logr.Discard())
+}
+
+func startLogging(t *testing.T, r *recorder, log logr.Logger) *Server {
+	t.Helper()
 	g := NewWithT(t)
-	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, kind := range []string{"Incident", "AlertEvent", "WebhookIntegration"} {
-		mapper.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
-	}
-	mapper.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
-	scheme := runtime.NewScheme()
-	g.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	g.Expect(authenticationv1.AddToScheme(scheme)).To(Succeed())
-	s, err := Listen(t.Context(), nil, Options{BindAddress: "127.0.0.1:0", ClusterName: "prod-1", Connect: Connector(&rest.Config{
+	s, err := ForUsers(t.Context(), NewConnector(&rest.Config{
 		Host: r.URL, BearerToken: "own-token", Username: "own", Password: "own-password",
 		Impersonate: rest.ImpersonationConfig{UserName: "admin", Groups: []string{"system:masters"}},
-	}, scheme, mapper)})
+	}), "127.0.0.1:0", "prod-1")
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
+	go func() { done <- s.Run(ctx, log) }()
 	t.Cleanup(func() {
 		cancel()
 		NewWithT(t).Expect(<-done).To(Succeed())
 	})
 	return s
 }
+
+// users is the access of a page for many users.
+func (s *Server) users() *users { return s.access.(*users) }
 
 // ask sends a request as the page does, with the token maria.
 func (s *Server) ask(t *testing.T, method, path string, body io.Reader, change func(http.Header)) *http.Response {
@@ -279,26 +277,26 @@ func TestWhatIsRejectedInACluster(t *testing.T) {
 func TestTheTokenIsNeverRepeated(t *testing.T) {
 	g := NewWithT(t)
 	const secret = "eyJhbGciOiJSUzI1NiJ9.secret-of-maria.sig"
-	var logged bytes.Buffer
-	log.SetOutput(&logged)
+	logged := gbytes.NewBuffer()
+	log.SetOutput(logged)
 	klog.LogToStderr(false)
-	klog.SetOutput(&logged)
+	klog.SetOutput(logged)
 	t.Cleanup(func() {
 		log.SetOutput(os.Stderr)
 		klog.LogToStderr(true)
 	})
 	r := newRecorder(t)
-	s := startShared(t, r)
+	s := startLogging(t, r, funcr.New(func(_, line string) { _, _ = io.WriteString(logged, line) }, funcr.Options{Verbosity: 1}))
 	for _, authorization := range []string{"Bearer " + secret, "Basic " + secret, "Bearer " + secret + " x", secret} {
 		for method, path := range map[string]string{"GET": "api/stream", "POST": "api/actions", "DELETE": "api/incidents/shop/a", "HEAD": "incidents/shop/a"} {
 			response := s.ask(t, method, path, strings.NewReader(acknowledge), func(h http.Header) { h.Set("Authorization", authorization) })
-			g.Expect(response.Header.Write(&logged)).To(Succeed())
-			_, err := io.Copy(&logged, response.Body)
+			g.Expect(response.Header.Write(logged)).To(Succeed())
+			_, err := io.Copy(logged, response.Body)
 			g.Expect(err).NotTo(HaveOccurred())
 		}
 	}
 	r.CloseClientConnections()
-	g.Expect(logged.String()).To(And(ContainSubstring("has expired"), Not(ContainSubstring("secret-of-maria"))))
+	g.Expect(string(logged.Contents())).To(And(ContainSubstring("has expired"), Not(ContainSubstring("secret-of-maria"))))
 }
 
 // A body that never ends is given up after bodyTimeout.
@@ -316,125 +314,37 @@ func TestABodyThatNeverEnds(t *testing.T) {
 	g.Expect(line).To(ContainSubstring("400"))
 }
 
-// The tabs of a user share one watch; when the token expires, they get no more rows, and the watch ends.
-func TestTabsShareAWatchUntilTheTokenExpires(t *testing.T) {
-	g := NewWithT(t)
-	r := newRecorder(t)
-	s := startShared(t, r)
-	var tabs []*bufio.Scanner
-	for range 3 {
-		tab := bufio.NewScanner(s.ask(t, http.MethodGet, "api/stream", nil, nil).Body)
-		g.Expect(tab.Scan()).To(BeTrue())
-		tabs = append(tabs, tab)
-	}
-	watches := func() int {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		return r.watches
-	}
-	g.Eventually(watches, "10s", "10ms").Should(Equal(1))
-	g.Expect(s.users.watches).To(HaveLen(1))
-	r.expire()
-	for _, tab := range tabs {
-		var last message
-		for tab.Scan() {
-			last = message{}
-			g.Expect(json.Unmarshal(tab.Bytes(), &last)).To(Succeed())
-		}
-		g.Expect(last.Code).To(Equal(401))
-		g.Expect(last.Whole).To(BeTrue())
-		g.Expect(last.Rows).To(BeEmpty())
-		g.Expect(last.Problem).To(Equal(errReject.Error()))
-	}
-	g.Expect(watches()).To(Equal(1))
-	s.users.mu.Lock()
-	defer s.users.mu.Unlock()
-	g.Expect(s.users.watches).To(BeEmpty())
-}
-
-func TestWatchesAreBounded(t *testing.T) {
-	g := NewWithT(t)
-	u := newUsers()
-	u.ctx = t.Context()
-	add := func(user, namespace string) (*watch, error) {
-		key := watchKey{namespace: user + "/" + namespace}
-		return u.attach(&caller{client: newFake(), namespace: namespace, key: key, user: user}, true)
-	}
-	var last *watch
-	for i := range maxWatchesPerUser {
-		w, err := add("maria", strings.Repeat("n", i+1))
-		g.Expect(err).NotTo(HaveOccurred())
-		last = w
-	}
-	_, err := add("maria", "more")
-	g.Expect(err).To(MatchError(ContainSubstring("already")))
-	last.leave()
-	_, err = add("maria", "more")
-	g.Expect(err).NotTo(HaveOccurred(), "a watch that no tab follows makes room")
-	g.Expect(u.watches).To(HaveLen(maxWatchesPerUser))
-	for i := maxWatchesPerUser; i < maxWatches; i++ {
-		_, err := add(strings.Repeat("u", i), "n")
-		g.Expect(err).NotTo(HaveOccurred())
-	}
-	oldest := u.watches[watchKey{namespace: "maria/n"}]
-	for n := range maxWatchesPerUser - 1 {
-		_, err = add(fmt.Sprint("one-more-", n), "n")
-		g.Expect(err).NotTo(HaveOccurred(), "who has most loses one")
-	}
-	g.Expect(oldest.problem()).To(MatchError(errOthers))
-	_, err = add("too-many", "n")
-	g.Expect(err).To(MatchError("the page has too many users"), "each has one")
-	_, err = add("maria", "more")
-	g.Expect(err).NotTo(HaveOccurred(), "it is the one that is left")
-
-	// The Incidents of a watch are bounded, too.
-	w, many := u.watches[watchKey{namespace: "maria/more"}], newFake()
-	incident := incidentNamed("more", "a")
-	incident.Status.Alert.Title = strings.Repeat("x", maxWatchBytes)
-	g.Expect(many.Create(t.Context(), incident)).To(Succeed())
-	w.drop(nil)
-	w, err = u.attach(&caller{client: many, namespace: "more", key: w.key, user: "maria"}, true)
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Eventually(w.problem, "10s", "10ms").Should(MatchError(errTooMany))
-	g.Expect(u.watches).NotTo(HaveKey(w.key))
-}
-
 // A user gets a part of the requests to the API server only.
 func TestRequestsAreBounded(t *testing.T) {
 	g := NewWithT(t)
 	s := startShared(t, newRecorder(t))
 	ask := func() int { return s.ask(t, http.MethodGet, "api/incidents/shop/a", nil, nil).StatusCode }
 	const maria = "maria"
+	var releases []func()
+	admit := func(user string) {
+		release, err := s.users().admit(&caller{user: user})
+		g.Expect(err).NotTo(HaveOccurred())
+		releases = append(releases, release)
+	}
 	for range maxRequestsPerUser {
-		g.Expect(s.users.admit(maria)).To(Succeed())
+		admit(maria)
 	}
 	g.Expect(ask()).To(Equal(http.StatusTooManyRequests))
 	for i := maxRequestsPerUser; i < maxRequests; i++ {
-		g.Expect(s.users.admit(fmt.Sprint(i))).To(Succeed(), "others are not held up")
+		admit(fmt.Sprint(i)) // others are not held up
 	}
-	s.users.release(maria)
+	releases[0]()
 	g.Expect(ask()).To(Equal(http.StatusOK))
-	g.Expect(s.users.admit("another")).To(Succeed())
+	admit("another")
 	g.Expect(ask()).To(Equal(http.StatusServiceUnavailable))
-	for range maxRequestsPerUser - 1 {
-		s.users.release(maria)
+	for _, release := range releases[1:maxRequestsPerUser] {
+		release()
 	}
 	g.Eventually(func() bool { // a response is there before its request has ended
-		s.users.mu.Lock()
-		defer s.users.mu.Unlock()
-		return s.users.busy.Used(maria) > 0
+		s.users().mu.Lock()
+		defer s.users().mu.Unlock()
+		return s.users().busy.Used(maria) > 0
 	}).Should(BeFalse())
-}
-
-// A proxy refreshes the token, and the chart is the first to ask with the new one: its watch has no Incidents yet.
-func TestTheChartWaitsForTheWatchOfANewToken(t *testing.T) {
-	g := NewWithT(t)
-	s := startShared(t, newRecorder(t))
-	response := s.ask(t, http.MethodGet, "api/counts?hours=1", nil, nil)
-	g.Expect(response.StatusCode).To(Equal(http.StatusOK))
-	var counted counts
-	g.Expect(json.NewDecoder(response.Body).Decode(&counted)).To(Succeed())
-	g.Expect(counted.Most).To(Equal(1))
 }
 
 // TestGarbageTokensHoldUpNoUser has very many of them come at once.
@@ -471,7 +381,7 @@ func TestGarbageTokensHoldUpNoUser(t *testing.T) {
 		g.Expect(ask("maria", http.MethodGet, "api/incidents/shop/a", nil)).To(Equal(http.StatusOK))
 	}
 	garbage.Wait()
-	g.Expect(s.users.busy.Sum()).To(BeZero())
+	g.Expect(s.users().busy.Sum()).To(BeZero())
 
 	reader := &countingReader{}
 	g.Expect(ask("garbage", http.MethodPost, "api/actions", reader)).To(BeElementOf(0, http.StatusUnauthorized))
@@ -495,7 +405,7 @@ func (c *countingReader) Read(p []byte) (int, error) {
 
 func TestServiceAccountsOfANamespaceAreOneUser(t *testing.T) {
 	g := NewWithT(t)
-	u := newUsers()
+	u := newUsers(nil)
 	for n, name := range []string{"system:serviceaccount:shop:a", "system:serviceaccount:shop:b", "system:serviceaccount:other:a", "maria"} {
 		c := interceptor.NewClient(newFake(), interceptor.Funcs{
 			Create: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.CreateOption) error {
@@ -505,20 +415,8 @@ func TestServiceAccountsOfANamespaceAreOneUser(t *testing.T) {
 				return nil
 			},
 		})
-		user, err := u.identify(httptest.NewRequest(http.MethodGet, "/", nil), tokenHash{byte(n)}, c)
+		user, err := u.nameOf(httptest.NewRequest(http.MethodGet, "/", nil), tokenHash{byte(n)}, c)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(user).To(Equal([]string{"system:serviceaccounts:shop", "system:serviceaccounts:shop", "system:serviceaccounts:other", "maria"}[n]))
 	}
-}
-
-func TestTabsShareWhatTheyHaveSent(t *testing.T) {
-	g := NewWithT(t)
-	w := &watch{}
-	versions := func(version string) map[types.NamespacedName]string {
-		return map[types.NamespacedName]string{{Namespace: "shop", Name: "a"}: version}
-	}
-	first := w.share(versions("1"))
-	g.Expect(reflect.ValueOf(w.share(versions("1"))).Pointer()).To(Equal(reflect.ValueOf(first).Pointer()))
-	g.Expect(w.share(versions("2"))).To(Equal(versions("2")))
-	g.Expect(first).To(Equal(versions("1")))
 }

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
@@ -60,7 +61,7 @@ func (o *uiOptions) run(ctx context.Context, c *cluster, _ []string) error {
 	if archive != nil {
 		defer func() { _ = archive.Close() }()
 	}
-	server, err := page.Listen(ctx, c, page.Options{
+	server, err := page.ForOwner(ctx, c, page.Options{
 		Namespace: o.filter.namespace(c), Port: o.port, Command: o.sameCluster(), Archive: archive,
 		ClusterName: cmp.Or(o.clusterName, o.nameInKubeconfig()),
 	})
@@ -71,7 +72,7 @@ func (o *uiOptions) run(ctx context.Context, c *cluster, _ []string) error {
 	if o.screen.printf("%s\n%s\n", server.URL(), hint); o.screen.err != nil {
 		return o.screen.err
 	}
-	return server.Run(ctx)
+	return server.Run(ctx, logr.Discard())
 }
 
 // runInCluster serves many users. Of the configuration it uses only how the API server is reached, none of the credentials.
@@ -81,16 +82,14 @@ func (o *uiOptions) runInCluster(ctx context.Context) error {
 		return err
 	}
 	config.UserAgent = "tocsin-page/" + buildinfo.Read().Version
-	server, err := page.Listen(ctx, nil, page.Options{
-		Connect: page.Connector(config, newScheme(), newMapper()), BindAddress: o.bindAddress, ClusterName: o.clusterName,
-	})
+	server, err := page.ForUsers(ctx, page.NewConnector(config), o.bindAddress, o.clusterName)
 	if err != nil {
 		return err
 	}
 	if o.screen.printf("Serving on %s.\n", o.bindAddress); o.screen.err != nil {
 		return o.screen.err
 	}
-	return server.Run(ctx)
+	return server.Run(ctx, logr.Discard())
 }
 
 // nameInKubeconfig returns the name of the cluster of the context; empty if there is none.

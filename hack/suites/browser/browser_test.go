@@ -1,6 +1,6 @@
 //go:build browser
 
-// Package browser tests the page of "kubectl tocsin ui" in a headless Chromium.
+// Package browser tests the page, that of "kubectl tocsin ui" and that of a cluster, in a headless Chromium.
 package browser
 
 import (
@@ -15,6 +15,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -137,17 +138,23 @@ func serve(tb testing.TB, c *cluster) (s *page.Server, stop func()) {
 
 func serveWith(tb testing.TB, c *cluster, options page.Options) (s *page.Server, stop func()) {
 	tb.Helper()
-	s, err := page.Listen(tb.Context(), c, options)
+	s, err := page.ForOwner(tb.Context(), c, options)
 	NewWithT(tb).Expect(err).NotTo(HaveOccurred())
+	return s, run(tb, s)
+}
+
+// run runs a page until the test ends, or until stop is called.
+func run(tb testing.TB, s *page.Server) (stop func()) {
+	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
+	go func() { done <- s.Run(ctx, logr.Discard()) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		NewWithT(tb).Expect(<-done).To(Succeed())
 	})
 	tb.Cleanup(stop)
-	return s, stop
+	return stop
 }
 
 // base is the address of the page without the key.

@@ -20,9 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
@@ -53,29 +51,24 @@ func (c *cluster) user(t *testing.T, name, namespace string, rules ...rbacv1.Pol
 	return request.Status.Token
 }
 
-// serveCluster serves the page as in a cluster. Connect may be changed before.
-func serveCluster(t *testing.T, change ...func(connect) connect) string {
+// serveCluster serves the page as in a cluster. The Connector may be changed before.
+func serveCluster(t *testing.T, change ...func(page.Connector) page.Connector) string {
 	t.Helper()
-	g := NewWithT(t)
-	scheme := runtime.NewScheme()
-	mapper := meta.NewDefaultRESTMapper(nil)
-	for _, add := range []func(*runtime.Scheme) error{v1alpha1.AddToScheme, authenticationv1.AddToScheme} {
-		g.Expect(add(scheme)).To(Succeed())
-	}
-	for _, kind := range []string{"Incident", "AlertEvent", "Heartbeat", "WebhookIntegration"} {
-		mapper.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
-	}
-	mapper.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
-	connect := connect(page.Connector(config, scheme, mapper))
+	connector := page.NewConnector(config)
 	for _, one := range change {
-		connect = one(connect)
+		connector = one(connector)
 	}
-	s, _ := serveWith(t, &cluster{}, page.Options{Connect: connect, BindAddress: "127.0.0.1:0", ClusterName: "prod-1"})
-	return base(s)
+	s, err := page.ForUsers(t.Context(), connector, "127.0.0.1:0", "prod-1")
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	run(t, s)
+	return s.URL()
 }
 
-// connect returns the client of a token.
+// connect is a page.Connector.
 type connect func(token string) (client.WithWatch, error)
+
+// Connect implements page.Connector.
+func (c connect) Connect(token string) (client.WithWatch, error) { return c(token) }
 
 func (b *tab) signIn(token string) {
 	b.Eventually(func() string { return b.eval(`!document.getElementById("sign-in").hidden`) }).Should(Equal("true"))
@@ -233,9 +226,9 @@ func TestATokenExpires(t *testing.T) {
 	old := c.user(t, "old", c.namespace, mayRead, mayAct)
 	fresh := c.user(t, "fresh", c.namespace, mayRead, mayAct)
 	unauthorized := apierrors.NewUnauthorized("Unauthorized")
-	address := serveCluster(t, func(inner connect) connect {
-		return func(token string) (client.WithWatch, error) {
-			one, err := inner(token)
+	address := serveCluster(t, func(inner page.Connector) page.Connector {
+		return connect(func(token string) (client.WithWatch, error) {
+			one, err := inner.Connect(token)
 			if token != old || err != nil {
 				return one, err
 			}
@@ -253,7 +246,7 @@ func TestATokenExpires(t *testing.T) {
 					return c.Create(ctx, object, options...)
 				},
 			}), nil
-		}
+		})
 	})
 	b := openTab(t)
 	b.do(chromedp.Navigate(address + "#/?search=disk&scope=" + c.namespace))
@@ -283,10 +276,10 @@ func TestAnotherSite(t *testing.T) {
 	c := newCluster(t)
 	disk := c.fill()
 	token := c.user(t, "maria", c.namespace, mayRead, mayAct)
-	page, err := url.Parse(serveCluster(t))
+	address, err := url.Parse(serveCluster(t))
 	c.g.Expect(err).NotTo(HaveOccurred())
 	proxy := httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(page)
+		r.SetURL(address)
 		r.Out.Header.Set("Authorization", "Bearer "+token)
 	}})
 	t.Cleanup(proxy.Close)
