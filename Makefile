@@ -29,7 +29,7 @@ SIDE_BY_SIDE := -p $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 # Where install-plugin puts the kubectl plugin; it has to be on the PATH.
 BINDIR ?= /usr/local/bin
 
-# The image that dist/install.yaml names and "make image" makes; of which program (manager, archiver or page) and base, for which
+# The image that dist/install.yaml names and "make image" makes; of which program (manager, archiver, page or plugin) and base, for which
 # platforms, and with what (buildah or podman).
 PROGRAM ?= manager
 IMG ?= tocsin$(filter-out -manager,-$(PROGRAM)):dev
@@ -152,7 +152,7 @@ test-suites: $(TOOLS)/helm control-plane ## Run those that test-all has beyond t
 	for module in $(OUR_MODULES); do (cd $$module && $(GO_TEST) $(SIDE_BY_SIDE) -count=1 $(TEST_FLAGS) ./...) || exit; done
 
 .PHONY: test-browser
-test-browser: control-plane hack/suites/browser/node_modules ## Test the page of "kubectl tocsin ui" in a headless Chromium, which has to be installed
+test-browser: control-plane hack/suites/browser/node_modules ## Test the page in a headless Chromium, which has to be installed
 	go test -C hack/suites -count=1 -tags browser $(TEST_FLAGS) ./browser
 
 .PHONY: bench-browser

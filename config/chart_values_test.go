@@ -129,7 +129,10 @@ var chartValues = map[string]struct {
 	"page.resources":        {`{"limits":{"memory":"7Gi"}}`, "page.enabled=true", map[string]string{thePage: "memory: 7Gi"}},
 	"archive.resources":     {`{"limits":{"memory":"7Gi"}}`, archiveURL, map[string]string{theArchiver: "memory: 7Gi"}},
 
-	"alive.enabled": {`true`, "tls.enabled=true", map[string]string{theAlive: ""}},
+	"alive.enabled":          {`true`, "tls.enabled=true", map[string]string{theAlive: "image: tocsin-plugin:dev"}},
+	"alive.image.repository": {`"example.com/p"`, "alive.enabled=true", map[string]string{theAlive: "image: example.com/p:dev"}},
+	"alive.image.tag":        {`"v9"`, "alive.enabled=true,image.tag=v8", map[string]string{theAlive: "image: tocsin-plugin:v9"}},
+	"alive.image.digest":     {`"` + digest + `"`, "alive.enabled=true", map[string]string{theAlive: "image: tocsin-plugin@" + digest}},
 
 	"test.image": {`"example.com/busybox"`, "", map[string]string{theTest: "image: example.com/busybox"}},
 }

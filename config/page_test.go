@@ -33,7 +33,7 @@ func (c *cluster) checkPage(t *testing.T, namespace string) {
 	g.Expect(pod.SecurityContext.SeccompProfile).To(Equal(manager.SecurityContext.SeccompProfile))
 	g.Expect(pod.Containers[0].SecurityContext).To(Equal(manager.Containers[0].SecurityContext))
 	g.Expect(pod.Containers[0].Resources.Limits).To(HaveKey(corev1.ResourceMemory))
-	g.Expect(pod.Containers[0].Args).To(ContainElements("ui", "--in-cluster"))
+	g.Expect(pod.Containers[0].Args).To(ConsistOf("--certificate-authority=" + mountPath(pod, "cluster") + "/ca.crt"))
 	g.Expect(labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(deployment.Spec.Template.Labels))).To(BeTrue())
 	g.Expect(labels.SelectorFromSet(policy.Spec.PodSelector.MatchLabels).Matches(labels.Set(deployment.Spec.Template.Labels))).To(BeTrue())
 	g.Expect(policy.Spec.Ingress).To(ConsistOf(HaveField("Ports", ConsistOf(HaveField("Port.StrVal", "http")))))

@@ -5,9 +5,9 @@
 #   image.sh build IMG   that, and the image, a manifest list when there is more than one platform
 #   image.sh archive IMG the image of this machine's architecture, in bin/NAME.tar, with docker, podman or buildah
 #
-# "make image" and "make image-files" call it. PROGRAM says of what (manager, archiver or page), PLATFORMS, BASE and BUILDER (buildah or
-# podman) how; LDFLAGS, VERSION and DATE are the Makefile's. The same commit, base and Go give the same bytes, the image's digest
-# included.
+# "make image" and "make image-files" call it. PROGRAM says of what (manager, archiver, page or plugin), PLATFORMS, BASE and BUILDER
+# (buildah or podman) how; LDFLAGS, VERSION and DATE are the Makefile's. The same commit, base and Go give the same bytes, the image's
+# digest included.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -16,8 +16,9 @@ readonly builder=${BUILDER:-buildah} folder=bin/image program=${PROGRAM:-manager
 case $program in
 manager) name=tocsin package=. dockerfile=Dockerfile ;;
 archiver) name=tocsin-archiver package=./cmd/tocsin-archiver dockerfile=Dockerfile.archiver ;;
-page) name=tocsin-page package=./cmd/kubectl-tocsin dockerfile=Dockerfile.page ;;
-*) echo "image: PROGRAM is manager, archiver or page" >&2 && exit 1 ;;
+page) name=tocsin-page package=./cmd/tocsin-page dockerfile=Dockerfile.page ;;
+plugin) name=tocsin-plugin package=./cmd/kubectl-tocsin dockerfile=Dockerfile.plugin ;;
+*) echo "image: PROGRAM is manager, archiver, page or plugin" >&2 && exit 1 ;;
 esac
 
 files() {

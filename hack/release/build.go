@@ -37,16 +37,16 @@ type product struct {
 	goName     string // the name that the Go command gives it
 	executable string // its name in the archive
 	archive    string // the beginning of the archive's name
-	image      string // the name of its image; empty: it has none
+	image      string // the name of its image
 }
 
 var (
 	manager  = product{".", "tocsin", "manager", "tocsin-manager", "tocsin"}
 	archiver = product{"./cmd/tocsin-archiver", "tocsin-archiver", "archiver", "tocsin-archiver", "tocsin-archiver"}
-	plugin   = product{"./cmd/kubectl-tocsin", "kubectl-tocsin", "kubectl-tocsin", "kubectl-tocsin", "tocsin-page"} // the page
+	page     = product{"./cmd/tocsin-page", "tocsin-page", "page", "tocsin-page", "tocsin-page"}
+	plugin   = product{"./cmd/kubectl-tocsin", "kubectl-tocsin", "kubectl-tocsin", "kubectl-tocsin", "tocsin-plugin"}
 
-	products = []product{manager, archiver, plugin}
-	images   = []product{manager, archiver, plugin} // those that have one
+	products = []product{manager, archiver, page, plugin}
 )
 
 // smallTags are the build tags that leave out what no product uses: see the Makefile.
@@ -137,7 +137,7 @@ func (b *builder) build(ctx context.Context) error {
 		}
 	}
 	digests := map[product]v1.Hash{}
-	for _, p := range images {
+	for _, p := range products {
 		if digests[p], err = b.image(scratch, p); err != nil {
 			return fmt.Errorf("building the image of the %s: %w", p.executable, err)
 		}

@@ -45,6 +45,7 @@ func main() { os.Stdout.WriteString("it " + version + " (commit abc)\n") }
 	write(t, folder, "main.go", program)
 	write(t, folder, "cmd/kubectl-tocsin/main.go", program)
 	write(t, folder, "cmd/tocsin-archiver/main.go", program)
+	write(t, folder, "cmd/tocsin-page/main.go", program)
 	write(t, folder, "LICENSE", "license")
 	for _, name := range []string{"dist/install.yaml", ".krew.yaml"} {
 		content, err := os.ReadFile(filepath.Join("..", "..", name))
@@ -133,6 +134,7 @@ func TestReleaseIsReproducibleAndVerified(t *testing.T) {
 	g.Expect(said.String()).To(And(ContainSubstring("the image tocsin runs: it v1.2.3"),
 		ContainSubstring("the image tocsin-archiver runs: it v1.2.3"),
 		ContainSubstring("the image tocsin-page runs: it v1.2.3"),
+		ContainSubstring("the image tocsin-plugin runs: it v1.2.3"),
 		ContainSubstring("kubectl-tocsin_v1.2.3_linux_"+runtime.GOARCH+" runs: it v1.2.3")))
 
 	install, err := os.ReadFile(filepath.Join(first, "install.yaml"))

@@ -55,19 +55,18 @@ func (b *builder) chart() error {
 		return err
 	}
 	repository := b.locations.imageRepository(manager)
-	err = setLines(entries, []setting{
+	settings := []setting{
 		{chartPath, regexp.MustCompile(`(?m)^version: .*$`), "version: " + strings.TrimPrefix(b.version, "v")},
 		{chartPath, regexp.MustCompile(`(?m)^appVersion: .*$`), "appVersion: " + tag(b.version)},
-		{chartPath, regexp.MustCompile(`(?m)^    - image: tocsin:dev$`), "    - image: " + repository + ":" + tag(b.version)},
-		{chartPath, regexp.MustCompile(`(?m)^    - image: tocsin-archiver:dev$`),
-			"    - image: " + b.locations.imageRepository(archiver) + ":" + tag(b.version)},
-		{chartPath, regexp.MustCompile(`(?m)^    - image: tocsin-page:dev$`),
-			"    - image: " + b.locations.imageRepository(plugin) + ":" + tag(b.version)},
 		{"tocsin/values.yaml", regexp.MustCompile(`(?m)^  repository: tocsin$`), "  repository: " + repository},
 		{"tocsin/values.schema.json", regexp.MustCompile(`(?m)^( *"default": )"tocsin"(,?)$`), `${1}"` + repository + `"${2}`},
 		{"tocsin/README.md", regexp.MustCompile("(?m)^(\\| `image.repository` \\| )`\"tocsin\"`"), "${1}`\"" + repository + "\"`"},
-	})
-	if err != nil {
+	}
+	for _, p := range products {
+		line := regexp.MustCompile(`(?m)^    - image: ` + p.image + `:dev$`)
+		settings = append(settings, setting{chartPath, line, "    - image: " + b.locations.imageRepository(p) + ":" + tag(b.version)})
+	}
+	if err := setLines(entries, settings); err != nil {
 		return err
 	}
 	packed, err := gzipped(entries, b.date)

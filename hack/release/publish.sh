@@ -34,6 +34,7 @@ while read -r reference; do
   kind=image
   [[ $reference != */tocsin-archiver@* ]] || kind=archiver
   [[ $reference != */tocsin-page@* ]] || kind=page
+  [[ $reference != */tocsin-plugin@* ]] || kind=plugin
   [[ $reference != */tocsin-bundle@* ]] || kind=bundle
   [[ $reference != */charts/* ]] || kind=chart
   # For the steps of the workflow that attest where they come from.

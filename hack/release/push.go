@@ -60,7 +60,7 @@ func push(ctx context.Context, folder, version string, at locations) (references
 	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
 	type index struct{ repository, file string }
 	var indexes []index
-	for _, p := range images {
+	for _, p := range products {
 		indexes = append(indexes, index{at.imageRepository(p), p.imageName(version)})
 	}
 	for _, i := range append(indexes, index{at.bundleRepository(), bundleName(version)}) {

@@ -74,6 +74,7 @@ func TestPublish(t *testing.T) {
 cosign sign --yes .*/tocsin@sha256:\w{64}
 cosign sign --yes .*/tocsin-archiver@sha256:\w{64}
 cosign sign --yes .*/tocsin-page@sha256:\w{64}
+cosign sign --yes .*/tocsin-plugin@sha256:\w{64}
 cosign sign --yes .*/tocsin-bundle@sha256:\w{64}
 cosign sign --yes .*/charts/tocsin@sha256:\w{64}
 cosign sign-blob --yes --bundle .*/checksums\.txt\.sigstore\.json .*/checksums\.txt
@@ -85,7 +86,7 @@ $`))
 	outputs, err := os.ReadFile(filepath.Join(tree, "outputs"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(outputs)).To(MatchRegexp(
-		`(?s)^image=.*/tocsin\nimage-digest=sha256:\w+\narchiver=.*/tocsin-archiver\narchiver-digest=sha256:\w+\npage=.*/tocsin-page\npage-digest=sha256:\w+\nbundle=.*/tocsin-bundle\nbundle-digest=sha256:\w+\nchart=.*/charts/tocsin\nchart-digest=sha256:\w+\n$`))
+		`(?s)^image=.*/tocsin\nimage-digest=sha256:\w+\narchiver=.*/tocsin-archiver\narchiver-digest=sha256:\w+\npage=.*/tocsin-page\npage-digest=sha256:\w+\nplugin=.*/tocsin-plugin\nplugin-digest=sha256:\w+\nbundle=.*/tocsin-bundle\nbundle-digest=sha256:\w+\nchart=.*/charts/tocsin\nchart-digest=sha256:\w+\n$`))
 
 	reference, err := name.ParseReference(address + "/charts/tocsin:1.2.3")
 	g.Expect(err).NotTo(HaveOccurred())

@@ -58,7 +58,7 @@ func (v verifier) verify(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", filepath.Base(bom), err)
 		}
 	}
-	for _, p := range images {
+	for _, p := range products {
 		if err := v.image(ctx, p, scratch); err != nil {
 			return fmt.Errorf("image of the %s: %w", p.executable, err)
 		}

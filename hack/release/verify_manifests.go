@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -150,7 +151,7 @@ func (v verifier) definitions(entries []entry) error {
 }
 
 // chart checks that the chart has the release's version, and that its values and the annotation for Artifact Hub name the
-// image of install.yaml. The annotation names those of the archiver and the page, too.
+// image of install.yaml. The annotation names those of the other programs, too.
 func (v verifier) chart() error {
 	image, err := v.installedImage()
 	if err != nil {
@@ -174,7 +175,8 @@ func (v verifier) chart() error {
 	if _, err := readYAML(entries, "tocsin/values.yaml", &values); err != nil {
 		return err
 	}
-	var named []struct{ Image string }
+	type namedImage struct{ Image string }
+	var named []namedImage
 	if err := yaml.Unmarshal([]byte(chart.Annotations["artifacthub.io/images"]), &named); err != nil {
 		return fmt.Errorf("the annotation artifacthub.io/images: %w", err)
 	}
@@ -185,9 +187,12 @@ func (v verifier) chart() error {
 		return fmt.Errorf("its values name the image %s instead of %s", set, image)
 	}
 	repository, _ := strings.CutSuffix(image, ":"+chart.AppVersion)
-	archivers, pages := repository+"-archiver:"+chart.AppVersion, repository+"-page:"+chart.AppVersion
-	if len(named) != 3 || named[0].Image != image || named[1].Image != archivers || named[2].Image != pages {
-		return fmt.Errorf("the annotation artifacthub.io/images names %v instead of %s, %s and %s", named, image, archivers, pages)
+	var want []namedImage
+	for _, p := range products {
+		want = append(want, namedImage{repository + strings.TrimPrefix(p.image, manager.image) + ":" + chart.AppVersion})
+	}
+	if !slices.Equal(named, want) {
+		return fmt.Errorf("the annotation artifacthub.io/images names %v instead of %v", named, want)
 	}
 	v.say("the chart, with the image %s", image)
 	return nil

@@ -22,23 +22,18 @@ app.kubernetes.io/component: page
 app.kubernetes.io/name: tocsin
 {{- end }}
 
-{{- define "tocsin.pageImage" -}}
-{{- with .Values.page.image -}}
-{{ .repository | default (print $.Values.image.repository "-page") }}
-{{- if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Values.image.tag | default $.Chart.AppVersion }}{{ end }}
-{{- end }}
-{{- end }}
-
 {{- define "tocsin.image" -}}
 {{- with .Values.image -}}
 {{ .repository }}{{ if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Chart.AppVersion }}{{ end }}
 {{- end }}
 {{- end }}
 
-{{- define "tocsin.archiverImage" -}}
-{{- with .Values.archive.image -}}
-{{ .repository | default (print $.Values.image.repository "-archiver") }}
-{{- if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $.Values.image.tag | default $.Chart.AppVersion }}{{ end }}
+{{/* The image of another program than the manager: of a list of the context, the name of the program, and its values. */}}
+{{- define "tocsin.programImage" -}}
+{{- $manager := (index . 0).Values.image -}}
+{{- with index . 2 -}}
+{{ .repository | default (print $manager.repository "-" (index $ 1)) }}
+{{- if .digest }}@{{ .digest }}{{ else }}:{{ .tag | default $manager.tag | default (index $ 0).Chart.AppVersion }}{{ end }}
 {{- end }}
 {{- end }}
 

@@ -32,7 +32,7 @@ func (o options) describe(files map[string]string, objects []kustomize.Object) e
 	annotations, _ := chart["annotations"].(map[string]any)
 	parts := map[string]any{"images": []map[string]string{
 		{"name": "manager", "image": o.image}, {"name": "archiver", "image": repository + "-archiver:" + tag},
-		{"name": "page", "image": repository + "-page:" + tag},
+		{"name": "page", "image": repository + "-page:" + tag}, {"name": "plugin", "image": repository + "-plugin:" + tag},
 	}}
 	if parts["crds"], err = resources(objects); err != nil {
 		return err
