@@ -9,45 +9,30 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 
-	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 	"github.com/tocsin-dev/tocsin/internal/page"
 )
 
 type uiOptions struct {
 	archiveOptions
 	port        int
-	inCluster   bool
-	bindAddress string
 	clusterName string
 	command     *cobra.Command
 }
 
 func (p *plugin) uiCommand() *cobra.Command {
 	o := &uiOptions{archiveOptions: archiveOptions{plugin: p}}
-	command := &cobra.Command{
+	o.command = &cobra.Command{
 		Use:   "ui",
 		Short: "Show incidents in the browser",
+		RunE:  p.withCluster(o.run),
 	}
-	command.RunE = func(command *cobra.Command, args []string) error {
-		if o.inCluster {
-			return o.runInCluster(command.Context())
-		}
-		return p.withCluster(o.run)(command, args)
-	}
-	o.command = command
-	o.addArchiveFlag(command)
-	command.Flags().BoolVarP(&o.filter.allNamespaces, "all-namespaces", "A", false, "Show incidents of all namespaces.")
-	command.Flags().IntVar(&o.port, "port", 0, "Port on 127.0.0.1. Default: a free port.")
-	command.Flags().BoolVar(&o.inCluster, "in-cluster", false,
-		"Serve many users, without credentials: each request bears the token of its user.")
-	command.Flags().StringVar(&o.bindAddress, "bind-address", ":8080", "Address of the page with --in-cluster.")
-	command.Flags().StringVar(&o.clusterName, "cluster-name", "", "Name of the cluster, for the header of the page. "+
-		"Default: its name in the kubeconfig, or with --in-cluster the host of the page.")
-	// The archive has one set of credentials for all users, and would show each of them every namespace.
-	command.MarkFlagsMutuallyExclusive("in-cluster", "archive")
-	command.MarkFlagsMutuallyExclusive("in-cluster", "port")
-	command.MarkFlagsMutuallyExclusive("in-cluster", "all-namespaces")
-	return command
+	o.addArchiveFlag(o.command)
+	flags := o.command.Flags()
+	flags.BoolVarP(&o.filter.allNamespaces, "all-namespaces", "A", false, "Show incidents of all namespaces.")
+	flags.IntVar(&o.port, "port", 0, "Port on 127.0.0.1. Default: a free port.")
+	flags.StringVar(&o.clusterName, "cluster-name", "",
+		"Name of the cluster, for the header of the page. Default: its name in the kubeconfig.")
+	return o.command
 }
 
 func (o *uiOptions) run(ctx context.Context, c *cluster, _ []string) error {
@@ -70,23 +55,6 @@ func (o *uiOptions) run(ctx context.Context, c *cluster, _ []string) error {
 	}
 	const hint = "Open this URL in a browser on this machine. It contains a key. Press Ctrl-C to stop."
 	if o.screen.printf("%s\n%s\n", server.URL(), hint); o.screen.err != nil {
-		return o.screen.err
-	}
-	return server.Run(ctx, logr.Discard())
-}
-
-// runInCluster serves many users. Of the configuration it uses only how the API server is reached, none of the credentials.
-func (o *uiOptions) runInCluster(ctx context.Context) error {
-	config, err := o.config.ToRESTConfig()
-	if err != nil {
-		return err
-	}
-	config.UserAgent = "tocsin-page/" + buildinfo.Read().Version
-	server, err := page.ForUsers(ctx, page.NewConnector(config), o.bindAddress, o.clusterName)
-	if err != nil {
-		return err
-	}
-	if o.screen.printf("Serving on %s.\n", o.bindAddress); o.screen.err != nil {
 		return o.screen.err
 	}
 	return server.Run(ctx, logr.Discard())
