@@ -1,14 +1,15 @@
 // Package cli implements the commands of the kubectl plugin.
 //
 // Each command, or group of subcommands, is a file with a struct of options, a constructor that binds them to flags, and the
-// methods that run it; its help is in help.tmpl. Commands talk to the API server as the kubeconfig's user and do nothing that the
-// user could not do with kubectl alone. They print for people unless -o selects another format, on a screen that remembers the
-// first error of a write; all text that a sender may have written is sanitized for the terminal first (print.go).
+// methods that run it; its help is in help.tmpl, that of the room ui in help_ui.tmpl. Commands talk to the API server as the
+// kubeconfig's user and do nothing that the user could not do with kubectl alone. They print for people unless -o selects another
+// format, on a screen that remembers the first error of a write; all text that a sender may have written is sanitized for the
+// terminal first (print.go).
 package cli
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"flag"
 	"fmt"
@@ -267,12 +268,12 @@ func (p *plugin) ofIntegration(
 	return command
 }
 
-// helpText has the long help and the examples of each command, as a template with its path.
+// helpFiles have the long help and the examples of each command, as a template with its path.
 //
-//go:embed help.tmpl
-var helpText string
+//go:embed help*.tmpl
+var helpFiles embed.FS
 
-var help = template.Must(template.New("help").Parse(helpText))
+var help = template.Must(template.ParseFS(helpFiles, "*.tmpl"))
 
 // usageTemplate is cobra's without the global flags, which would bury the command's own. "kubectl tocsin options" lists
 // them.
