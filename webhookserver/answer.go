@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
@@ -21,8 +20,6 @@ type acceptance struct {
 	Preset   string            `json:"preset,omitempty"` // that the body was read with
 	Alerts   []acceptedAlert   `json:"alerts"`
 	Warnings []payload.Warning `json:"warnings"`
-
-	failures []mapping.Failure // for Explain
 }
 
 type acceptedAlert struct {
@@ -44,22 +41,22 @@ const noEffect = "none, as far as is known: no incident is open for this key"
 
 // newAcceptance lists the alerts of a request. Those in the receipt are listed as they were stored, which for a repeated
 // idempotency key was earlier.
-func newAcceptance(x *exchange, decoded *decodedAlerts, receipt commit.Receipt) *acceptance {
+func newAcceptance(d *decoded, receipt commit.Receipt) *acceptance {
 	a := &acceptance{
-		Status: "accepted", Event: receipt.EventName, Preset: decoded.Preset, Warnings: decoded.Warnings,
-		Alerts: make([]acceptedAlert, 0, len(decoded.Alerts)), failures: decoded.Failures,
+		Status: "accepted", Event: receipt.EventName, Preset: d.Preset, Warnings: d.Warnings,
+		Alerts: make([]acceptedAlert, 0, len(d.Alerts)),
 	}
-	if x.dryRun {
+	if d.dryRun {
 		a.Status = "dryRun"
 	}
 	stored := receipt.Alerts
-	for i := range decoded.Alerts {
-		if decoded.Alerts[i].Dropped {
-			a.Alerts = append(a.Alerts, acceptedAlert{Dropped: true, DroppedBy: decoded.Alerts[i].DroppedBy})
+	for i := range d.Alerts {
+		if d.Alerts[i].Dropped {
+			a.Alerts = append(a.Alerts, acceptedAlert{Dropped: true, DroppedBy: d.Alerts[i].DroppedBy})
 			continue
 		}
-		alert := &decoded.Alerts[i].Alert
-		if name := decoded.heartbeat(i); name != "" {
+		alert := &d.Alerts[i].Alert
+		if name := d.heartbeat(i); name != "" {
 			a.Alerts = append(a.Alerts, acceptedAlert{Dropped: true, DedupKey: alert.DedupKey, Heartbeat: name})
 			continue
 		}
@@ -67,28 +64,34 @@ func newAcceptance(x *exchange, decoded *decodedAlerts, receipt commit.Receipt) 
 			alert, stored = &stored[0], stored[1:]
 		}
 		accepted := acceptedAlert{
-			ID: alert.ID, DedupKey: alert.DedupKey, Incident: x.integration.Namespace + "/" + alert.IncidentName,
+			ID: alert.ID, DedupKey: alert.DedupKey, Incident: d.integration.Namespace + "/" + alert.IncidentName,
 			Status: alert.Status,
 		}
-		if decoded.idle[i] {
+		if d.idle[i] {
 			accepted.Effect = noEffect
 		}
-		if x.dryRun {
-			accepted.Alert, accepted.Sources = alert, decoded.Alerts[i].Sources()
+		if d.dryRun {
+			accepted.Alert, accepted.Sources = alert, d.Alerts[i].Sources()
 		}
 		a.Alerts = append(a.Alerts, accepted)
 	}
 	return a
 }
 
-// storedBy describes the acceptance for the answer of an operation.
-func (a *acceptance) storedBy(took time.Duration) protocol.Stored {
-	stored := protocol.Stored{Took: took}
-	if len(a.Alerts) > 0 {
-		_, stored.IncidentName, _ = strings.Cut(a.Alerts[0].Incident, "/")
-		stored.DedupKey = a.Alerts[0].DedupKey
+// accept returns the answer to a request whose alerts are stored, or would be.
+func (h *handler) accept(s *stored) protocol.Reply {
+	if s.dryRun {
+		return protocol.Reply{Status: http.StatusOK, Body: s.accepted}
 	}
-	return stored
+	described := protocol.Stored{Integration: s.integration.Name, Took: h.options.Now().Sub(s.start)}
+	if alerts := s.accepted.Alerts; len(alerts) > 0 {
+		_, described.IncidentName, _ = strings.Cut(alerts[0].Incident, "/")
+		described.DedupKey = alerts[0].DedupKey
+	}
+	if reply, ok := s.operation.Accepted(described); ok {
+		return reply
+	}
+	return protocol.Reply{Status: http.StatusAccepted, Body: s.accepted}
 }
 
 // answer is an encoded answer.
@@ -99,22 +102,24 @@ type answer struct {
 
 // encode encodes the answer to a request. That to a dry run has all the alerts: it takes its turn to encode it, and memory until
 // it is written; without them it becomes a problem.
-func (h *handler) encode(x *exchange, reply *protocol.Reply, p **problem) (a answer) {
-	if x.accepted == nil || !x.dryRun {
-		return encode(reply.Body)
+func (h *handler) encode(s *served) (a answer) {
+	tried, ok := s.phase.(*stored)
+	if s.problem != nil || !ok || !tried.dryRun {
+		return encode(s.reply.Body)
 	}
-	failed := h.enter(x)
+	failed := h.enter(tried.authenticated)
 	if failed == nil {
-		a = encode(reply.Body)
-		x.leave()
-		_, failed = h.reserve(x, int64(len(a.body)))
+		a = encode(s.reply.Body)
+		tried.leave()
+		_, failed = h.reserve(tried.authenticated, int64(len(a.body)))
 	}
-	for i := range x.accepted.Alerts {
-		x.accepted.Alerts[i].Alert, x.accepted.Alerts[i].Sources = nil, nil // they may be collected while the answer is written
+	for i := range tried.accepted.Alerts {
+		accepted := &tried.accepted.Alerts[i]
+		accepted.Alert, accepted.Sources = nil, nil // they may be collected while the answer is written
 	}
 	if failed != nil {
-		x.accepted, *p, *reply = nil, failed, failed.reply(x.operation)
-		a = encode(reply.Body)
+		s.problem, s.reply = failed, failed.reply(tried.operation)
+		a = encode(s.reply.Body)
 	}
 	return a
 }

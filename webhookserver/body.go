@@ -11,28 +11,76 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
+// read is a request whose body has been read to its end.
+type read struct {
+	*checked
+	memory *fair.Reservation // of the body
+	body   []byte            // as sent, until decode takes it
+}
+
+func (*read) isBodyRead() bool { return true }
+
+// read reads the body, unless its alerts could not be stored soon. It reads no more than a byte beyond the limit.
+func (h *handler) read(c *checked) (*read, *problem) {
+	switch {
+	case h.options.Capacity.Full(c.integration.Namespace) == v1alpha1.ReasonQueueFull:
+		return nil, &problemNamespaceFull
+	case h.committer.CheckCapacity(c.sender()) != nil:
+		return nil, &problemOverload
+	}
+	memory, p := h.reserve(c.authenticated, c.bodyMemory())
+	if p != nil {
+		return nil, p
+	}
+	first := int64(firstRead)
+	if c.ContentLength >= 0 {
+		first = c.ContentLength + 1 // checked against the limit before
+	}
+	body, err := readAll(c.Body, first, c.limit)
+	if err != nil {
+		return nil, bodyProblem(err, c.limit, &problemUnreadable)
+	}
+	return &read{checked: c, memory: memory, body: body}, nil
+}
+
+// takeBody returns the body, decompressed, if its signature is valid or none is required. From then on only the caller has it: it
+// may be collected while the alerts wait.
+func (r *read) takeBody() (body []byte, p *problem) {
+	body, r.body = r.body, nil
+	if r.gzipped {
+		var err error
+		if body, err = inflate(bytes.NewReader(body), r.limit); err != nil {
+			return nil, bodyProblem(err, r.limit, &problemGzip)
+		}
+	}
+	r.memory.Shrink(max(int64(cap(body)), minBodyMemory))
+	return body, r.signature.verify(r.integration.Spec.Verify, body)
+}
+
 // bodyLimit returns the most bytes of a body that is read. Tools that send groups of alerts, such as Alertmanager, give a group
-// up for good when it is refused as too large. Where the payload tells the preset, checkSize has the last word; a length that
+// up for good when it is rejected as too large. Where the payload tells the preset, checkSize has the last word; a length that
 // is not announced would need memory for the largest body.
-func (h *handler) bodyLimit(x *exchange) int64 {
-	preset := presetOf(x, true)
-	if preset == mapping.Auto && x.integration.Spec.Preset == "" && (x.ContentLength < 0 || x.gzipped) {
+func (h *handler) bodyLimit(a *authenticated, gzipped bool) int64 {
+	preset := a.preset(true)
+	if preset == mapping.Auto && a.integration.Spec.Preset == "" && (a.ContentLength < 0 || gzipped) {
 		return h.options.MaxBodyBytes
 	}
 	return h.limitFor(preset)
 }
 
-// checkSize refuses a body that is too large for the preset which has read it, if one has.
-func (h *handler) checkSize(x *exchange, size int, decoded *decodedAlerts) *problem {
-	preset := presetOf(x, true)
+// checkSize rejects a body that is too large for the preset which has read it, if one has.
+func (h *handler) checkSize(a *authenticated, size int, d *decoded) *problem {
+	preset := a.preset(true)
 	if preset == mapping.Auto {
 		preset = ""
 	}
-	if decoded != nil {
-		preset = cmp.Or(decoded.Preset, preset)
+	if d != nil {
+		preset = cmp.Or(d.Preset, preset)
 	}
 	if limit := h.limitFor(preset); int64(size) > limit {
 		return tooLargeFor(limit)
@@ -55,56 +103,38 @@ func (h *handler) limitFor(preset string) int64 {
 	return limit
 }
 
-// checkBody refuses a body whose headers say that it cannot be read.
-func (h *handler) checkBody(x *exchange) *problem {
-	switch strings.ToLower(strings.TrimSpace(strings.Join(x.Header.Values("Content-Encoding"), ","))) {
+// checkBody returns whether the body is compressed, and how many bytes of it are read; or why it cannot be read, as its headers
+// say.
+func (h *handler) checkBody(a *authenticated) (gzipped bool, limit int64, p *problem) {
+	switch strings.ToLower(strings.TrimSpace(strings.Join(a.Header.Values("Content-Encoding"), ","))) {
 	case "", "identity":
 	case "gzip", "x-gzip": // RFC 9110, section 8.4.1.3: the same
-		x.gzipped = true
+		gzipped = true
 	default:
-		return &problemEncoding
+		return false, 0, &problemEncoding
 	}
+	limit = h.bodyLimit(a, gzipped)
 	switch {
-	case x.ContentLength > h.bodyLimit(x):
-		return h.bodyProblem(x, &http.MaxBytesError{}, nil)
-	case x.gzipped && x.integration.Spec.Verify != nil:
-		return problemEncoding.withDetail("The integration requires signatures of the body as it is: send it uncompressed.")
+	case a.ContentLength > limit:
+		return gzipped, limit, tooLargeFor(limit)
+	case gzipped && a.integration.Spec.Verify != nil:
+		return gzipped, limit,
+			problemEncoding.withDetail("The integration requires signatures of the body as it is: send it uncompressed.")
 	}
-	return nil
+	return gzipped, limit, nil
 }
 
 // bodyMemory returns how much memory reading the request's body may take.
-func (h *handler) bodyMemory(x *exchange) int64 {
-	limit := h.bodyLimit(x)
-	unknown := limit + firstRead
-	size := x.ContentLength
+func (c *checked) bodyMemory() int64 {
+	unknown := c.limit + firstRead
+	size := c.ContentLength
 	if size < 0 {
 		size = unknown
 	}
-	if x.gzipped {
+	if c.gzipped {
 		size += unknown
 	}
 	return max(size+2*bytes.MinRead, minBodyMemory)
-}
-
-// readBody reads the body, decompressed. Neither form of it is read further than a byte beyond the limit.
-func (h *handler) readBody(x *exchange) ([]byte, *problem) {
-	limit, first := h.bodyLimit(x), int64(firstRead)
-	if x.ContentLength >= 0 {
-		first = x.ContentLength + 1 // checked against the limit before
-	}
-	body, err := readAll(x.Body, first, limit)
-	if err != nil {
-		return nil, h.bodyProblem(x, err, &problemUnreadable)
-	}
-	x.read = true
-	if !x.gzipped {
-		return body, nil
-	}
-	if body, err = inflate(bytes.NewReader(body), limit); err != nil {
-		return nil, h.bodyProblem(x, err, &problemGzip)
-	}
-	return body, nil
 }
 
 // readAll reads at most limit bytes, into memory for the first ones or, if there are more, for all. A buffer that grows would
@@ -121,12 +151,12 @@ func readAll(source io.Reader, first, limit int64) ([]byte, error) {
 	return whole.Bytes(), err
 }
 
-// bodyProblem returns the problem of an error of reading a body, or another one if the error tells nothing.
-func (h *handler) bodyProblem(x *exchange, err error, otherwise *problem) *problem {
+// bodyProblem returns the problem of an error of reading a body within a limit, or another one if the error tells nothing.
+func bodyProblem(err error, limit int64, otherwise *problem) *problem {
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return tooLargeFor(h.bodyLimit(x))
+		return tooLargeFor(limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return &problemSlow
 	case errors.Is(err, io.EOF): // not even the header of gzip

@@ -15,7 +15,6 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
-	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
@@ -23,15 +22,19 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
 
-type decodedAlerts struct {
+// decoded is a request whose body has been decoded.
+type decoded struct {
+	*read
 	mapping.Result
+	copyKey string          // idempotency key for this operation; empty: copies of the request are not told from it
 	answer  *protocol.Reply // to a request that holds no alert but a question; nil for others
 	invalid []string        // parts of the request that are not valid
 	idle    []bool          // the alerts that change nothing, as far as is known
 	beats   []string        // the heartbeats of which the alerts are signals; empty for the others, nil if none is
 }
 
-func (d *decodedAlerts) kept() []v1alpha1.Alert {
+// kept returns the alerts that are to be stored.
+func (d *decoded) kept() []v1alpha1.Alert {
 	alerts := make([]v1alpha1.Alert, 0, len(d.Alerts))
 	for i := range d.Alerts {
 		if !d.Alerts[i].Dropped && d.heartbeat(i) == "" {
@@ -41,105 +44,80 @@ func (d *decodedAlerts) kept() []v1alpha1.Alert {
 	return alerts
 }
 
-// decode reads a body as the operation does, and evaluates the mapping on its payloads.
-func (h *handler) decode(x *exchange, request *protocol.Request) (*decodedAlerts, *problem) {
+// decode verifies the body, decodes it as the operation does, and evaluates the mapping on its payloads.
+func (h *handler) decode(r *read) (*decoded, *problem) {
+	body, p := r.takeBody()
+	if p != nil {
+		return nil, p
+	}
+	if p = h.enter(r.authenticated); p != nil {
+		return nil, p
+	}
+	d, p := h.decodeBody(r, body)
+	r.leave()
+	if large := h.checkSize(r.authenticated, len(body), d); large != nil {
+		d, p = nil, large // whatever else is wrong with it
+	}
+	r.memory.Shrink(minBodyMemory) // the queue now accounts for the alerts; this minimum keeps counting the open connection
+	return d, p
+}
+
+func (h *handler) decodeBody(r *read, body []byte) (_ *decoded, p *problem) {
 	limit := int64(maxDecodedMemory)
-	if int64(len(request.Body)) > h.options.MaxBodyBytes {
+	if int64(len(body)) > h.options.MaxBodyBytes {
 		// A group that decodes to more than its integration's share would keep everybody else waiting. Alerts with texts
 		// decode to about five times their length.
 		limit /= 4
 	}
-	parse, release := h.parser(x, limit)
-	defer release()
-	request.Parse = parse
-	content, err := x.operation.Read(request)
+	parser := h.newParser(r.authenticated, limit)
+	defer parser.release()
+	request := r.forOperation()
+	request.Body, request.Parser = body, parser
+	content, err := r.operation.Read(request)
 	if err != nil {
 		return nil, decodeProblem(err)
 	}
 	if content.Answer != nil {
-		return &decodedAlerts{answer: content.Answer}, nil
+		return &decoded{read: r, answer: content.Answer}, nil
 	}
-	result, p := h.evaluate(x, request.Header, content.Payloads)
-	if p != nil {
+	d := &decoded{read: r, invalid: content.Invalid}
+	if d.Result, p = h.evaluate(r, request.Header, content.Payloads); p != nil {
 		return nil, p
 	}
-	decoded := &decodedAlerts{Result: result, invalid: content.Invalid}
-	identity := request.Body
-	if x.key == "" && content.Key != "" {
-		x.key, identity = content.Key, content.Identity
+	key, identity := r.key, body
+	if key == "" && content.Key != "" {
+		key, identity = content.Key, content.Identity
 	}
-	if x.key != "" {
-		x.key = x.operationKey()
+	if key != "" {
+		d.copyKey = r.operationKey(key)
 	}
-	identify(decoded.Alerts, x.integration.Name, x.key, identity)
-	decoded.findSignals(h.heartbeats(x))
-	tellDefaults(decoded.Alerts, x.integration, x.operation.Path == "")
-	decoded.idle = h.findIdle(x.integration.Namespace, decoded.Alerts)
-	decoded.Warnings = allWarnings(content.Warnings, &decoded.Result)
-	for i := range decoded.Alerts {
-		if !x.dryRun { // whose answer has the sources
-			decoded.Alerts[i].Forget()
+	identify(d.Alerts, r.integration.Name, d.copyKey, identity)
+	d.findSignals(h.heartbeats(r.authenticated))
+	tellDefaults(d.Alerts, r.integration, r.operation.Path == "")
+	d.idle = h.findIdle(r.integration.Namespace, d.Alerts)
+	d.Warnings = allWarnings(content.Warnings, &d.Result)
+	for i := range d.Alerts {
+		if !r.dryRun { // whose answer has the sources
+			d.Alerts[i].Forget()
 		}
 	}
-	return decoded, nil
-}
-
-// parser returns the function that decodes the JSON of a request, up to a limit of its size. What is decoded counts against the
-// memory budget until release. The errors are problems, and those of payload.ParseAny.
-func (h *handler) parser(
-	x *exchange, limit int64,
-) (parse func(text []byte) (any, []payload.Warning, error), release func()) {
-	var held *fair.Reservation
-	size, wait := int64(0), maxDecodeWait
-	read := func(text []byte) (any, []payload.Warning, error) {
-		size += payload.Footprint(text)
-		if size > limit {
-			return nil, nil, &problemTooComplex
-		}
-		// One reservation for everything: a request that waited for its own memory would never get it.
-		held.Release()
-		if held = h.decoded.Reserve(x.sender(), size, 0); held == nil && wait > 0 {
-			x.leave() // nobody waits for memory at a place
-			held = h.decoded.Reserve(x.sender(), size, wait)
-			if p := h.enter(x); p != nil {
-				return nil, nil, p
-			}
-		}
-		if held == nil {
-			return nil, nil, &problemOverload
-		}
-		wait = 0 // only the first text may wait: what is decoded already is in memory, and its reservation was just released
-		return payload.ParseAny(text)
-	}
-	parse = func(text []byte) (any, []payload.Warning, error) {
-		value, warnings, err := read(text)
-		if within, is := value.(string); is && payload.MayBeJSON(within) {
-			inner, more, innerErr := read([]byte(within))
-			if _, is := errors.AsType[*payload.SyntaxError](innerErr); !is { // else it is a text
-				return inner, append(append(warnings, payload.EncodedTwice), more...), innerErr
-			}
-		}
-		return value, warnings, err
-	}
-	return parse, func() { held.Release() }
+	return d, nil
 }
 
 // evaluate applies a mapping to the payloads of a request: that of the operation's preset, or the integration's.
-func (h *handler) evaluate(
-	x *exchange, requestHeader http.Header, payloads []protocol.Payload,
-) (all mapping.Result, p *problem) {
+func (h *handler) evaluate(r *read, requestHeader http.Header, payloads []protocol.Payload) (all mapping.Result, p *problem) {
 	isList := func(p protocol.Payload) bool { _, list := p.Value.([]any); return list }
-	program, err := h.options.Mappings.Program(mappingOwner(x, slices.ContainsFunc(payloads, isList)))
+	program, err := h.options.Mappings.Program(r.mappingOwner(slices.ContainsFunc(payloads, isList)))
 	if err != nil {
-		unusableMappings.Of(x.sender()).Inc()
+		unusableMappings.Of(r.sender()).Inc()
 	}
 	ctx := context.Background()
 	if program.Mapped() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(mapping.WithPause(ctx, x.place.Pause), h.evaluation)
+		ctx, cancel = context.WithTimeout(mapping.WithPause(ctx, r.place.Pause), h.evaluation)
 		defer cancel()
 	}
-	defaults := x.defaults
+	defaults := r.defaults
 	if len(payloads) > 1 { // one key for all would make them one Incident
 		defaults = maps.Clone(defaults)
 		delete(defaults, "dedup_key")
@@ -152,16 +130,16 @@ func (h *handler) evaluate(
 		}
 		reader := program
 		payloads[i].Open(func(within []any) (chosen int) {
-			chosen, reader = program.Open(payloads[i].Value, within, header, x.received)
+			chosen, reader = program.Open(payloads[i].Value, within, header, r.received)
 			return chosen
 		})
-		result, err := reader.Alerts(ctx, payload.WithDefaults(payloads[i].Value, defaults), header, x.received)
+		result, err := reader.Alerts(ctx, payload.WithDefaults(payloads[i].Value, defaults), header, r.received)
 		if err != nil {
 			return all, decodeProblem(err)
 		}
-		complete(&result, &payloads[i], x.received)
-		giveSeverity(&result, x.integration)
-		h.admit(x.integration, result.Alerts, x.received)
+		complete(&result, &payloads[i], r.received)
+		giveSeverity(&result, r.integration)
+		h.admit(r.integration, result.Alerts, r.received)
 		all.Preset, all.Handshake = cmp.Or(all.Preset, result.Preset), cmp.Or(all.Handshake, result.Handshake)
 		all.Alerts = append(all.Alerts, result.Alerts...)
 		all.Warnings = append(all.Warnings, result.Warnings...)
@@ -170,20 +148,20 @@ func (h *handler) evaluate(
 			return all, decodeProblem(&mapping.TooManyError{Count: len(all.Alerts)})
 		}
 	}
-	if beginsUnforwarded(x.integration, all.Preset) {
+	if beginsUnforwarded(r.integration, all.Preset) {
 		all.Warnings = append(all.Warnings, payload.Warning{Detail: fmt.Sprintf("Tocsin does not forward these alerts, because with "+
 			"the preset %s they are in an Alertmanager already; spec.forward: Always does", all.Preset)})
 	}
-	if x.dryRun {
+	if r.dryRun {
 		return all, nil
 	}
-	observeMapping(x.sender(), &all)
-	h.reportReturned(x.integration, all.Alerts)
+	observeMapping(r.sender(), &all)
+	h.reportReturned(r.integration, all.Alerts)
 	if all.Handshake != "" {
-		h.reports.reportHandshake(x.integration, all.Handshake)
+		h.reports.reportHandshake(r.integration, all.Handshake)
 	}
 	if len(all.Failures) > 0 {
-		h.reports.reportFailures(x.integration, all.Failures)
+		h.reports.reportFailures(r.integration, all.Failures)
 	}
 	return all, nil
 }
@@ -255,20 +233,20 @@ func fill(alert *mapping.Alert, from *v1alpha1.Alert) {
 
 // mappingOwner returns the integration whose preset and mapping read the payloads. The mapping of the request's own
 // integration was written for another format, unless its preset is that of the operation.
-func mappingOwner(x *exchange, list bool) *v1alpha1.WebhookIntegration {
-	preset := presetOf(x, list)
-	if preset == mapping.PresetOf(&x.integration.Spec) {
-		return x.integration
+func (a *authenticated) mappingOwner(list bool) *v1alpha1.WebhookIntegration {
+	preset := a.preset(list)
+	if preset == mapping.PresetOf(&a.integration.Spec) {
+		return a.integration
 	}
 	return &v1alpha1.WebhookIntegration{Spec: v1alpha1.WebhookIntegrationSpec{Preset: preset}}
 }
 
-// presetOf returns the preset that reads the payloads: that of the operation, else that of the integration. list says that
+// preset returns the preset that reads the payloads: that of the operation, else that of the integration. list says that
 // the payloads are lists, or may be.
-func presetOf(x *exchange, list bool) string {
-	own, preset := mapping.PresetOf(&x.integration.Spec), x.operation.Preset
-	if list && x.integration.Spec.Mapping == nil && (own == "" || own == mapping.Auto) {
-		preset = cmp.Or(preset, x.operation.ListPreset)
+func (a *authenticated) preset(list bool) string {
+	own, preset := mapping.PresetOf(&a.integration.Spec), a.operation.Preset
+	if list && a.integration.Spec.Mapping == nil && (own == "" || own == mapping.Auto) {
+		preset = cmp.Or(preset, a.operation.ListPreset)
 	}
 	return cmp.Or(preset, own)
 }
@@ -369,7 +347,7 @@ func allWarnings(ofBody []payload.Warning, result *mapping.Result) []payload.War
 }
 
 // invalidProblem returns the problem for a request of which only a part is valid.
-func (d *decodedAlerts) invalidProblem() *problem {
+func (d *decoded) invalidProblem() *problem {
 	shown := d.invalid[:min(len(d.invalid), maxInvalid)]
 	detail := strings.Join(shown, " ")
 	if more := len(d.invalid) - len(shown); more > 0 {

@@ -30,14 +30,15 @@ func Explain(
 		options.Heartbeats.Set(h)
 	}
 	h := newHandler(options, nil, nil, commit.New(nil, 1, nil), nil, newReporter(nil, nil, logr.Discard()), logr.Discard())
-	x := &exchange{Request: request, start: options.Now(), received: options.APITime(), integration: integration.DeepCopy()}
-	x.integration.Spec.Verify = nil // the payload is no request
-	x.parsePath()
-	reply, p := h.serve(x)
+	a := &authenticated{arrived: h.arrive(request), integration: integration.DeepCopy()}
+	a.integration.Spec.Verify = nil // the payload is no request
+	var s served
+	reply, p := h.serve(&s, a)
 	if p != nil {
 		reply = p.reply(nil)
-	} else {
-		failures = x.accepted.failures
+	}
+	if stored, ok := s.phase.(*stored); ok {
+		failures = stored.Failures
 	}
 	return reply.Status, encode(reply.Body).body, failures
 }

@@ -86,9 +86,8 @@ func TestTheLimitOfBodiesDependsOnThePreset(t *testing.T) {
 			i := &v1alpha1.WebhookIntegration{}
 			i.Spec.Preset = c.preset
 			h := &handler{options: Options{MaxBodyBytes: c.maxBytes}}
-			NewWithT(t).Expect(h.bodyLimit(&exchange{
-				Request: httptest.NewRequest(http.MethodPost, testPath, http.NoBody), integration: i, operation: &protocol.Operation{},
-			})).To(Equal(c.want))
+			a := &arrived{Request: httptest.NewRequest(http.MethodPost, testPath, http.NoBody), operation: &protocol.Operation{}}
+			NewWithT(t).Expect(h.bodyLimit(&authenticated{arrived: a, integration: i}, false)).To(Equal(c.want))
 		})
 	}
 	t.Run("beyond it", func(t *testing.T) {

@@ -36,7 +36,7 @@ type pong struct {
 }
 
 // heartbeat returns the heartbeat of which an alert is a signal, empty if it is none.
-func (d *decodedAlerts) heartbeat(alert int) string {
+func (d *decoded) heartbeat(alert int) string {
 	if d.beats == nil {
 		return ""
 	}
@@ -44,7 +44,7 @@ func (d *decodedAlerts) heartbeat(alert int) string {
 }
 
 // findSignals finds the alerts that are signals of heartbeats. They are not stored.
-func (d *decodedAlerts) findSignals(all []*v1alpha1.Heartbeat) {
+func (d *decoded) findSignals(all []*v1alpha1.Heartbeat) {
 	for _, h := range all {
 		for a := range d.Alerts {
 			if !isSignal(h, &d.Alerts[a]) {
@@ -66,75 +66,72 @@ func isSignal(h *v1alpha1.Heartbeat, alert *mapping.Alert) bool {
 }
 
 // heartbeats returns those of the request's integration.
-func (h *handler) heartbeats(x *exchange) []*v1alpha1.Heartbeat {
-	return h.options.Heartbeats.Of(x.sender())
+func (h *handler) heartbeats(a *authenticated) []*v1alpha1.Heartbeat {
+	return h.options.Heartbeats.Of(a.sender())
 }
 
-// noteSignals notes the signals in a request that was accepted, or whose valid part was: then only alerts are signals, not the
-// request.
-func (h *handler) noteSignals(x *exchange, decoded *decodedAlerts) {
-	if x.dryRun {
+// noteSignals notes the signals in a request that was accepted whole, or whose valid part was: then only alerts are signals, not
+// the request.
+func (h *handler) noteSignals(c *checked, alerts []mapping.Alert, whole bool) {
+	if c.dryRun {
 		return
 	}
-	accepted := decoded == nil || len(decoded.invalid) == 0
-	for _, beat := range h.heartbeats(x) {
-		if beat.IsAnyRequest() && accepted || decoded != nil &&
-			slices.ContainsFunc(decoded.Alerts, func(alert mapping.Alert) bool { return isSignal(beat, &alert) }) {
+	for _, beat := range h.heartbeats(c.authenticated) {
+		if beat.IsAnyRequest() && whole ||
+			slices.ContainsFunc(alerts, func(alert mapping.Alert) bool { return isSignal(beat, &alert) }) {
 			h.reports.reportSignal(signal{heartbeat: beat, kind: v1alpha1.SignalSuccess, time: h.options.APITime()})
 		}
 	}
 }
 
 // ping takes a ping of a heartbeat to its answer. One that reports a failure is in the status of the heartbeat before.
-func (h *handler) ping(x *exchange) (reply protocol.Reply, p *problem) {
-	if p = x.parseParameters(); p != nil {
-		return reply, p
-	}
-	name, end, _ := strings.Cut(strings.TrimSuffix(x.identifier, "/"), "/")
+func (h *handler) ping(c *checked) (reply protocol.Reply, p *problem) {
+	name, end, _ := strings.Cut(strings.TrimSuffix(c.identifier, "/"), "/")
 	if strings.Contains(end, "/") {
 		return reply, &problemNotFound
 	}
-	beat, p := h.findPing(x, name)
+	beat, p := h.findPing(c.authenticated, name)
 	if p != nil {
 		return reply, p
 	}
-	heard := signal{heartbeat: beat, time: x.received}
-	if heard.kind, heard.exit, p = x.outcome(end); p != nil {
+	heard := signal{heartbeat: beat, time: c.received}
+	if heard.kind, heard.exit, p = c.outcome(end); p != nil {
 		return reply, p
 	}
 	failed := heard.kind == v1alpha1.SignalFailure
 	answer := &pong{Status: "accepted", Heartbeat: name, Failed: failed, Started: heard.kind == v1alpha1.SignalStart}
 	status := http.StatusOK
 	switch {
-	case x.dryRun:
+	case c.dryRun:
 		answer.Status = "dryRun"
 		return protocol.Reply{Status: status, Body: answer}, nil
 	case failed:
-		if p = h.writeFailure(x, heard); p != nil {
+		if p = h.writeFailure(c.authenticated, heard); p != nil {
 			return reply, p
 		}
 		status = http.StatusAccepted
 	default:
 		h.reports.reportSignal(heard)
 	}
-	h.noteSignals(x, nil)
-	if x.operation.Accepted != nil {
-		return x.operation.Accepted(h.requestOf(x), protocol.Stored{Took: h.options.Now().Sub(x.start)}), nil
+	h.noteSignals(c, nil, true)
+	took := h.options.Now().Sub(c.start)
+	if reply, ok := c.operation.Accepted(protocol.Stored{Integration: c.integration.Name, Took: took}); ok {
+		return reply, nil
 	}
 	return protocol.Reply{Status: status, Body: answer}, nil
 }
 
 // writeFailure has the status say that a heartbeat has failed. The leader stores the alert.
-func (h *handler) writeFailure(x *exchange, failed signal) *problem {
-	memory := h.bodies.Reserve(x.sender(), minBodyMemory, 0)
+func (h *handler) writeFailure(a *authenticated, failed signal) *problem {
+	memory := h.bodies.Reserve(a.sender(), minBodyMemory, 0)
 	if memory == nil {
 		return &problemOverload
 	}
 	defer memory.Release()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(x.Context()), commit.Timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(a.Context()), commit.Timeout)
 	defer cancel()
-	if x.cause = h.reports.writeFailure(ctx, failed); x.cause != nil {
-		return problemUnavailable.withDetail("The Kubernetes API server did not accept the failure in time; try again.")
+	if err := h.reports.writeFailure(ctx, failed); err != nil {
+		return problemUnavailable.withDetail("The Kubernetes API server did not accept the failure in time; try again.").causedBy(err)
 	}
 	return nil
 }
@@ -148,9 +145,9 @@ const startPath = "start"
 
 // outcome says what a ping reports, by the end of its path, which may be an exit code, or its parameter status. A parameter that
 // is not known may have been meant to report a failure.
-func (x *exchange) outcome(end string) (kind v1alpha1.SignalKind, exit int64, p *problem) {
+func (a *arrived) outcome(end string) (kind v1alpha1.SignalKind, exit int64, p *problem) {
 	given, failed := false, false
-	for name, value := range x.parameters() {
+	for name, value := range a.queryParts() {
 		switch {
 		case name == "status":
 			outcome, known := outcomes[strings.ToLower(value)]
@@ -179,9 +176,9 @@ func (x *exchange) outcome(end string) (kind v1alpha1.SignalKind, exit int64, p 
 }
 
 // findPing returns the heartbeat that is pinged under a name, or else the problem that lists those that are.
-func (h *handler) findPing(x *exchange, name string) (*v1alpha1.Heartbeat, *problem) {
+func (h *handler) findPing(a *authenticated, name string) (*v1alpha1.Heartbeat, *problem) {
 	var names []string
-	for _, beat := range h.heartbeats(x) {
+	for _, beat := range h.heartbeats(a) {
 		if !beat.IsPing() {
 			continue
 		}

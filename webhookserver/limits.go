@@ -89,10 +89,10 @@ const (
 	retryAfterUnsynced    = 2
 	retryAfterUnavailable = 5
 	retryAfterOverload    = 10
-	retryAfterRefused     = 30 // until a policy or a limit is changed, or AlertEvents are folded
+	retryAfterDenied      = 30 // until a policy or a limit is changed, or AlertEvents are folded
 )
 
-// Limits of the reports of refusals and failures.
+// Limits of the reports of rejections and failures.
 const (
 	// unauthorizedInterval is the least between two log lines about requests without a valid token: anybody can cause them.
 	unauthorizedInterval = time.Minute

@@ -343,7 +343,7 @@ func TestTokenAppearsNowhere(t *testing.T) {
 	working := c.handler.committer
 	for _, err := range []error{commit.ErrOverloaded, commit.ErrUnavailable, commit.ErrOutcomeUnknown, &commit.InvalidError{Message: "no"}} {
 		c.handler.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) { return commit.Receipt{}, err })
-		try(canary, firing, commitProblem(&exchange{integration: w, token: canary}, err).Status)
+		try(canary, firing, commitProblem(err, canary).Status)
 	}
 	c.handler.committer = committerFunc(func(context.Context, commit.Submission) (commit.Receipt, error) { panic(canary) })
 	try(canary, firing, http.StatusInternalServerError)

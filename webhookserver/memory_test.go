@@ -75,17 +75,17 @@ func TestWhatIsDecodedDoesNotWaitForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		h := newBench().handler
-		x := &exchange{integration: integration("team-a", "prometheus")}
-		parse, release := h.parser(x, maxDecodedMemory)
-		_, _, err := parse([]byte(`{}`))
+		a := &authenticated{integration: integration("team-a", "prometheus")}
+		parser := h.newParser(a, maxDecodedMemory)
+		_, _, err := parser.Parse([]byte(`{}`))
 		g.Expect(err).NotTo(HaveOccurred())
-		other := h.decoded.Reserve(x.sender(), maxDecodedMemory/4-1000, 0)
+		other := h.decoded.Reserve(a.sender(), maxDecodedMemory/4-1000, 0)
 		g.Expect(other).NotTo(BeNil())
 		began := time.Now()
-		_, _, err = parse([]byte(`{"a":"` + strings.Repeat("x", 1000) + `"}`))
+		_, _, err = parser.Parse([]byte(`{"a":"` + strings.Repeat("x", 1000) + `"}`))
 		g.Expect(err).To(Equal(&problemOverload))
 		g.Expect(time.Since(began)).To(BeZero())
-		release()
+		parser.release()
 		other.Release()
 		g.Expect(h.decoded).To(Equal(fair.NewMemory(maxDecodedMemory)))
 	})

@@ -38,9 +38,9 @@ var (
 			"those of a repeated request with an idempotency key count again.",
 	}, "status")
 
-	refusedTotal = series.NewCounterVec(named, prometheus.CounterOpts{
+	deniedTotal = series.NewCounterVec(named, prometheus.CounterOpts{
 		Name: "tocsin_webhook_refused_total",
-		Help: "Requests answered 503 because the cluster refused to store their alerts, by integration and by reason: " +
+		Help: "Requests answered 503 because the cluster denied their AlertEvents, by integration and by reason: " +
 			"DeniedByPolicy (an admission policy or webhook) or QuotaExceeded.",
 	}, "reason")
 
@@ -71,20 +71,24 @@ var (
 
 // RegisterMetrics registers the metrics of the webhook server.
 func RegisterMetrics(registry prometheus.Registerer) {
-	registry.MustRegister(requestsTotal, requestDuration, alertsTotal, refusedTotal, returnedAlerts, unusableMappings,
+	registry.MustRegister(requestsTotal, requestDuration, alertsTotal, deniedTotal, returnedAlerts, unusableMappings,
 		mappingFailures, tokenExpirations)
 	commit.RegisterMetrics(registry)
 }
 
-// observeRequest counts an answered request. Integrations are the only label that outsiders could add
-// values to, so a request without a valid token has none.
-func observeRequest(code int, x *exchange, took time.Duration) {
+// observe counts an answered request. Integrations are the only label that outsiders could add values to, so a request without a
+// valid token has none.
+func (s *served) observe(took time.Duration) {
 	var integration types.NamespacedName
-	if x.integration != nil {
-		integration = x.sender()
+	if owner := s.owner(); owner != nil {
+		integration = owner.sender()
 	}
-	requestsTotal.Of(integration, strconv.Itoa(code), x.route()).Inc()
+	code := s.reply.Status
+	requestsTotal.Of(integration, strconv.Itoa(code), s.arrival().route()).Inc()
 	requestDuration.WithLabelValues(strconv.Itoa(code/100) + "xx").Observe(took.Seconds())
+	if s.problem != nil && s.problem.Type == problemDenied.Type {
+		deniedTotal.Of(integration, s.problem.reason).Inc()
+	}
 }
 
 // observeExpirations shows when the tokens of an integration expire. before is nil for a new one. Series that stay are never

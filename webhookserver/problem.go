@@ -9,7 +9,7 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
 
-// problem is an answer that refuses a request, in the format of RFC 9457.
+// problem is an answer to a request that is not accepted, in the format of RFC 9457.
 type problem struct {
 	// The members of the body, in RFC 9457's order, the extension members last.
 	Type   problemType `json:"type"`
@@ -23,6 +23,7 @@ type problem struct {
 	ownerDetail string // shown in status.lastRejection and not to the sender
 	retryAfter  int    // seconds, 0: no such header
 	allow       string // the header Allow
+	cause       error  // for the log; nil: the problem says all
 }
 
 // problemType is the type of a problem without problemTypePrefix.
@@ -115,9 +116,9 @@ var (
 	problemIntegrationsTooLarge = problem{Type: "integrations-too-large", Status: http.StatusServiceUnavailable,
 		Title: "The integrations of this namespace are too large together", reason: "IntegrationsTooLarge",
 		Detail:     "The server has no memory for the settings of the integration. Nothing was stored; try again later.",
-		retryAfter: retryAfterRefused}
+		retryAfter: retryAfterDenied}
 	problemIncidentLimit = problem{Type: "incident-limit", Status: http.StatusServiceUnavailable,
-		Title: "The namespace has reached its limit of incidents", reason: "IncidentLimit", retryAfter: retryAfterRefused,
+		Title: "The namespace has reached its limit of incidents", reason: "IncidentLimit", retryAfter: retryAfterDenied,
 		Detail: "Alerts of existing incidents are accepted. Nothing was stored; try again later."}
 	problemMappingTimeout = problem{Type: "mapping-timeout", Status: http.StatusServiceUnavailable,
 		Title:  "The mapping took too long",
@@ -126,10 +127,10 @@ var (
 	problemUnavailable = problem{Type: "not-stored", Status: http.StatusServiceUnavailable, Title: "The alert could not be stored",
 		Detail:     "The Kubernetes API server did not accept it in time. Nothing was stored; try again.",
 		retryAfter: retryAfterUnavailable}
-	problemRefused = problem{Type: "refused", Status: http.StatusServiceUnavailable,
+	problemDenied = problem{Type: "refused", Status: http.StatusServiceUnavailable,
 		Title:      "The cluster refused the alert",
 		Detail:     "Nothing was stored; try again later. See status.lastRejection of the integration.",
-		retryAfter: retryAfterRefused}
+		retryAfter: retryAfterDenied}
 	problemUntagged = *problemToken.withDetail(
 		"The token has no tag of an integration: a token is tocsin_, the tag, _ and a secret. " +
 			"Create one with \"kubectl tocsin token create\", or see docs/getting-started.md.")
@@ -154,6 +155,11 @@ func (p problem) withDetail(detail string) *problem {
 	return &p
 }
 
+func (p problem) causedBy(err error) *problem {
+	p.cause = err
+	return &p
+}
+
 // ownerMessage describes the problem to the owner of the integration, with nothing of the request but what a policy of
 // the cluster quotes.
 func (p *problem) ownerMessage() string {
@@ -173,7 +179,7 @@ func (p *problem) ownerMessage() string {
 func (p *problem) Error() string { return p.Title }
 
 // meetsNewOnly reports whether only alerts without an open Incident got the problem: no Incident is quiet because of it. If it
-// counted as a missed alert, Incidents would stay open that could make space for those that are refused.
+// counted as a missed alert, Incidents would stay open that could make space for those that are rejected.
 func (p *problem) meetsNewOnly() bool { return p != nil && p.Type == problemIncidentLimit.Type }
 
 // reply returns the answer, in the form of the operation if it has one.
@@ -191,8 +197,10 @@ func (p *problem) reply(operation *protocol.Operation) protocol.Reply {
 	if p.Status == http.StatusUnsupportedMediaType {
 		reply.Header["Accept-Encoding"] = "gzip, identity" // RFC 9110, section 12.5.3
 	}
-	if operation != nil && operation.Refused != nil {
-		reply.Body = operation.Refused(p.Status, p.Title, p.Detail)
+	if operation != nil {
+		if body, ok := operation.Rejected(p.Status, p.Title, p.Detail); ok {
+			reply.Body = body
+		}
 	}
 	return reply
 }

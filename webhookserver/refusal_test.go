@@ -59,7 +59,7 @@ func TestRefusalsOfTheClusterAskToTryAgain(t *testing.T) {
 				return response.StatusCode
 			}, "20s", "100ms").ShouldNot(Equal(http.StatusAccepted))
 			g.Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable), body)
-			g.Expect(response.Header.Get("Retry-After")).To(Equal(fmt.Sprint(retryAfterRefused)))
+			g.Expect(response.Header.Get("Retry-After")).To(Equal(fmt.Sprint(retryAfterDenied)))
 			for _, internal := range []string{"internal-name", "Sundays", "alertevents", "tocsin.dev\"", "quota", "olicy", "webhook \""} {
 				g.Expect(body).NotTo(ContainSubstring(internal))
 			}
@@ -69,7 +69,7 @@ func TestRefusalsOfTheClusterAskToTryAgain(t *testing.T) {
 			}, "10s", "50ms").ShouldNot(BeNil())
 			g.Expect(w.Status.LastRejection.Reason).To(Equal(test.reason))
 			g.Expect(w.Status.LastRejection.Message).To(ContainSubstring(test.words))
-			g.Expect(testutil.ToFloat64(refusedTotal.WithLabelValues(c.namespace, "prometheus", test.reason))).To(BeNumerically(">", 0))
+			g.Expect(testutil.ToFloat64(deniedTotal.WithLabelValues(c.namespace, "prometheus", test.reason))).To(BeNumerically(">", 0))
 		})
 	}
 }
@@ -94,7 +94,7 @@ func TestAnAlertThatIsNotValidIsRejectedForGood(t *testing.T) {
 	}
 	s.Alerts[0].Title = strings.Repeat("x", v1alpha1.MaxLineChars+1)
 	_, err := c.committer.Commit(t.Context(), s)
-	p := commitProblem(&exchange{}, err)
+	p := commitProblem(err, testToken)
 	g.Expect(p.Status).To(Equal(http.StatusUnprocessableEntity))
 	g.Expect(p.Detail).To(Equal("The alert is not valid: alert 0: title has more than 1024 characters."))
 }

@@ -368,7 +368,7 @@ func TestRejectionIsWrittenToStatusAndAsEvent(t *testing.T) {
 				return
 			}
 			g.Expect(<-recorder.Events).To(Equal(
-				"Warning Rejected Refused a request (MalformedJSON): The body is not valid JSON, at byte 3."))
+				"Warning Rejected Rejected a request (MalformedJSON): The body is not valid JSON, at byte 3."))
 			got := &v1alpha1.WebhookIntegration{}
 			g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(w), got)).To(Succeed())
 			g.Expect(got.Status.LastRejection.Reason).To(Equal("MalformedJSON"))

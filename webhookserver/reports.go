@@ -35,15 +35,15 @@ type statusReporter struct {
 
 	mu        sync.Mutex
 	reported  *cache.LRUExpireCache            // a *reportState by integration
-	postponed map[types.NamespacedName]refusal // rejections within the minute after one that is shown
+	postponed map[types.NamespacedName]rejection // rejections within the minute after one that is shown
 	pending   map[reportKey]*pendingReports
 	turns     fair.Turns[reportKey]
 	changed   *sync.Cond // when something is due
 	ending    bool       // everything is to be written
 }
 
-// refusal is a rejection and the integration that it is of.
-type refusal struct {
+// rejection is a rejection and the integration that it is of.
+type rejection struct {
 	v1alpha1.Rejection
 	of *v1alpha1.WebhookIntegration
 }
@@ -71,7 +71,7 @@ func newReporter(c client.Client, recorder events.EventRecorder, log logr.Logger
 		now:       time.Now,
 		log:       log,
 		reported:  cache.NewLRUExpireCache(maxReportMemory),
-		postponed: map[types.NamespacedName]refusal{},
+		postponed: map[types.NamespacedName]rejection{},
 		pending:   map[reportKey]*pendingReports{},
 		turns:     fair.NewTurns[reportKey](reportWriters),
 	}
@@ -97,7 +97,7 @@ func (r *statusReporter) reportRejection(integration *v1alpha1.WebhookIntegratio
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key, now := client.ObjectKeyFromObject(integration), r.now()
-	rejected := refusal{v1alpha1.Rejection{Reason: reason, Message: message, Time: v1alpha1.NewTimestamp(now)}, integration}
+	rejected := rejection{v1alpha1.Rejection{Reason: reason, Message: message, Time: v1alpha1.NewTimestamp(now)}, integration}
 	state := r.state(key)
 	if reason == losesNone {
 		if next, waits := r.postponed[key]; waits && next.Reason != losesNone || now.Sub(state.lost).Abs() < lossShown {
@@ -123,7 +123,7 @@ func (r *statusReporter) mayReject(state *reportState, integration *v1alpha1.Web
 }
 
 // noteRejection has a rejection be shown. The caller holds the mutex.
-func (r *statusReporter) noteRejection(key types.NamespacedName, rejected refusal) {
+func (r *statusReporter) noteRejection(key types.NamespacedName, rejected rejection) {
 	now, state := r.now(), r.state(key)
 	state.rejected = now
 	if rejected.Reason != losesNone {

@@ -149,7 +149,7 @@ func (r *statusReporter) writeNext(ctx context.Context) bool {
 	}
 	if err == nil && p.rejection != nil {
 		r.recorder.Eventf(p.rejected, nil, corev1.EventTypeWarning, "Rejected", "Receive",
-			"Refused a request (%s): %s", p.rejection.Reason, p.rejection.Message)
+			"Rejected a request (%s): %s", p.rejection.Reason, p.rejection.Message)
 	}
 	r.finish(key, &p, failure, due, err)
 	return true

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -16,39 +15,53 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
-// exists reports whether an Incident exists; false if the API server does not answer. What is not Resolved is known.
-func (h *handler) exists(x *exchange, incident string) bool {
-	namespace := x.integration.Namespace
-	if h.options.Capacity.HasOpenIncident(namespace, incident) {
-		return true
-	}
-	ctx, cancel := context.WithTimeout(x.Context(), commit.Timeout)
-	defer cancel()
-	found := &metav1.PartialObjectMetadata{}
-	found.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Incident"))
-	return h.live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: incident}, found) == nil
+// stored is a request whose alerts are stored, or would be but for dryRun.
+type stored struct {
+	*decoded
+	accepted *acceptance
 }
 
-// store stores the alerts of a request, or those that do not need an Incident for which there is no capacity. In the
+// store stores the alerts of a request unless it is a dry run.
+func (h *handler) store(d *decoded) (_ *stored, p *problem) {
+	alerts, receipt := d.kept(), commit.Receipt{}
+	if !commit.Fits(alerts) { // the last bound, after all that anything adds
+		return nil, &problemBatchTooLarge
+	}
+	if !d.dryRun && len(alerts) > 0 {
+		if receipt, p = h.storeAlerts(d, alerts); p != nil && !p.meetsNewOnly() {
+			return nil, p
+		}
+	}
+	h.noteSignals(d.checked, d.Alerts, len(d.invalid) == 0) // also at the limit of Incidents: the sender is alive
+	switch {
+	case p != nil:
+		return nil, p
+	case len(d.invalid) > 0:
+		return nil, d.invalidProblem()
+	}
+	return &stored{decoded: d, accepted: newAcceptance(d, receipt)}, nil
+}
+
+// storeAlerts stores the alerts of a request, or those that do not need an Incident for which there is no capacity. In the
 // latter case it returns the problem that says so.
-func (h *handler) store(x *exchange, alerts []v1alpha1.Alert) (commit.Receipt, *problem) {
-	// Where new Incidents are refused, an alert that needs one would wait as an AlertEvent, without the sender's knowledge.
-	blocked := integrations.Blocked(x.integration) != ""
-	storable := h.options.Capacity.Reserve(x.integration.Namespace, alerts, blocked)
-	receipt, p := h.storeParts(x, alerts, storable)
+func (h *handler) storeAlerts(d *decoded, alerts []v1alpha1.Alert) (commit.Receipt, *problem) {
+	// Where no new Incidents are allowed, an alert that needs one would wait as an AlertEvent, without the sender's knowledge.
+	blocked := integrations.Blocked(d.integration) != ""
+	storable := h.options.Capacity.Reserve(d.integration.Namespace, alerts, blocked)
+	receipt, p := h.storeParts(d, alerts, storable)
 	if p != nil {
 		return commit.Receipt{}, p
 	}
 	for i := range receipt.Alerts {
-		alertsTotal.Of(x.sender(), string(receipt.Alerts[i].Status)).Inc()
+		alertsTotal.Of(d.sender(), string(receipt.Alerts[i].Status)).Inc()
 	}
 	if len(receipt.Alerts) == 0 {
 		return commit.Receipt{}, &problemIncidentLimit
 	}
-	if refused := len(alerts) - len(receipt.Alerts); refused > 0 {
+	if rejected := len(alerts) - len(receipt.Alerts); rejected > 0 {
 		return commit.Receipt{}, problemIncidentLimit.withDetail(fmt.Sprintf(
 			"Of %d alerts, %d need a new incident, and the namespace has reached its limit; they were not stored. "+
-				"The others were. Try again later.", len(alerts), refused))
+				"The others were. Try again later.", len(alerts), rejected))
 	}
 	return receipt, nil
 }
@@ -57,20 +70,20 @@ func (h *handler) store(x *exchange, alerts []v1alpha1.Alert) (commit.Receipt, *
 // earlier copy of a request with an idempotency key was stored in part, because of the limit of Incidents, the first AlertEvent
 // of the key has that part. The rest goes to the next one. So each copy stores what no other has stored. If nothing can be stored
 // now, the AlertEvents are read: the answer to an earlier copy may be lost, and its alerts wait to be folded.
-func (h *handler) storeParts(x *exchange, requested, storable []v1alpha1.Alert) (all commit.Receipt, p *problem) {
+func (h *handler) storeParts(d *decoded, requested, storable []v1alpha1.Alert) (all commit.Receipt, p *problem) {
 	switch {
-	case x.key != "":
+	case d.copyKey != "":
 	case len(storable) == 0:
 		return all, nil
 	default:
-		return h.submit(x, storable, 0)
+		return h.submit(d, storable, 0)
 	}
 	stored := make(map[string]*v1alpha1.Alert, len(requested)) // by id, which is derived from the body; nil: not yet
 	for i := range requested {
 		stored[requested[i].ID] = nil
 	}
 	for part, missing := 0, len(stored); missing > 0; part++ {
-		receipt, p := h.submitOrFind(x, storable, part)
+		receipt, p := h.submitOrFind(d, storable, part)
 		if p != nil {
 			return all, p
 		}
@@ -104,86 +117,84 @@ func (h *handler) storeParts(x *exchange, requested, storable []v1alpha1.Alert) 
 
 // submitOrFind stores the alerts of a request with an idempotency key as the part with this number, or if there are none, finds
 // the part that an earlier copy has stored. The receipt is empty if there is none.
-func (h *handler) submitOrFind(x *exchange, alerts []v1alpha1.Alert, part int) (commit.Receipt, *problem) {
+func (h *handler) submitOrFind(d *decoded, alerts []v1alpha1.Alert, part int) (commit.Receipt, *problem) {
 	if len(alerts) > 0 {
-		return h.submit(x, alerts, part)
+		return h.submit(d, alerts, part)
 	}
-	memory := h.bodies.Reserve(x.sender(), queryMemory, 0)
+	memory := h.bodies.Reserve(d.sender(), queryMemory, 0)
 	if memory == nil {
 		return commit.Receipt{}, &problemOverload
 	}
 	defer memory.Release()
-	ctx, cancel := h.storeContext(x)
+	ctx, cancel := h.storeContext(d)
 	defer cancel()
-	receipt, err := h.committer.Find(ctx, types.NamespacedName{Namespace: x.integration.Namespace, Name: x.eventName(part)})
+	receipt, err := h.committer.Find(ctx, types.NamespacedName{Namespace: d.integration.Namespace, Name: d.eventName(part)})
 	if err != nil {
-		x.cause = err
-		return receipt, &problemUnknown
+		return receipt, problemUnknown.causedBy(err)
 	}
 	return receipt, nil
 }
 
 // eventName returns the name of the AlertEvent with a part of the request, empty without an idempotency key.
-func (x *exchange) eventName(part int) string {
-	key := x.key
+func (d *decoded) eventName(part int) string {
+	key := d.copyKey
 	switch {
 	case key == "":
 		return ""
 	case part > 0:
 		key = fmt.Sprintf("%s\x00%d", key, part) // no header has a NUL
 	}
-	return v1alpha1.KeyedEventName(x.integration.Name, key)
+	return v1alpha1.KeyedEventName(d.integration.Name, key)
 }
 
 // storeContext returns the context of a call of the committer. It does not end when the client hangs up: a request that has
 // arrived whole is better stored, and many senders do not wait for the answer.
-func (h *handler) storeContext(x *exchange) (context.Context, context.CancelFunc) {
-	timeout := min(commit.Timeout, requestTimeout-h.options.Now().Sub(x.start))
-	return context.WithTimeout(context.WithoutCancel(x.Context()), timeout)
+func (h *handler) storeContext(d *decoded) (context.Context, context.CancelFunc) {
+	timeout := min(commit.Timeout, requestTimeout-h.options.Now().Sub(d.start))
+	return context.WithTimeout(context.WithoutCancel(d.Context()), timeout)
 }
 
 // submit hands the alerts to the committer, those of a request with an idempotency key as the part with this number.
-func (h *handler) submit(x *exchange, alerts []v1alpha1.Alert, part int) (commit.Receipt, *problem) {
+func (h *handler) submit(d *decoded, alerts []v1alpha1.Alert, part int) (commit.Receipt, *problem) {
 	submission := commit.Submission{
-		Integration: x.sender(),
-		Defaults:    x.integration.Spec.Defaults,
-		Received:    x.received,
+		Integration: d.sender(),
+		Defaults:    d.integration.Spec.Defaults,
+		Received:    d.received,
 		Alerts:      alerts,
-		EventName:   x.eventName(part),
+		EventName:   d.eventName(part),
 	}
-	ctx, cancel := h.storeContext(x)
+	ctx, cancel := h.storeContext(d)
 	defer cancel()
 	receipt, err := h.committer.Commit(ctx, submission)
 	if err != nil {
-		return receipt, commitProblem(x, err)
+		return receipt, commitProblem(err, d.token)
 	}
 	return receipt, nil
 }
 
 // errQuotedToken stands for an error of the API server that cannot be repeated.
-var errQuotedToken = errors.New("the API server refused the AlertEvent with a message that quotes the token")
+var errQuotedToken = errors.New("the API server rejected the AlertEvent with a message that quotes the token")
 
-func commitProblem(x *exchange, err error) *problem {
-	x.cause = err
+// commitProblem returns the problem of an error of the committer. Neither it nor its cause quotes the token.
+func commitProblem(err error, token string) *problem {
 	var invalid *commit.InvalidError
 	var denied *commit.DeniedError
 	switch {
 	case errors.As(err, &denied):
-		refusedTotal.Of(x.sender(), denied.Reason).Inc()
-		p := problemRefused
+		p := problemDenied.causedBy(err)
 		p.reason, p.ownerDetail = denied.Reason, denied.Message
 		// A policy may quote an alert that has the sender's own address in it, and its message may be cut.
-		if strings.Contains(p.ownerDetail, x.token[:min(len(x.token), quotedTokenPrefix)]) {
-			p.ownerDetail, x.cause = "", errQuotedToken
+		if strings.Contains(p.ownerDetail, token[:min(len(token), quotedTokenPrefix)]) {
+			p.ownerDetail, p.cause = "", errQuotedToken
 		}
-		return &p
+		return p
 	case errors.As(err, &invalid):
-		return problemRejected.withDetail("The alert is " + invalid.Message + ".")
+		return problemRejected.withDetail("The alert is " + invalid.Message + ".").causedBy(err)
 	case errors.Is(err, commit.ErrOverloaded):
-		return &problemOverload
+		return problemOverload.causedBy(err)
 	case errors.Is(err, commit.ErrUnavailable):
-		return &problemUnavailable
+		return problemUnavailable.causedBy(err)
 	default:
-		return &problemUnknown // the one that promises least
+		return problemUnknown.causedBy(err) // the one that promises least
 	}
 }

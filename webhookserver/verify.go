@@ -25,20 +25,19 @@ type signature struct {
 
 // contentHeader returns the headers from which alerts may be read: all of them, or the signed ones if the integration requires
 // signatures. Others could give a signed body another meaning, such as those of CloudEvents in binary mode. The path does too, so
-// that serve allows only that of the integration itself.
-func (x *exchange) contentHeader() http.Header {
-	if x.integration.Spec.Verify == nil {
-		return x.Header
+// that checkIntegration allows only that of the integration itself.
+func (a *authenticated) contentHeader() http.Header {
+	if a.integration.Spec.Verify == nil {
+		return a.Header
 	}
-	return http.Header{"Webhook-Id": x.Header["Webhook-Id"], "Webhook-Timestamp": x.Header["Webhook-Timestamp"]}
+	return http.Header{"Webhook-Id": a.Header["Webhook-Id"], "Webhook-Timestamp": a.Header["Webhook-Timestamp"]}
 }
 
-// readSignature reads the headers of a signature, whose time must be close to that of the request. It makes the signed id the
-// idempotency key: a copy of the request could name another one, and would be stored twice. Svix and the services built on it
-// write their name in place of "webhook".
-func (x *exchange) readSignature() (*signature, *problem) {
+// readSignature reads the headers of a signature, whose time must be close to that of the request. Svix and the services built on
+// it write their name in place of "webhook".
+func (a *authenticated) readSignature() (*signature, *problem) {
 	read := func(name string) string {
-		return strings.TrimSpace(cmp.Or(x.Header.Get("Webhook-"+name), x.Header.Get("Svix-"+name)))
+		return strings.TrimSpace(cmp.Or(a.Header.Get("Webhook-"+name), a.Header.Get("Svix-"+name)))
 	}
 	s := &signature{id: read("Id"), timestamp: read("Timestamp")}
 	list := read("Signature")
@@ -49,7 +48,7 @@ func (x *exchange) readSignature() (*signature, *problem) {
 	if err != nil {
 		return nil, problemSignature.toOwner("webhook-timestamp is not a Unix time in seconds.")
 	}
-	if x.received.Sub(time.Unix(seconds, 0)).Abs() > maxSignatureAge {
+	if a.received.Sub(time.Unix(seconds, 0)).Abs() > maxSignatureAge {
 		return nil, problemSignature.toOwner("webhook-timestamp is more than 5 minutes from the cluster's clock.")
 	}
 	for candidate := range strings.FieldsSeq(list) {
@@ -64,9 +63,11 @@ func (x *exchange) readSignature() (*signature, *problem) {
 	if len(s.candidates) == 0 {
 		return nil, problemSignature.toOwner("webhook-signature has no signature with the version v1a.")
 	}
-	x.key = "Webhook-Id: " + s.id
 	return s, nil
 }
+
+// key returns the signed id as the idempotency key: a copy of the request could name another one, and would be stored twice.
+func (s *signature) key() string { return "Webhook-Id: " + s.id }
 
 // verify checks that one of the signatures of the id, the time and the body is valid for one of the keys. Nil requires none.
 func (s *signature) verify(required *v1alpha1.Verification, body []byte) *problem {

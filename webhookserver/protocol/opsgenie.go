@@ -22,12 +22,12 @@ func opsgenieOperations() []Operation {
 	operation := func(path string, read func(*Request) (Content, error), methods ...string) Operation {
 		return Operation{
 			Path: "/v2/alerts" + path, Methods: methods, Preset: opsgeniePreset,
-			Read: read, Accepted: opsgenieAccepted, Refused: opsgenieRefused,
+			read: read, accepted: opsgenieAccepted, rejected: opsgenieRejected,
 		}
 	}
 	ineffective := func(path, method, why string) Operation {
 		return Operation{
-			Path: "/v2/alerts" + path, Methods: []string{method}, Query: opsgenieWithoutEffect(why), Refused: opsgenieRefused,
+			Path: "/v2/alerts" + path, Methods: []string{method}, query: opsgenieWithoutEffect(why), rejected: opsgenieRejected,
 		}
 	}
 	return []Operation{
@@ -46,12 +46,12 @@ func opsgenieOperations() []Operation {
 		ineffective("/{identifier}/snooze", http.MethodPost, "an Incident is not snoozed; silence its alert in Alertmanager"),
 		{
 			Path: "/v2/alerts/requests/{identifier}", Methods: []string{http.MethodGet},
-			Query: opsgenieRequestStatus, Refused: opsgenieRefused,
+			query: opsgenieRequestStatus, rejected: opsgenieRejected,
 		},
 		{
 			Path:      "/v2/heartbeats/{identifier}/ping",
 			Methods:   []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch},
-			Heartbeat: true, Accepted: opsgenieHeard, Refused: opsgenieRefused,
+			heartbeat: true, accepted: opsgenieHeard, rejected: opsgenieRejected,
 		},
 	}
 }
@@ -62,7 +62,7 @@ func readOpsgenieAlert(r *Request) (Content, error) {
 }
 
 func opsgenieBody(r *Request) (map[string]any, []payload.Warning, error) {
-	value, warnings, err := r.Parse(r.Body)
+	value, warnings, err := r.Parser.Parse(r.Body)
 	object, ok := value.(map[string]any)
 	if err == nil && !ok {
 		err = payload.ErrNotObject
@@ -161,21 +161,21 @@ func (a opsgenieAnswer) reply(status int) Reply {
 
 // opsgenieAccepted answers as Opsgenie does. The requestId is the end of the Incident's name, so that every replica can
 // answer the question what became of the request.
-func opsgenieAccepted(r *Request, stored Stored) Reply {
+func opsgenieAccepted(stored Stored) Reply {
 	answer := opsgenieAnswer{
 		Result: "Request will be processed", Took: max(stored.Took.Seconds(), minTook),
-		RequestID: cmp.Or(strings.TrimPrefix(stored.IncidentName, r.Integration+"-"), "dropped"),
+		RequestID: cmp.Or(strings.TrimPrefix(stored.IncidentName, stored.Integration+"-"), "dropped"),
 	}
 	return answer.reply(http.StatusAccepted)
 }
 
 // opsgenieHeard answers a ping of a heartbeat (https://docs.opsgenie.com/docs/heartbeat-api#ping-heartbeat-request).
-func opsgenieHeard(_ *Request, stored Stored) Reply {
+func opsgenieHeard(stored Stored) Reply {
 	answer := opsgenieAnswer{Result: "PONG - Heartbeat received", Took: max(stored.Took.Seconds(), minTook), RequestID: "heartbeat"}
 	return answer.reply(http.StatusAccepted)
 }
 
-// opsgenieWithoutEffect accepts a request that Tocsin cannot apply, and says so in the answer. A refusal would make tools
+// opsgenieWithoutEffect accepts a request that Tocsin cannot apply, and says so in the answer. A rejection would make tools
 // fail that send such requests beside others.
 func opsgenieWithoutEffect(why string) func(*Request) Reply {
 	return func(r *Request) Reply {
@@ -190,7 +190,7 @@ func opsgenieWithoutEffect(why string) func(*Request) Reply {
 // minTook is the least time in seconds that an answer says it took: clients read 0 as absent.
 const minTook = 0.001
 
-func opsgenieRefused(_ int, title, detail string) any {
+func opsgenieRejected(_ int, title, detail string) any {
 	return opsgenieAnswer{Message: title + ". " + detail, Took: minTook, RequestID: "refused"}
 }
 
@@ -199,7 +199,7 @@ func opsgenieRefused(_ int, title, detail string) any {
 func opsgenieRequestStatus(r *Request) Reply {
 	incident := r.Integration + "-" + r.Identifier
 	answer := opsgenieAnswer{Took: minTook, RequestID: r.Identifier}
-	if !opsgenieID.MatchString(r.Identifier) || !r.Exists(incident) {
+	if !opsgenieID.MatchString(r.Identifier) || !r.Incidents.Exists(incident) {
 		answer.Message = "Request not found. It might not be processed, yet."
 		reply := answer.reply(http.StatusNotFound)
 		reply.Header["X-Opsgenie-Errortype"] = "RequestNotProcessed"

@@ -11,11 +11,11 @@ import (
 func pagerDutyOperations() []Operation {
 	return []Operation{{
 		Path: "/v2/enqueue", Methods: []string{http.MethodPost}, Preset: "pagerduty",
-		Read: readPagerDutyEvent, Accepted: pagerDutyAccepted, Refused: pagerDutyRefused,
+		read: readPagerDutyEvent, accepted: pagerDutyAccepted, rejected: pagerDutyRejected,
 	}}
 }
 
-// readPagerDutyEvent refuses what PagerDuty refuses, because client libraries rely on it. A trigger whose payload lacks a
+// readPagerDutyEvent rejects what PagerDuty rejects, because client libraries rely on it. A trigger whose payload lacks a
 // required field is accepted all the same: the alert matters more.
 func readPagerDutyEvent(r *Request) (Content, error) {
 	content, err := readPayload(r)
@@ -48,7 +48,7 @@ func readPagerDutyEvent(r *Request) (Content, error) {
 	return content, nil
 }
 
-func pagerDutyAccepted(_ *Request, stored Stored) Reply {
+func pagerDutyAccepted(stored Stored) Reply {
 	return Reply{Status: http.StatusAccepted, Body: struct {
 		Status   string `json:"status"`
 		Message  string `json:"message"`
@@ -56,7 +56,7 @@ func pagerDutyAccepted(_ *Request, stored Stored) Reply {
 	}{"success", "Event processed", stored.DedupKey}}
 }
 
-func pagerDutyRefused(code int, title, detail string) any {
+func pagerDutyRejected(code int, title, detail string) any {
 	status := "invalid event"
 	if code != http.StatusBadRequest {
 		status = "error"

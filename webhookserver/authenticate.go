@@ -1,0 +1,109 @@
+package webhookserver
+
+import (
+	"cmp"
+	"fmt"
+
+	"go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
+)
+
+// authenticated is a request with a valid token.
+type authenticated struct {
+	*arrived
+	integration *v1alpha1.WebhookIntegration // of the token
+	span        trace.Span                   // nil without tracing
+
+	// What the request has of the handler's memory and places, until it is answered.
+	memory []*fair.Reservation
+	place  *fair.Place // nil while it needs no processor
+}
+
+// authenticate finds the integration of the token, and notes the use of the token. An unknown path is not found, whatever the
+// token. To a request without a valid token, all else that is wrong with it says more.
+func (h *handler) authenticate(a *arrived) (*authenticated, *problem) {
+	if a.operation == nil {
+		return nil, &problemNotFound
+	}
+	if !h.ready() {
+		return nil, cmp.Or(a.checkMethod(), &problemUnsynced)
+	}
+	integration, used, p := h.tokens.lookup(a.token, a.received)
+	if p == nil {
+		h.reports.reportUse(integration, used)
+		return h.beginSpan(&authenticated{arrived: a, integration: integration}), nil
+	}
+	if other := h.checkService(a); other != nil {
+		return nil, other
+	}
+	if integration != nil {
+		h.reports.reportRejection(integration, "TokenExpired", "An expired token was used.")
+		return nil, p
+	}
+	h.tokens.search(a.token, a.start, func(lister *v1alpha1.WebhookIntegration, name string) {
+		h.reports.reportRejection(lister, "InvalidTokenTag",
+			fmt.Sprintf("The token %q does not have the tag of this integration and cannot be used. Create a new one.", name))
+	})
+	return nil, p
+}
+
+// checkService returns why no integration accepts the request; nil if one may.
+func (h *handler) checkService(a *arrived) *problem {
+	p := a.checkMethod()
+	if p == nil && h.options.Check() != nil { // another replica may lead, and must learn of the alert that is not stored
+		return &problemUnsynced
+	}
+	return p
+}
+
+// checkMethod returns the problem if the path does not have the method.
+func (a *arrived) checkMethod() *problem {
+	if a.allowed == nil {
+		return nil
+	}
+	return allowing(a.allowed)
+}
+
+func (a *authenticated) owner() *authenticated { return a }
+
+// sender returns the name of the integration.
+func (a *authenticated) sender() types.NamespacedName {
+	return types.NamespacedName{Namespace: a.integration.Namespace, Name: a.integration.Name}
+}
+
+// enter has the request wait for its turn to use a processor; leave ends that.
+func (h *handler) enter(a *authenticated) (p *problem) {
+	var err error
+	if a.place, err = h.places.Enter(a.Context(), a.integration.Namespace, maxPlaceWait); err != nil {
+		return &problemBusy
+	}
+	return nil
+}
+
+func (a *authenticated) leave() {
+	if a.place != nil {
+		a.place.Leave()
+		a.place = nil
+	}
+}
+
+// reserve reserves memory until the request is answered.
+func (h *handler) reserve(a *authenticated, bytes int64) (*fair.Reservation, *problem) {
+	memory := h.bodies.Reserve(a.sender(), bytes, 0)
+	if memory == nil {
+		return nil, &problemOverload
+	}
+	a.memory = append(a.memory, memory)
+	return memory, nil
+}
+
+// release gives back what the request has of the handler.
+func (a *authenticated) release() {
+	a.leave()
+	for _, memory := range a.memory {
+		memory.Release()
+	}
+}
