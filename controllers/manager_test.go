@@ -51,14 +51,14 @@ func (s *site) manage(t *testing.T) (stop func()) {
 func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 	t.Helper()
 	skip := true
-	options.Memory = queue.NewMemory(clock.RealClock{})
+	memory := queue.NewMemory(clock.RealClock{})
 	mgr, err := ctrl.NewManager(testsite.ControlPlane(t), ctrl.Options{
 		Scheme:  testenv.Scheme(),
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{s.Namespace: {}},
 			ByObject: map[client.Object]cache.ByObject{
-				&v1alpha1.AlertEvent{}: {Transform: options.Memory.Cached.Condense},
+				&v1alpha1.AlertEvent{}: {Transform: memory.Cached.Condense},
 				&v1alpha1.Incident{}:   {Transform: clustercache.Condense, Field: clustercache.Selector()},
 			},
 		},
@@ -66,22 +66,20 @@ func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 		Controller: config.Controller{SkipNameValidation: &skip},
 	})
 	s.Expect(err).NotTo(HaveOccurred())
-	options.Namespaces, options.Clock = []string{s.Namespace}, clock.RealClock{}
+	options.Folds.Memory, options.Folds.Namespaces, options.Folds.Clock = memory, []string{s.Namespace}, clock.RealClock{}
 	if options.Capacity == nil {
-		options.Capacity = capacity.New(capacity.Limits{Share: 1}, options.Memory.Cached, options.Clock.Now)
+		options.Capacity = capacity.New(capacity.Limits{Share: 1}, memory.Cached, clock.RealClock{})
 	}
 	s.Expect(options.Capacity.Follow(mgr.GetCache())).To(Succeed())
-	options.CheckMapping = func(*v1alpha1.WebhookIntegration) error { return nil }
-	options.PresetLateFiringWindow = func(string) (time.Duration, bool) { return 0, false }
-	options.IngestBacklog = func() int { return 0 }
-	if options.Health == nil {
-		health := replica.NewIngestHealth(options.Clock)
+	options.Mappings, options.Folds.Ingest = validMappings{}, idleIngest{}
+	if options.Folds.Health == nil {
+		health := replica.NewIngestHealth(clock.RealClock{})
 		canary, err := replica.NewCanary(testsite.ControlPlane(t), replica.CanaryOptions{
-			Namespace: s.Namespace, Health: health, Memory: options.Memory, Check: func() error { return nil }, RestartWatch: func(bool) {},
+			Namespace: s.Namespace, Health: health, Memory: memory, Schemas: newSchemas{}, Watches: noWatches{},
 		})
 		s.Expect(err).NotTo(HaveOccurred())
 		s.Expect(mgr.Add(canary)).To(Succeed())
-		options.Health = health
+		options.Folds.Health = health
 	}
 	process, err := NewReplica(mgr, options)
 	s.Expect(err).NotTo(HaveOccurred())
@@ -102,6 +100,26 @@ func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 	t.Cleanup(stop)
 	return stop
 }
+
+// validMappings are mappings that compile.
+type validMappings struct{}
+
+func (validMappings) Check(*v1alpha1.WebhookIntegration) error { return nil }
+
+// idleIngest has no backlog.
+type idleIngest struct{}
+
+func (idleIngest) IngestBacklog() int { return 0 }
+
+// newSchemas have all fields.
+type newSchemas struct{}
+
+func (newSchemas) Verdict() error { return nil }
+
+// noWatches are not begun again.
+type noWatches struct{}
+
+func (noWatches) RestartWatches(client.Object, bool) {}
 
 // postLoad stores alerts over the keys, every tenth event with five alerts, and returns the events.
 func (s *site) postLoad(alerts, keys int) []*v1alpha1.AlertEvent {
@@ -198,7 +216,7 @@ func TestTimePassesByItself(t *testing.T) {
 	for at := time.Now().Add(-time.Hour); at.Before(time.Now()); at = at.Add(10 * time.Second) {
 		answer(at)
 	}
-	s.manageWith(t, Options{Options: incident.Options{Health: health}})
+	s.manageWith(t, Options{Folds: incident.Options{Health: health}})
 	s.RealTime()
 	s.PostFiring("disk")
 	s.Eventually(s.IncidentNames, 10*time.Second).ShouldNot(BeEmpty())
@@ -275,7 +293,7 @@ func TestAnEventThatCannotBeReadIsReportedAndKept(t *testing.T) {
 
 func TestWhatTheCacheHoldsIsMeasured(t *testing.T) {
 	s, registry := newSite(t), prometheus.NewPedanticRegistry()
-	counts := capacity.New(capacity.Limits{}, nil, time.Now)
+	counts := capacity.New(capacity.Limits{}, nil, clock.RealClock{})
 	registry.MustRegister(counts)
 	s.manageWith(t, Options{Capacity: counts})
 	s.RealTime()

@@ -21,19 +21,22 @@ import (
 
 // Options are the settings of the controllers.
 type Options struct {
-	incident.Options
+	Folds incident.Options // all but Forwarder
 
-	// CheckMapping returns the error of an integration's mapping, with a line for each mistake, in words that do not change.
-	CheckMapping func(*v1alpha1.WebhookIntegration) error
+	Mappings integration.Mappings
 
 	// Capacity has what the namespaces may store. Its maker has it follow the manager's cache.
 	Capacity *capacity.Counts
 
-	// Forwarded is the source of the condition Forwarded. Default: Incidents are not forwarded.
-	Forwarded integration.ConditionSource
+	// Forwarder forwards Incidents. Nil: they are not forwarded.
+	Forwarder Forwarder
+}
 
-	// Follower is told of Resolved Incidents. Default: nobody is.
-	Follower sweep.Follower
+// Forwarder is a *forward.Forwarder outside of tests. It is the source of the condition Forwarded.
+type Forwarder interface {
+	incident.Forwarder
+	sweep.Follower
+	integration.ConditionSource
 }
 
 // noFollower is a Follower that does nothing.
@@ -47,16 +50,16 @@ type Replica struct{ options Options }
 
 // NewReplica prepares the manager's cache, before the manager starts.
 func NewReplica(mgr ctrl.Manager, options Options) (*Replica, error) {
-	if len(options.Namespaces) == 0 {
-		options.Namespaces = []string{""}
+	if len(options.Folds.Namespaces) == 0 {
+		options.Folds.Namespaces = []string{""}
 	}
-	if options.Follower == nil {
-		options.Follower = noFollower{}
+	if options.Forwarder != nil {
+		options.Folds.Forwarder = options.Forwarder
 	}
 	if err := errors.Join(replica.Index(mgr), heartbeats.AddField(mgr.GetFieldIndexer())); err != nil {
 		return nil, err
 	}
-	return &Replica{options}, replica.Follow(mgr, options.Memory)
+	return &Replica{options}, replica.Follow(mgr, options.Folds.Memory)
 }
 
 // Lead adds the controllers to the manager of a leader's term, which has the replica's cache. All memory but that of the
@@ -66,29 +69,36 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	releaser := release.New(mgr.GetCache(), live, r.options.Memory, r.options.Clock)
+	folds, forwarder := r.options.Folds, r.options.Forwarder
+	releaser := release.New(mgr.GetCache(), live, folds.Memory, folds.Clock)
 	if err := releaser.Add(mgr); err != nil {
 		return err
 	}
-	sweeper := sweep.New(sweep.Options{
-		Live: live, Namespaces: r.options.Namespaces, Capacity: r.options.Capacity,
-		Follower: r.options.Follower, Now: r.options.Health.APITime, ArchiveRequired: r.options.ArchiveRequired,
-	})
-	blocked, err := incident.Add(mgr, live, r.options.Options, r.options.Capacity, releaser, sweeper)
+	resolved := sweep.Options{
+		Live: live, Namespaces: folds.Namespaces, Capacity: r.options.Capacity,
+		Follower: noFollower{}, Clock: folds.Health, ArchiveRequired: folds.ArchiveRequired,
+	}
+	if forwarder != nil {
+		resolved.Follower = forwarder
+	}
+	sweeper := sweep.New(resolved)
+	blocked, err := incident.Add(mgr, live, folds, r.options.Capacity, releaser, sweeper)
 	if err != nil {
 		return err
 	}
 	status := integration.Options{
-		CheckMapping: r.options.CheckMapping, Capacity: r.options.Capacity, Folded: blocked.Condition,
-		Forwarded: r.options.Forwarded, Now: r.options.Clock.Now, APITime: r.options.Health.APITime,
+		Mappings: r.options.Mappings, Capacity: r.options.Capacity, Folded: blocked, Clock: folds.Clock, Health: folds.Health,
 	}
-	if r.options.ArchiveRequired {
-		status.Archived = sweeper.Condition
+	if forwarder != nil {
+		status.Forwarded = forwarder
 	}
-	if err := heartbeat.Add(mgr, live, r.options.Health); err != nil {
+	if folds.ArchiveRequired {
+		status.Archived = sweeper
+	}
+	if err := heartbeat.Add(mgr, live, folds.Health); err != nil {
 		return err
 	}
-	if err := maintenance.Add(mgr, live, r.options.Health.APITime); err != nil {
+	if err := maintenance.Add(mgr, live, folds.Health); err != nil {
 		return err
 	}
 	return integration.Add(mgr, live, status)

@@ -83,7 +83,7 @@ func (h *handler) accept(s *stored) protocol.Reply {
 	if s.dryRun {
 		return protocol.Reply{Status: http.StatusOK, Body: s.accepted}
 	}
-	described := protocol.Stored{Integration: s.integration.Name, Took: h.options.Now().Sub(s.start)}
+	described := protocol.Stored{Integration: s.integration.Name, Took: h.options.Clock.Now().Sub(s.start)}
 	if alerts := s.accepted.Alerts; len(alerts) > 0 {
 		_, described.IncidentName, _ = strings.Cut(alerts[0].Incident, "/")
 		described.DedupKey = alerts[0].DedupKey

@@ -28,7 +28,7 @@ type arrived struct {
 // arrive finds the operation and the token of a request. A path is eventsPath/TOKEN/OPERATION. If the token is in the
 // Authorization header, it is eventsPath/OPERATION, or /OPERATION for tools whose URL can have no path.
 func (h *handler) arrive(r *http.Request) *arrived {
-	a := &arrived{Request: r, start: h.options.Now(), received: h.options.APITime()}
+	a := &arrived{Request: r, start: h.options.Clock.Now(), received: h.options.Health.APITime()}
 	path, found := strings.CutPrefix(r.URL.EscapedPath(), eventsPath)
 	if found && path != "" && path[0] != '/' {
 		return a

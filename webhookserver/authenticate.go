@@ -53,7 +53,7 @@ func (h *handler) authenticate(a *arrived) (*authenticated, *problem) {
 // checkService returns why no integration accepts the request; nil if one may.
 func (h *handler) checkService(a *arrived) *problem {
 	p := a.checkMethod()
-	if p == nil && h.options.Check() != nil { // another replica may lead, and must learn of the alert that is not stored
+	if p == nil && h.options.Schemas.Verdict() != nil { // another replica may lead, and must learn of the alert that is not stored
 		return &problemUnsynced
 	}
 	return p

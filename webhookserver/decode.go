@@ -114,7 +114,7 @@ func (h *handler) evaluate(r *read, requestHeader http.Header, payloads []protoc
 	ctx := context.Background()
 	if program.Mapped() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(mapping.WithPause(ctx, r.place.Pause), h.evaluation)
+		ctx, cancel = context.WithTimeout(mapping.WithPause(ctx, r.place), h.evaluation)
 		defer cancel()
 	}
 	defaults := r.defaults

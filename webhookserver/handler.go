@@ -71,7 +71,7 @@ func newHandler(
 		bodies: fair.NewMemory(maxBodyMemory), decoded: fair.NewMemory(maxDecodedMemory),
 		places:    fair.NewPlaces(max(1, runtime.GOMAXPROCS(0)-1)),
 		committer: committer, live: live, reports: reports, log: log,
-		started: options.Now(), evaluation: maxEvaluation,
+		started: options.Clock.Now(), evaluation: maxEvaluation,
 	}
 	if options.TracerProvider != nil {
 		h.tracer = options.TracerProvider.Tracer("github.com/tocsin-dev/tocsin/webhookserver")
@@ -116,7 +116,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		httpserver.NotBusy(r)
 	}
 	encoded.write(w, s.reply)
-	took := h.options.Now().Sub(s.arrival().start)
+	took := h.options.Clock.Now().Sub(s.arrival().start)
 	s.observe(took)
 	s.endSpan(took)
 	h.logServed(&s, took)
@@ -195,8 +195,6 @@ func (h *handler) report(s *served) {
 	}
 	if s.reply.Status >= http.StatusInternalServerError && !s.isDryRun() && !p.meetsNewOnly() {
 		h.reports.reportUnavailable(owner.sender())
-		if h.options.Refused != nil {
-			h.options.Refused(owner.sender())
-		}
+		h.options.Health.Missed(owner.sender())
 	}
 }

@@ -79,7 +79,7 @@ func (h *handler) noteSignals(c *checked, alerts []mapping.Alert, whole bool) {
 	for _, beat := range h.heartbeats(c.authenticated) {
 		if beat.IsAnyRequest() && whole ||
 			slices.ContainsFunc(alerts, func(alert mapping.Alert) bool { return isSignal(beat, &alert) }) {
-			h.reports.reportSignal(signal{heartbeat: beat, kind: v1alpha1.SignalSuccess, time: h.options.APITime()})
+			h.reports.reportSignal(signal{heartbeat: beat, kind: v1alpha1.SignalSuccess, time: h.options.Health.APITime()})
 		}
 	}
 }
@@ -114,7 +114,7 @@ func (h *handler) ping(c *checked) (reply protocol.Reply, p *problem) {
 		h.reports.reportSignal(heard)
 	}
 	h.noteSignals(c, nil, true)
-	took := h.options.Now().Sub(c.start)
+	took := h.options.Clock.Now().Sub(c.start)
 	if reply, ok := c.operation.Accepted(protocol.Stored{Integration: c.integration.Name, Took: took}); ok {
 		return reply, nil
 	}

@@ -192,7 +192,7 @@ func TestAnAlertThatNeedsANewIncidentIsASignalAtTheLimit(t *testing.T) {
 func TestAFailedPingIsAnsweredWhenTheStatusSaysSo(t *testing.T) {
 	g, b := NewWithT(t), newBeatingBench()
 	now := time.Now().Add(-20 * time.Second) // the clock of the process is ahead of it
-	b.options.APITime = func() time.Time { return now }
+	b.options.Health = timeFunc(func() time.Time { return now })
 	g.Expect(b.post(testPath+"/heartbeat/backup/3", "").StatusCode).To(Equal(http.StatusAccepted))
 	g.Expect(b.reports.signals[0]).To(Equal(
 		signal{heartbeat: b.reports.signals[0].heartbeat, kind: v1alpha1.SignalFailure, time: now, exit: 3}))
@@ -265,7 +265,7 @@ func newBeating(t *testing.T) *beating {
 	s.client = fake.NewClientBuilder().WithScheme(scheme).WithObjects(h).WithStatusSubresource(h).Build()
 	for i := range s.replicas {
 		s.replicas[i] = newReporter(s.client, nil, logr.Discard())
-		s.replicas[i].now = func() time.Time { return s.now }
+		s.replicas[i].health = timeFunc(func() time.Time { return s.now })
 	}
 	return s
 }
@@ -578,7 +578,7 @@ func TestWhatTenThousandHeartbeatsCost(t *testing.T) {
 		index.Set(h)
 	}
 	r := newReporter(nil, nil, logr.Discard())
-	r.now = func() time.Time { return now }
+	r.health = timeFunc(func() time.Time { return now })
 	ping := func() {
 		for _, h := range all {
 			r.reportSignal(signal{heartbeat: h, kind: v1alpha1.SignalSuccess, time: now})
@@ -590,7 +590,7 @@ func TestWhatTenThousandHeartbeatsCost(t *testing.T) {
 	g.Expect(took).To(BeNumerically("<", 32))
 
 	all, r = all[:50], newReporter(nil, nil, logr.Discard()) // the store is slow
-	r.now = func() time.Time { return now }
+	r.health = timeFunc(func() time.Time { return now })
 	scheme := runtime.NewScheme()
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	store := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(all[0])

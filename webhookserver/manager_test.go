@@ -21,6 +21,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,7 +52,7 @@ func startManager(t *testing.T, change ...func(*Options)) *cluster {
 
 // limited gives a webhook server other limits.
 func limited(limits capacity.Limits) func(*Options) {
-	return func(o *Options) { o.Capacity = capacity.New(limits, nil, time.Now) }
+	return func(o *Options) { o.Capacity = capacity.New(limits, nil, clock.RealClock{}) }
 }
 
 // startManagerWith starts a manager that reaches the API server with a configuration of its own.

@@ -224,8 +224,8 @@ func TestAWrongClockEndsNoAlert(t *testing.T) {
 		g := NewWithT(t)
 		b := newBench()
 		right := time.Now()
-		b.options.Now = func() time.Time { return time.Now().Add(lead) }
-		b.options.APITime = time.Now
+		b.options.Clock = timeFunc(func() time.Time { return time.Now().Add(lead) })
+		b.options.Health = timeFunc(time.Now)
 		w := integration("team-a", "prometheus")
 		w.Spec.Preset = "vmalert"
 		b.tokens.set(w)

@@ -69,7 +69,7 @@ func TestFailuresAreReportedOnceAMinuteAndAllAreCounted(t *testing.T) {
 	g := NewWithT(t)
 	now := noon
 	r := newReporter(nil, nil, logr.Discard())
-	r.now = func() time.Time { return now }
+	r.health = timeFunc(func() time.Time { return now })
 	w := integration("team-a", "one")
 	w.Generation = 2
 	long := mapping.Failure{Field: "dedupKey", Expression: strings.Repeat("x", 2000), Message: "why", Count: 2}

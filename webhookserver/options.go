@@ -8,13 +8,15 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
-// Options are the settings of the webhook server. Zero values stand for the defaults in limits.go. No function may block.
+// Options are the settings of the webhook server. Zero values stand for the defaults in limits.go. None of the
+// interfaces may block.
 type Options struct {
 	BindAddress string // where to listen, as host:port
 	TLSCertPath string // a folder with tls.crt and tls.key, read again when they change; empty: no TLS
@@ -24,21 +26,17 @@ type Options struct {
 	MaxInFlightWrites int           // writes to the API server at a time
 	ShutdownDelay     time.Duration // how long to keep serving after the order to stop
 
-	// Listen opens BindAddress. Default: that of net.ListenConfig.
-	Listen func(ctx context.Context, network, address string) (net.Listener, error)
+	// Listener opens BindAddress. Default: a *net.ListenConfig.
+	Listener Listener
 
-	// Now tells the time. Default: the real one.
-	Now func() time.Time
+	// Clock tells the time. Default: the real one.
+	Clock Clock
 
-	// APITime returns the time by the API server's clock, which tells when an alert was received. Default: Now.
-	APITime func() time.Time
+	// Health is told of the alerts that are not stored. Default: nobody is, and the API server's clock is Clock.
+	Health Health
 
-	// Check returns why no alert may be accepted, nil when alerts may be. Optional.
-	Check func() error
-
-	// Refused is called for every request of an integration that is answered 5xx, so that its sender does not count as
-	// quiet. Optional.
-	Refused func(integration types.NamespacedName)
+	// Schemas tells whether alerts can be stored completely. Default: they can.
+	Schemas Schemas
 
 	// Capacity has what the namespaces may store. It follows the manager's cache. Default: counts of nothing.
 	Capacity *capacity.Counts
@@ -52,25 +50,61 @@ type Options struct {
 	TracerProvider trace.TracerProvider // makes the spans of requests and writes; optional
 }
 
+// Listener opens addresses as a *net.ListenConfig does.
+type Listener interface {
+	Listen(ctx context.Context, network, address string) (net.Listener, error)
+}
+
+// Clock tells the time.
+type Clock interface {
+	Now() time.Time
+}
+
+// Health is a *replica.IngestHealth outside of tests.
+type Health interface {
+	// APITime returns the time by the API server's clock, which tells when an alert was received.
+	APITime() time.Time
+
+	// Missed notes that a request of an integration was answered 5xx, so that its sender does not count as quiet.
+	Missed(integration types.NamespacedName)
+}
+
+// Schemas is a *schemacheck.Checker outside of tests.
+type Schemas interface {
+	// Verdict returns why no alert may be accepted; nil if they may.
+	Verdict() error
+}
+
+// unobserved is the Health of a server on its own.
+type unobserved struct{ Clock }
+
+func (u unobserved) APITime() time.Time        { return u.Now() }
+func (unobserved) Missed(types.NamespacedName) {}
+
+// uncheckedSchemas have all fields.
+type uncheckedSchemas struct{}
+
+func (uncheckedSchemas) Verdict() error { return nil }
+
 func (o Options) withDefaults() Options {
 	o.BindAddress = cmp.Or(o.BindAddress, DefaultBindAddress)
 	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, DefaultMaxBodyBytes)
 	o.MaxInFlightWrites = cmp.Or(o.MaxInFlightWrites, DefaultMaxInFlightWrites)
 	o.ShutdownDelay = cmp.Or(o.ShutdownDelay, DefaultShutdownDelay)
-	if o.Listen == nil {
-		o.Listen = (&net.ListenConfig{}).Listen
+	if o.Listener == nil {
+		o.Listener = &net.ListenConfig{}
 	}
-	if o.Now == nil {
-		o.Now = time.Now
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
 	}
-	if o.APITime == nil {
-		o.APITime = o.Now
+	if o.Health == nil {
+		o.Health = unobserved{o.Clock}
 	}
-	if o.Check == nil {
-		o.Check = func() error { return nil }
+	if o.Schemas == nil {
+		o.Schemas = uncheckedSchemas{}
 	}
 	if o.Capacity == nil {
-		o.Capacity = capacity.New(capacity.Limits{}, nil, o.Now)
+		o.Capacity = capacity.New(capacity.Limits{}, nil, o.Clock)
 	}
 	if o.Mappings == nil {
 		o.Mappings = mapping.NewCache()

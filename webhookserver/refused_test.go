@@ -15,7 +15,7 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
-// Whoever measures silence hears of alerts that could not be stored, and of no others.
+// Whoever measures quiet hears of alerts that could not be stored, and of no others.
 func TestRefusalsAreTold(t *testing.T) {
 	sender := types.NamespacedName{Namespace: "team-a", Name: "prometheus"}
 	unavailable := func(b *bench) {
@@ -48,17 +48,17 @@ func TestRefusalsAreTold(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
 			b := newBench()
-			var told []types.NamespacedName
-			b.options.Refused = func(integration types.NamespacedName) { told = append(told, integration) }
+			health := &recordedHealth{Health: b.options.Health}
+			b.options.Health = health
 			c.prepare(b)
 			g.Expect(b.post(c.target, c.body).StatusCode).To(Equal(c.status))
 			if !c.told {
-				g.Expect(told).To(BeEmpty())
+				g.Expect(health.missed).To(BeEmpty())
 				g.Expect(b.reports.unavailable).To(BeEmpty())
 				return
 			}
-			g.Expect(told).To(Equal([]types.NamespacedName{sender}))
-			g.Expect(b.reports.unavailable).To(Equal(told), "the other replicas hear of it through the status")
+			g.Expect(health.missed).To(Equal([]types.NamespacedName{sender}))
+			g.Expect(b.reports.unavailable).To(Equal(health.missed), "the other replicas hear of it through the status")
 		})
 	}
 }
@@ -68,7 +68,22 @@ func full(b *bench) {
 	b.options.Capacity.SetEvent(&v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a"}}, false)
 }
 
-func older(b *bench) { b.options.Check = func() error { return errors.New("a field is missing") } }
+func older(b *bench) { b.options.Schemas = olderSchemas{} }
+
+// olderSchemas lack a field.
+type olderSchemas struct{}
+
+func (olderSchemas) Verdict() error { return errors.New("a field is missing") }
+
+// recordedHealth remembers the integrations of which it was told.
+type recordedHealth struct {
+	Health
+	missed []types.NamespacedName
+}
+
+func (h *recordedHealth) Missed(integration types.NamespacedName) {
+	h.missed = append(h.missed, integration)
+}
 
 func suspended(b *bench) {
 	w := integration("team-a", "prometheus")

@@ -36,7 +36,7 @@ func TestRejectionsAreReportedOnceAMinute(t *testing.T) {
 	g := NewWithT(t)
 	now := noon
 	r := newReporter(nil, nil, logr.Discard())
-	r.now = func() time.Time { return now }
+	r.health = timeFunc(func() time.Time { return now })
 	one, two := integration("team-a", "one"), integration("team-a", "two")
 	reported := func(w *v1alpha1.WebhookIntegration) string { // since the last call
 		p := r.pending[reportKey{NamespacedName: client.ObjectKeyFromObject(w)}]
@@ -79,7 +79,7 @@ func TestTheLastRejectionOfAMinuteIsCaughtUp(t *testing.T) {
 	g := NewWithT(t)
 	now := noon
 	r := newReporter(nil, nil, logr.Discard())
-	r.now = func() time.Time { return now }
+	r.health = timeFunc(func() time.Time { return now })
 	one := integration("team-a", "one")
 	key := client.ObjectKeyFromObject(one)
 	shown := func() string { // since the last call, after a look at what is due
@@ -147,7 +147,7 @@ func TestA5xxAnswerIsReportedUntilItIsWritten(t *testing.T) {
 		}}).Build()
 	now := noon
 	r := newReporter(c, nil, logr.Discard())
-	r.now = func() time.Time { return now }
+	r.health = timeFunc(func() time.Time { return now })
 	reported := func() time.Time {
 		got := &v1alpha1.WebhookIntegration{}
 		g.Expect(c.Get(t.Context(), client.ObjectKeyFromObject(one), got)).To(Succeed())
@@ -193,7 +193,7 @@ func TestARejectionThatIsInvalidKeepsNothingElseFromBeingWritten(t *testing.T) {
 			return c.SubResource(resource).Patch(ctx, object, patch, options...)
 		}}).Build()
 	r := newReporter(c, nil, logr.Discard())
-	r.now = func() time.Time { return now }
+	r.health = timeFunc(func() time.Time { return now })
 	r.reportRejection(w, "EmptyBody", "")
 	r.reportUnavailable(client.ObjectKeyFromObject(w))
 	for range 2 {
@@ -263,7 +263,7 @@ func TestTheUseOfATokenIsReportedOnceAnHour(t *testing.T) {
 	g := NewWithT(t)
 	now := noon
 	r := newReporter(nil, nil, logr.Discard())
-	r.now = func() time.Time { return now }
+	r.health = timeFunc(func() time.Time { return now })
 	w := integration("team-a", "one", "first", "second")
 	first, second := &w.Spec.Tokens[0], &w.Spec.Tokens[1]
 	reported := func(token *v1alpha1.Token) bool {
@@ -359,7 +359,7 @@ func TestRejectionIsWrittenToStatusAndAsEvent(t *testing.T) {
 			c := builder.Build()
 			recorder := events.NewFakeRecorder(10)
 			r := newReporter(c, recorder, logr.Discard())
-			r.now = func() time.Time { return noon }
+			r.health = timeFunc(func() time.Time { return noon })
 			r.reportRejection(w, "MalformedJSON", "The body is not valid JSON, at byte 3.")
 			r.writeAll(t.Context(), false)
 			g.Expect(len(r.pending) > 0).To(Equal(test.waits))

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -30,11 +31,11 @@ type statusReporter struct {
 	client   client.Client
 	live     client.Reader // of the API server, not of a cache
 	recorder events.EventRecorder
-	now      func() time.Time // by the API server's clock, as replicas compare their times
+	health   Health
 	log      logr.Logger
 
 	mu        sync.Mutex
-	reported  *cache.LRUExpireCache            // a *reportState by integration
+	reported  *cache.LRUExpireCache              // a *reportState by integration
 	postponed map[types.NamespacedName]rejection // rejections within the minute after one that is shown
 	pending   map[reportKey]*pendingReports
 	turns     fair.Turns[reportKey]
@@ -68,7 +69,7 @@ func newReporter(c client.Client, recorder events.EventRecorder, log logr.Logger
 		client:    c,
 		live:      c,
 		recorder:  recorder,
-		now:       time.Now,
+		health:    unobserved{clock.RealClock{}},
 		log:       log,
 		reported:  cache.NewLRUExpireCache(maxReportMemory),
 		postponed: map[types.NamespacedName]rejection{},
@@ -79,6 +80,9 @@ func newReporter(c client.Client, recorder events.EventRecorder, log logr.Logger
 	r.changed = sync.NewCond(&r.mu)
 	return r
 }
+
+// now returns the time by the API server's clock: replicas compare their times.
+func (r *statusReporter) now() time.Time { return r.health.APITime() }
 
 // state returns the state of an integration. The caller holds the mutex.
 func (r *statusReporter) state(key types.NamespacedName) *reportState {

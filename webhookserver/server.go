@@ -42,7 +42,7 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	options = options.withDefaults()
 	log := mgr.GetLogger().WithName("webhookserver")
 	tokens := newTokenIndex()
-	synced, err := informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.WebhookIntegration{},
+	fed, err := informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.WebhookIntegration{},
 		func(w *v1alpha1.WebhookIntegration, _ bool) { tokens.set(w) },
 		func(w *v1alpha1.WebhookIntegration) {
 			tokens.remove(w)
@@ -57,8 +57,8 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	}
 	committer := commit.New(store, options.MaxInFlightWrites, options.TracerProvider)
 	reports := newReporter(mgr.GetClient(), mgr.GetEventRecorder("tocsin"), log)
-	reports.now, reports.live = options.APITime, mgr.GetAPIReader()
-	ready := func() bool { return synced() && options.Heartbeats.Synced() && options.Capacity.Synced() }
+	reports.health, reports.live = options.Health, mgr.GetAPIReader()
+	ready := func() bool { return fed.HasSynced() && options.Heartbeats.Synced() && options.Capacity.Synced() }
 	return &Server{
 		options: options, committer: committer, store: store, reports: reports, log: log,
 		handler: newHandler(options, ready, tokens, committer, mgr.GetAPIReader(), reports, log),
@@ -71,7 +71,7 @@ func (s *Server) IngestBacklog() int { return s.committer.Backlog() }
 
 // ReadyCheck returns why the server is not ready, nil while requests are served and valid tokens are known.
 func (s *Server) ReadyCheck() error {
-	err := s.options.Check()
+	err := s.options.Schemas.Verdict()
 	switch {
 	case s.handler.stopping.Load():
 		return errors.New("the webhook server is stopping")
@@ -88,7 +88,7 @@ func (s *Server) ReadyCheck() error {
 // Start serves until ctx ends, and then drains: it keeps serving for the shutdown delay while load balancers learn that
 // it is not ready, lets the requests in flight end, and waits for the writes in flight.
 func (s *Server) Start(ctx context.Context) error {
-	listener, err := s.options.Listen(ctx, "tcp", s.options.BindAddress)
+	listener, err := s.options.Listener.Listen(ctx, "tcp", s.options.BindAddress)
 	if err != nil {
 		return fmt.Errorf("opening the webhook server's address: %w", err)
 	}

@@ -150,7 +150,7 @@ func (d *decoded) eventName(part int) string {
 // storeContext returns the context of a call of the committer. It does not end when the client hangs up: a request that has
 // arrived whole is better stored, and many senders do not wait for the answer.
 func (h *handler) storeContext(d *decoded) (context.Context, context.CancelFunc) {
-	timeout := min(commit.Timeout, requestTimeout-h.options.Now().Sub(d.start))
+	timeout := min(commit.Timeout, requestTimeout-h.options.Clock.Now().Sub(d.start))
 	return context.WithTimeout(context.WithoutCancel(d.Context()), timeout)
 }
 

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
@@ -146,9 +147,16 @@ func newBench() *bench {
 	return b
 }
 
+// timeFunc is a Clock and a Health that tells the time by a function.
+type timeFunc func() time.Time
+
+func (f timeFunc) Now() time.Time            { return f() }
+func (f timeFunc) APITime() time.Time        { return f() }
+func (timeFunc) Missed(types.NamespacedName) {}
+
 // limit gives the bench other limits.
 func (b *bench) limit(limits capacity.Limits) {
-	b.options.Capacity = capacity.New(limits, nil, b.options.Now)
+	b.options.Capacity = capacity.New(limits, nil, b.options.Clock)
 }
 
 // ServeHTTP has the handler answer. hack/suites/openapi holds request and answer against openapi.yaml.

@@ -95,8 +95,8 @@ func TestTokensExpireByTheClockOfTheAPIServer(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			b := newBench()
-			b.options.Now = func() time.Time { return noon.Add(test.ahead) }
-			b.options.APITime = func() time.Time { return noon }
+			b.options.Clock = timeFunc(func() time.Time { return noon.Add(test.ahead) })
+			b.options.Health = timeFunc(func() time.Time { return noon })
 			w := integration("team-a", "prometheus")
 			expires := v1alpha1.NewTimestamp(noon.Add(test.left))
 			w.Spec.Tokens[0].ExpirationTime = &expires
@@ -204,7 +204,7 @@ func TestAListedTokenWithoutTheTagIsReported(t *testing.T) {
 			g := NewWithT(t)
 			b := newBench()
 			now := noon
-			b.options.Now = func() time.Time { return now }
+			b.options.Clock = timeFunc(func() time.Time { return now })
 			post := func() problemBody {
 				response := b.post(eventsPath+"/"+test.token, firing)
 				g.Expect(response.StatusCode).To(Equal(http.StatusUnauthorized))
@@ -262,7 +262,7 @@ func TestTheLogOfInvalidTokens(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
 	now := noon
-	b.options.Now = func() time.Time { return now }
+	b.options.Clock = timeFunc(func() time.Time { return now })
 	revoked := testToken + "revoked"
 	post := func(token, agent string) {
 		g.Expect(b.post(eventsPath+"/"+token, firing, with("User-Agent", agent)).StatusCode).To(Equal(http.StatusUnauthorized))

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"gocloud.dev/blob"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/client-go/rest"
@@ -42,32 +41,46 @@ func main() {
 
 // execute runs the command line and returns the exit code.
 func execute(args []string, stdout, stderr io.Writer) int {
-	var o process.Options
+	var c command
 	flags := process.NewFlags("archiver")
-	o.Bind(flags, "Archive")
-	url := flags.String("archive", "",
+	c.options.Bind(flags, "Archive")
+	flags.StringVar(&c.url, "archive", "",
 		"URL of the bucket to write records to: s3://, gs://, azblob:// or file:///. Required. Credentials come from the environment.")
 	program := process.Program{
-		Name:  "archiver",
-		Title: "tocsin-archiver",
-		Usage: "Tocsin's archiver writes a record of every episode that ends to object storage.",
-		Flags: flags,
-		Validate: func() error {
-			if err := bucket.Check(*url); err != nil {
-				return errors.Join(fmt.Errorf("--archive: %w", err), o.Validate())
-			}
-			return o.Validate()
-		},
-		Run: func(ctx context.Context, config *rest.Config, log logr.Logger) error {
-			archive.RegisterMetrics(metrics.Registry)
-			return run(ctx, config, o, *url, log)
-		},
+		Name:    "archiver",
+		Title:   "tocsin-archiver",
+		Usage:   "Tocsin's archiver writes a record of every episode that ends to object storage.",
+		Flags:   flags,
+		Command: &c,
 	}
 	return program.Execute(args, stdout, stderr)
 }
 
-// run archives until ctx ends.
-func run(ctx context.Context, config *rest.Config, o process.Options, url string, log logr.Logger) error {
+// command implements process.Command.
+type command struct {
+	options process.Options
+	url     string // of the bucket
+}
+
+// Validate returns all errors of the flags.
+func (c *command) Validate() error {
+	if err := bucket.Check(c.url); err != nil {
+		return errors.Join(fmt.Errorf("--archive: %w", err), c.options.Validate())
+	}
+	return c.options.Validate()
+}
+
+// Check does nothing: no flag asks for anything but to run.
+func (*command) Check() (report string, err error) { return "", nil }
+
+// Run archives until ctx ends.
+func (c *command) Run(ctx context.Context, config *rest.Config, log logr.Logger) error {
+	archive.RegisterMetrics(metrics.Registry)
+	return c.run(ctx, config, log)
+}
+
+func (c *command) run(ctx context.Context, config *rest.Config, log logr.Logger) error {
+	o := &c.options
 	scheme := runtime.NewScheme()
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	namespaces := process.CacheNamespaces(o.WatchNamespaces)
@@ -88,12 +101,11 @@ func run(ctx context.Context, config *rest.Config, o process.Options, url string
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
-	open := func(ctx context.Context) (*blob.Bucket, error) { return bucket.Open(ctx, url) }
-	if err := archive.Add(mgr, open); err != nil {
+	if err := archive.Add(mgr, bucket.URL(c.url)); err != nil {
 		return err
 	}
 	// A process without a lease is ready: it takes over when the other one ends.
-	if err := o.AddServers(ctx, mgr, func() error { return nil }); err != nil {
+	if err := o.AddServers(ctx, mgr, nil); err != nil {
 		return err
 	}
 	log.Info("Starting archiver", "version", buildinfo.Line("tocsin-archiver"))

@@ -93,10 +93,11 @@ func TestArchive(t *testing.T) {
 		return app.Run(ctx, o, app.Environment{Config: config, Log: logr.Discard()})
 	})
 	archive := func(ctx context.Context) error {
-		return run(ctx, config, process.Options{
+		c := &command{url: "file://" + folder, options: process.Options{
 			LeaderElect: true, LeaseNamespace: namespace, WatchNamespaces: []string{namespace},
 			MetricsAddress: process.Off, ProbeAddress: process.Off, PprofAddress: process.Off,
-		}, "file://"+folder, logr.Discard())
+		}}
+		return c.run(ctx, config, logr.Discard())
 	}
 	stopFirst := start(t, archive)
 

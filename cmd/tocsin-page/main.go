@@ -26,12 +26,12 @@ func main() {
 
 // execute runs the command line and returns the exit code.
 func execute(args []string, stdout, stderr io.Writer) int {
-	var cluster rest.Config
+	var c command
 	flags := process.NewFlags("page")
-	address := flags.String("bind-address", ":8080", "Address of the page.")
-	name := flags.String("cluster-name", "", "Name of the cluster, for the header of the page. Default: the host of the page.")
-	flags.StringVar(&cluster.Host, "server", "https://kubernetes.default.svc", "URL of the API server.")
-	flags.StringVar(&cluster.CAFile, "certificate-authority", "",
+	flags.StringVar(&c.address, "bind-address", ":8080", "Address of the page.")
+	flags.StringVar(&c.clusterName, "cluster-name", "", "Name of the cluster, for the header of the page. Default: the host of the page.")
+	flags.StringVar(&c.cluster.Host, "server", "https://kubernetes.default.svc", "URL of the API server.")
+	flags.StringVar(&c.cluster.CAFile, "certificate-authority", "",
 		"File with the certificate of the authority that signs the API server's. Default: the authorities of the system.")
 	program := process.Program{
 		Name:  "page",
@@ -39,15 +39,36 @@ func execute(args []string, stdout, stderr io.Writer) int {
 		Usage: "Tocsin's page shows Incidents in the browser. It serves many users and has no credentials:\n" +
 			"each request bears the token of its user.",
 		Flags:   flags,
-		Cluster: &cluster,
-		Validate: func() error {
-			return errors.Join(process.CheckAddress("bind-address", *address, false), checkCluster(&cluster))
-		},
-		Run: func(ctx context.Context, config *rest.Config, log logr.Logger) error {
-			return run(ctx, config, *address, *name, log)
-		},
+		Cluster: &c.cluster,
+		Command: &c,
 	}
 	return program.Execute(args, stdout, stderr)
+}
+
+// command implements process.Command.
+type command struct {
+	cluster              rest.Config
+	address, clusterName string
+}
+
+// Validate returns all errors of the flags.
+func (c *command) Validate() error {
+	return errors.Join(process.CheckAddress("bind-address", c.address, false), checkCluster(&c.cluster))
+}
+
+// Check does nothing: no flag asks for anything but to serve.
+func (*command) Check() (report string, err error) { return "", nil }
+
+// Run serves until ctx ends.
+func (c *command) Run(ctx context.Context, config *rest.Config, log logr.Logger) error {
+	config = rest.CopyConfig(config)
+	config.UserAgent = "tocsin-page/" + buildinfo.Read().Version
+	server, err := page.ForUsers(ctx, page.NewConnector(config), c.address, c.clusterName)
+	if err != nil {
+		return fmt.Errorf("listening: %w", err)
+	}
+	log.Info("Serving the page", "address", c.address, "version", buildinfo.Line("tocsin-page"))
+	return server.Run(ctx, log)
 }
 
 // checkCluster validates how the API server is reached.
@@ -59,16 +80,4 @@ func checkCluster(config *rest.Config) error {
 		return fmt.Errorf("--certificate-authority: %w", err)
 	}
 	return nil
-}
-
-// run serves until ctx ends.
-func run(ctx context.Context, config *rest.Config, address, clusterName string, log logr.Logger) error {
-	config = rest.CopyConfig(config)
-	config.UserAgent = "tocsin-page/" + buildinfo.Read().Version
-	server, err := page.ForUsers(ctx, page.NewConnector(config), address, clusterName)
-	if err != nil {
-		return fmt.Errorf("listening: %w", err)
-	}
-	log.Info("Serving the page", "address", address, "version", buildinfo.Line("tocsin-page"))
-	return server.Run(ctx, log)
 }

@@ -55,22 +55,22 @@ type archiver struct {
 }
 
 // Add adds the archiving to a manager whose cache has what Cached says. It runs while the manager leads.
-func Add(mgr ctrl.Manager, open Opener) error {
+func Add(mgr ctrl.Manager, at Location) error {
 	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return fmt.Errorf("making the client of Incidents: %w", err)
 	}
-	if err := mgr.Add(newArchiver(open, mgr.GetCache(), live, mgr.GetLogger().WithName("archive"))); err != nil {
+	if err := mgr.Add(newArchiver(at, mgr.GetCache(), live, mgr.GetLogger().WithName("archive"))); err != nil {
 		return fmt.Errorf("adding the archiving of episodes: %w", err)
 	}
 	return nil
 }
 
-func newArchiver(open Opener, names client.Reader, live client.Client, log logr.Logger) *archiver {
+func newArchiver(at Location, names client.Reader, live client.Client, log logr.Logger) *archiver {
 	return &archiver{
 		cache: names, live: live, log: log, now: time.Now,
 		limiter: flowcontrol.NewTokenBucketRateLimiter(readRate, readBurst),
-		store:   store{open: open},
+		store:   store{at: at},
 	}
 }
 

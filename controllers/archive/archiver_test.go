@@ -116,18 +116,20 @@ func (r *rig) archiver() *archiver {
 		<-ended
 	})
 	r.Expect(names.WaitForCacheSync(ctx)).To(BeTrue())
-	open := func(context.Context) (*blob.Bucket, error) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.down {
-			return nil, errors.New("the store is down")
-		}
-		return r.bucket, nil
-	}
-	a := newArchiver(open, names, r.client(config), logr.Discard())
+	a := newArchiver(r, names, r.client(config), logr.Discard())
 	_, err = a.waiting(r.ctx)
 	r.Expect(err).NotTo(HaveOccurred())
 	return a
+}
+
+// Open implements Location.
+func (r *rig) Open(context.Context) (*blob.Bucket, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.down {
+		return nil, errors.New("the store is down")
+	}
+	return r.bucket, nil
 }
 
 // resolve writes the status of an Incident whose only episode ended at a time, after so many alerts.

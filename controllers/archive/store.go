@@ -12,12 +12,15 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 )
 
-// Opener opens the bucket of the archive.
-type Opener func(context.Context) (*blob.Bucket, error)
+// Location is where the archive is. It is a bucket.URL outside of tests.
+type Location interface {
+	// Open opens the bucket of the archive.
+	Open(ctx context.Context) (*blob.Bucket, error)
+}
 
 // store is the bucket, and what this process knows of it.
 type store struct {
-	open   Opener
+	at     Location
 	bucket atomic.Pointer[blob.Bucket] // nil until it has answered
 
 	failing  bool // it did not answer the last time
@@ -34,7 +37,7 @@ func (s *store) reach(ctx context.Context) (*blob.Bucket, error) {
 	opened := bucket
 	if opened == nil {
 		var err error
-		if opened, err = s.open(ctx); err != nil { // some drivers keep the context, to renew their credentials
+		if opened, err = s.at.Open(ctx); err != nil { // some drivers keep the context, to renew their credentials
 			return nil, err
 		}
 	}

@@ -215,7 +215,7 @@ func TestALeaseDoesNotRunWhileTheIntegrationAcceptsNoAlerts(t *testing.T) {
 			for _, change := range test.history {
 				change(integration)
 			}
-			policy := PolicyOf(integration, func(string) (time.Duration, bool) { return 0, false })
+			policy := PolicyOf(integration, nil)
 			policy.AcceptingFrom = policy.ReadySince
 			if policy.Refusing {
 				policy.AcceptingFrom = now

@@ -190,21 +190,20 @@ func TestAutoResolve(t *testing.T) {
 
 func TestAnIntegrationMissesAHeartbeat(t *testing.T) {
 	g := NewWithT(t)
-	noWindow := func(string) (time.Duration, bool) { return 0, false }
 	integration := &v1alpha1.WebhookIntegration{}
-	g.Expect(PolicyOf(integration, noWindow).Missed).To(BeFalse())
-	g.Expect(PolicyOf(integration, noWindow).HeardSince).To(BeZero())
+	g.Expect(PolicyOf(integration, nil).Missed).To(BeFalse())
+	g.Expect(PolicyOf(integration, nil).HeardSince).To(BeZero())
 
 	a, b := &v1alpha1.Heartbeat{}, &v1alpha1.Heartbeat{}
 	a.Name, b.Name, b.Status.MissedTime = "a", "b", minuteStamp(1)
-	policy := PolicyOf(integration, noWindow, a, b)
+	policy := PolicyOf(integration, nil, a, b)
 	g.Expect(policy.Heartbeats).To(ConsistOf("heartbeat/a", "heartbeat/b"))
 	g.Expect(policy.Missed).To(BeTrue())
-	g.Expect(PolicyOf(integration, noWindow, a).Missed).To(BeFalse())
+	g.Expect(PolicyOf(integration, nil, a).Missed).To(BeFalse())
 	b.Status.MissedTime, b.Status.MissedUntilTime = nil, minuteStamp(3)
-	policy = PolicyOf(integration, noWindow, b, a)
+	policy = PolicyOf(integration, nil, b, a)
 	g.Expect(policy.Missed).To(BeFalse())
 	g.Expect(policy.HeardSince).To(Equal(minute(3)))
 	a.Status.ObservedTime = minuteStamp(4)
-	g.Expect(PolicyOf(integration, noWindow, b, a).HeardSince).To(Equal(minute(4)), "one that was missed was deleted and defined again")
+	g.Expect(PolicyOf(integration, nil, b, a).HeardSince).To(Equal(minute(4)), "one that was missed was deleted and defined again")
 }

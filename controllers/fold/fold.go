@@ -47,16 +47,22 @@ type Input struct {
 	Settled  []*v1alpha1.AlertEvent // settled earlier, and not among Events
 	Waiting  bool                   // further events wait, all of them behind Events in commit order
 
-	// Exists reports whether an AlertEvent exists for this Incident per the quorum list, which began after the Incident was
-	// read: the list has it, and no mark says that it is settled.
-	Exists func(uid string) bool
-
-	Version         func(*v1alpha1.AlertEvent) string // returns the place in commit order, see queue.CommitVersion
+	Queue           Queue
 	Policy          Policy
 	Silencing       Silencing
 	Forwarding      Forwarding
 	Now             time.Time // by the API server's clock, as all times that are compared with it
 	ArchiveRequired bool      // ended episodes are kept until the archive has them
+}
+
+// Queue knows the AlertEvents of an Incident.
+type Queue interface {
+	// Exists reports whether an AlertEvent exists for this Incident per the quorum list, which began after the Incident was
+	// read: the list has it, and no mark says that it is settled.
+	Exists(uid string) bool
+
+	// Version returns the place of an AlertEvent in commit order, see Stored.
+	Version(event *v1alpha1.AlertEvent) string
 }
 
 // AlertResult is the result of folding one alert.
@@ -168,7 +174,7 @@ func openFold(in Input) *folding {
 	stored := &in.Incident.Status
 	f := &folding{in: in, spec: in.Incident.Spec, sizeBound: alertcontent.Size(&stored.Alert)}
 	f.plan.Status, f.status = *stored.DeepCopy(), &f.plan.Status
-	f.ledger = openLedger(stored.Ledger, in.Incident.ResourceVersion, in.Exists)
+	f.ledger = openLedger(stored.Ledger, in.Incident.ResourceVersion, in.Queue)
 	if f.isNew = stored.State == ""; f.isNew {
 		f.unmatched = f.settledBefore()
 	}
@@ -193,12 +199,12 @@ func (f *folding) pending() []versionedEvent {
 	for _, event := range f.in.Events {
 		uid := string(event.UID)
 		switch {
-		case seen[event.UID] || !f.in.Exists(uid) || !f.concerns(event):
+		case seen[event.UID] || !f.in.Queue.Exists(uid) || !f.concerns(event):
 			continue
 		case f.ledger.has(uid):
 			f.plan.Settled = append(f.plan.Settled, event.UID)
 		default:
-			pending = append(pending, versionedEvent{event, f.in.Version(event)})
+			pending = append(pending, versionedEvent{event, f.in.Queue.Version(event)})
 		}
 		seen[event.UID] = true
 	}
@@ -220,7 +226,7 @@ func (f *folding) concerns(event *v1alpha1.AlertEvent) bool {
 func (f *folding) settledBefore() []v1alpha1.LedgerEntry {
 	var entries []v1alpha1.LedgerEntry
 	for _, event := range f.in.Settled {
-		if entry := entryOf(event); f.in.Exists(entry.UID) && !f.ledger.has(entry.UID) {
+		if entry := entryOf(event); f.in.Queue.Exists(entry.UID) && !f.ledger.has(entry.UID) {
 			entries = append(entries, entry)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 const (
@@ -84,11 +83,15 @@ func newBench() *foldBench {
 func (b *foldBench) input(events ...*v1alpha1.AlertEvent) Input {
 	return Input{
 		Name: testName, Incident: b.incident, Events: events, Policy: b.policy, Silencing: b.silenced, Now: b.now,
-		ArchiveRequired: b.archiveRequired,
-		Exists:          func(uid string) bool { return !b.gone[uid] },
-		Version:         queue.CommitVersion,
+		ArchiveRequired: b.archiveRequired, Queue: b,
 	}
 }
+
+// Exists implements Queue.
+func (b *foldBench) Exists(uid string) bool { return !b.gone[uid] }
+
+// Version implements Queue.
+func (*foldBench) Version(event *v1alpha1.AlertEvent) string { return Stored{}.Version(event) }
 
 func (b *foldBench) fold(events ...*v1alpha1.AlertEvent) Plan {
 	p := Decide(b.input(events...))

@@ -59,12 +59,17 @@ func TestLateFiringWindow(t *testing.T) {
 	}
 }
 
+// windows are Presets with these windows.
+type windows map[string]time.Duration
+
+func (w windows) LateFiringWindow(preset string) (window time.Duration, ok bool) {
+	window, ok = w[preset]
+	return window, ok
+}
+
 // TestTheLateWindowIsThatOfThePresetWhichReadTheAlert has alerts of several tools in one integration.
 func TestTheLateWindowIsThatOfThePresetWhichReadTheAlert(t *testing.T) {
-	presetWindow := func(preset string) (time.Duration, bool) {
-		window, ok := map[string]time.Duration{"vmalert": 0, "alertmanager": time.Minute}[preset]
-		return window, ok
-	}
+	presets := windows{"vmalert": 0, "alertmanager": time.Minute}
 	own := &metav1.Duration{Duration: 10 * time.Second}
 	for sentence, c := range map[string]struct {
 		chosen, used string           // by the integration, and for the alert
@@ -84,7 +89,7 @@ func TestTheLateWindowIsThatOfThePresetWhichReadTheAlert(t *testing.T) {
 			bench := newBench()
 			bench.policy = PolicyOf(&v1alpha1.WebhookIntegration{
 				Spec: v1alpha1.WebhookIntegrationSpec{Preset: c.chosen, LateFiringWindow: c.own},
-			}, presetWindow)
+			}, presets)
 			firing := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartTime: atStamp(0), Preset: c.used})
 			bench.fold(receivedAt(eventOf(1, firing), at(0)), receivedAt(eventOf(2, resolvingAlert()), at(time.Minute)))
 			p := bench.fold(receivedAt(eventOf(3, firing), at(time.Minute+c.after)))

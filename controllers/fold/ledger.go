@@ -18,10 +18,10 @@ type ledgerBook struct {
 	digest  queue.Digest
 }
 
-// openLedger reads a stored ledger. An entry is left out only if exists says that its event does not exist for the
+// openLedger reads a stored ledger. An entry is left out only if its event does not exist for the
 // Incident: it is gone, or marked as settled. The stamp, the newest resourceVersion that is folded, is
 // ignored when it is above the Incident's own: then the Incident was made in another cluster, whose numbers mean nothing here.
-func openLedger(stored v1alpha1.Ledger, incidentVersion string, exists func(uid string) bool) *ledgerBook {
+func openLedger(stored v1alpha1.Ledger, incidentVersion string, existing Queue) *ledgerBook {
 	book := &ledgerBook{
 		known:  make(map[string]bool, len(stored.Events)),
 		stamp:  stored.ResourceVersion,
@@ -29,7 +29,7 @@ func openLedger(stored v1alpha1.Ledger, incidentVersion string, exists func(uid 
 	}
 	for _, entry := range stored.Events {
 		book.known[entry.UID] = true
-		if exists(entry.UID) {
+		if existing.Exists(entry.UID) {
 			book.entries = append(book.entries, entry)
 		}
 	}
@@ -72,6 +72,18 @@ func (b *ledgerBook) close() v1alpha1.Ledger {
 
 func entryOf(event *v1alpha1.AlertEvent) v1alpha1.LedgerEntry {
 	return v1alpha1.LedgerEntry{UID: string(event.UID), Name: event.Name}
+}
+
+// Stored is a Queue in which all AlertEvents exist and their objects tell the commit order.
+type Stored struct{}
+
+// Exists implements Queue.
+func (Stored) Exists(string) bool { return true }
+
+// Version implements Queue. It returns the resourceVersion of the mark, else that of the AlertEvent itself, which an update of the
+// metadata changes.
+func (Stored) Version(event *v1alpha1.AlertEvent) string {
+	return queue.CommitVersion(event)
 }
 
 // versionedEvent is an event with its place in commit order.

@@ -46,8 +46,8 @@ type Policy struct {
 	AutoResolveAfter time.Duration // 0: never
 	Retention        time.Duration
 
-	LateFiringWindow time.Duration                             // 0: no firing is late
-	PresetWindow     func(preset string) (time.Duration, bool) // that of a preset which has its own; nil: none counts
+	LateFiringWindow time.Duration // 0: no firing is late
+	Presets          Presets       // whose windows go first; nil: none has one that counts
 
 	ObjectLabels []string // names of the alert labels that become labels of the Incident object
 	Absent       bool     // there is no such integration
@@ -69,32 +69,31 @@ type Policy struct {
 	Stub        bool             // the windows are unknown: what is muted stays so; and nothing ends for its age
 }
 
-// PolicyOf returns the policy of an integration with its heartbeats; nil stands for one that does not exist. presetWindow returns
-// the window for late firings of a preset, if it has one.
-func PolicyOf(
-	integration *v1alpha1.WebhookIntegration, presetWindow func(preset string) (time.Duration, bool), beats ...*v1alpha1.Heartbeat,
-) Policy {
+// Presets knows the presets that read payloads.
+type Presets interface {
+	// LateFiringWindow returns the window for late firings of a preset. It is not ok if the preset has none of its own.
+	LateFiringWindow(preset string) (window time.Duration, ok bool)
+}
+
+// PolicyOf returns the policy of an integration with its heartbeats; nil stands for one that does not exist. The presets may be
+// nil if the window for late firings does not matter.
+func PolicyOf(integration *v1alpha1.WebhookIntegration, presets Presets, beats ...*v1alpha1.Heartbeat) Policy {
+	p := Policy{Retention: DefaultRetention, LateFiringWindow: defaultLateFiringWindow, Presets: presets, Absent: true}
 	if integration == nil {
-		return Policy{
-			Retention: DefaultRetention, LateFiringWindow: defaultLateFiringWindow, PresetWindow: presetWindow, Absent: true,
-		}
+		return p
 	}
 	spec := &integration.Spec
-	window, ok := presetWindow(spec.Preset)
-	if !ok {
-		window = defaultLateFiringWindow
-	}
-	p := Policy{
+	p = Policy{
 		AutoResolveAfter: durationOr(spec.AutoResolveAfter, 0),
 		Retention:        RetentionOf(integration),
-		LateFiringWindow: durationOr(spec.LateFiringWindow, window),
+		LateFiringWindow: durationOr(spec.LateFiringWindow, p.lateWindow(spec.Preset)),
 		ObjectLabels:     spec.ObjectLabels,
 		Refusing:         true, // also one that is new or restored: alerts may have been rejected until now
 		Stub:             !integrations.IsWhole(integration),
 		Unavailable:      valueOf(integration.Status.LastUnavailableTime).Time,
 	}
 	if spec.LateFiringWindow == nil {
-		p.PresetWindow = presetWindow
+		p.Presets = presets
 	}
 	for _, h := range beats {
 		p.Missed = p.Missed || h.Status.MissedTime != nil
@@ -111,8 +110,8 @@ func PolicyOf(
 
 // lateWindow returns how long after a resolve a firing alert may be a late duplicate that the preset has read.
 func (p *Policy) lateWindow(preset string) time.Duration {
-	if p.PresetWindow != nil {
-		if window, ok := p.PresetWindow(preset); ok {
+	if p.Presets != nil {
+		if window, ok := p.Presets.LateFiringWindow(preset); ok {
 			return window
 		}
 	}

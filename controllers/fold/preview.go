@@ -6,15 +6,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // Preview folds the alerts of an event of the integration as if there were no Incident yet, by the same fold as the
 // operator's. It returns the Incidents that they would open, in the order of their first alerts; alerts that acknowledge
-// or resolve open none. presetWindow is as for PolicyOf.
+// or resolve open none.
 func Preview(
-	event *v1alpha1.AlertEvent, integration *v1alpha1.WebhookIntegration,
-	presetWindow func(preset string) (window time.Duration, ok bool), now time.Time,
+	event *v1alpha1.AlertEvent, integration *v1alpha1.WebhookIntegration, presets Presets, now time.Time,
 ) []v1alpha1.Incident {
 	event = event.DeepCopy()
 	event.UID, event.Name, event.ResourceVersion = "preview", "preview", "1"
@@ -33,12 +31,11 @@ func Preview(
 		}
 		seen[name] = true
 		folded := Decide(Input{
-			Name:    name,
-			Events:  []*v1alpha1.AlertEvent{event},
-			Exists:  func(string) bool { return true },
-			Version: queue.CommitVersion,
-			Policy:  PolicyOf(integration, presetWindow),
-			Now:     now,
+			Name:   name,
+			Events: []*v1alpha1.AlertEvent{event},
+			Queue:  Stored{},
+			Policy: PolicyOf(integration, presets),
+			Now:    now,
 		})
 		if folded.Create == nil {
 			continue

@@ -2,7 +2,6 @@ package fold
 
 import (
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -23,7 +22,7 @@ func TestPreview(t *testing.T) {
 		alert("a", v1alpha1.AlertFiring, "A"), alert("b", v1alpha1.AlertFiring, "B, still"), alert("a", v1alpha1.AlertResolved, ""),
 	}
 	before := event.DeepCopy()
-	incidents := Preview(event, &v1alpha1.WebhookIntegration{}, func(string) (time.Duration, bool) { return 0, false }, minute(0))
+	incidents := Preview(event, &v1alpha1.WebhookIntegration{}, nil, minute(0))
 	g.Expect(event).To(Equal(before))
 	g.Expect(incidents).To(HaveLen(2))
 	g.Expect(incidents[0].Namespace).To(Equal("shop"))

@@ -62,7 +62,7 @@ func (f *Forwarder) Condition(integration *v1alpha1.WebhookIntegration) (conditi
 
 // describeMaintenance adds the open maintenance windows to the condition of an integration.
 func (t *term) describeMaintenance(condition *metav1.Condition, integration *v1alpha1.WebhookIntegration) {
-	now, ok := t.forwarder.clock()
+	now, ok := t.forwarder.clock.Now()
 	open := t.forwarder.Windows.Of(integration).Open(now)
 	if !ok || len(open) == 0 {
 		return

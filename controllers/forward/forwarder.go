@@ -34,12 +34,12 @@ type Forwarder struct {
 	// Windows knows the MaintenanceWindows. Its maker has it follow the cache. Nil: there are none.
 	Windows *maintenance.Windows
 
-	// Dial connects to Alertmanagers. Default: that of net.Dialer.
-	Dial alertmanager.Dialer
+	// Dialer connects to Alertmanagers. Default: a *net.Dialer.
+	Dialer alertmanager.Dialer
 
 	path         string
-	clock        clock
-	installation func(context.Context) (string, error)
+	clock        Clock
+	installation Installation
 	log          logr.Logger
 
 	file    atomic.Pointer[file]
@@ -54,12 +54,29 @@ type file struct {
 	config *config.Config // the last valid content; empty if there was none
 }
 
-// New returns a Forwarder with the configuration in a file. The clock returns the time by the API server's clock, by which
-// expiries are computed: a leader's own clock may be wrong. It is not ok while that time is unknown. installation returns the
-// identity of this Tocsin, without spaces: several may share an Alertmanager, and none may end the silences of another.
-func New(path string, clock clock, installation func(context.Context) (string, error), log logr.Logger) *Forwarder {
+// Clock is a *replica.IngestHealth outside of tests.
+type Clock interface {
+	// Now returns the time by the API server's clock, by which expiries are computed: a leader's own clock may be wrong. It is not
+	// ok while that time is unknown.
+	Now() (now time.Time, ok bool)
+}
+
+// Installation is this Tocsin.
+type Installation interface {
+	// ID returns its identity, without spaces: several may share an Alertmanager, and none may end the silences of another.
+	ID(ctx context.Context) (string, error)
+}
+
+// Lease is that of the leader. It is a *leader.Campaign outside of tests.
+type Lease interface {
+	// Holds reports whether the lease, as last seen, has not run out: nothing is posted after that.
+	Holds() bool
+}
+
+// New returns a Forwarder with the configuration in a file.
+func New(path string, clock Clock, installation Installation, log logr.Logger) *Forwarder {
 	f := &Forwarder{path: path, clock: clock, installation: installation, log: log}
-	f.Dial = (&net.Dialer{Timeout: alertmanager.RequestTimeout}).DialContext
+	f.Dialer = &net.Dialer{Timeout: alertmanager.RequestTimeout}
 	f.file.Store(&file{config: config.Empty()})
 	return f
 }
@@ -130,10 +147,9 @@ func (f *Forwarder) enqueue(incident types.NamespacedName) bool {
 	return changed != nil
 }
 
-// Lead adds the forwarding to the manager of a leader's term, with which it ends. leads reports whether the lease, as last seen,
-// has not run out: nothing is posted after that.
-func (f *Forwarder) Lead(mgr ctrl.Manager, leads func() bool) error {
-	t := newTerm(f, leads, mgr.GetAPIReader(), net.DefaultResolver)
+// Lead adds the forwarding to the manager of a leader's term, with which it ends.
+func (f *Forwarder) Lead(mgr ctrl.Manager, lease Lease) error {
+	t := newTerm(f, lease, mgr.GetAPIReader(), net.DefaultResolver)
 	if err := t.watch(mgr.GetCache()); err != nil {
 		return err
 	}

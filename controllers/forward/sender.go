@@ -20,7 +20,7 @@ type sender struct {
 	log      logr.Logger
 	metrics  addressMetrics
 	clock    clock
-	dial     alertmanager.Dialer
+	dialer   alertmanager.Dialer
 	schedule *schedule
 	stages   []stage // from an Incident to its alerts, in order
 	poster   *poster
@@ -33,7 +33,7 @@ type sender struct {
 func newSender(t *term, name, address string) *sender {
 	s := &sender{
 		address: address, log: t.forwarder.log.WithValues("alertmanager", name, "address", address),
-		metrics: addressMetrics{name, address}, clock: t.clock, dial: t.forwarder.Dial, record: newRecord(),
+		metrics: addressMetrics{name, address}, clock: t.clock, dialer: t.forwarder.Dialer, record: newRecord(),
 	}
 	s.configured.Store(&moment{})
 	s.metrics.succeeded(time.Now())
@@ -58,7 +58,7 @@ func (s *sender) configure(t *config.Target) {
 	if before.target == t && before.client != nil {
 		return
 	}
-	client, err := t.NewClient(s.address, s.dial)
+	client, err := t.NewClient(s.address, s.dialer)
 	if err != nil {
 		s.log.Error(err, "Alertmanager cannot be configured")
 	}

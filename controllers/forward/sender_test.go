@@ -493,23 +493,28 @@ func TestWrongClock(t *testing.T) {
 	}
 }
 
+// endingLease is a Lease that may run out.
+type endingLease struct{ ended bool }
+
+func (l *endingLease) Holds() bool { return !l.ended }
+
 // A leader that was frozen may not know that another one leads.
 func TestNothingIsPostedAfterTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		holds := true
-		r.term.leads = func() bool { return holds }
+		lease := &endingLease{}
+		r.term.lease = lease
 		r.lead()
 		b := &batch{posts: []*post{{key: r.alert("k", v1alpha1.AlertFiring)}}}
 		r.wait(time.Minute)
-		holds = false
+		lease.ended = true
 		requests := r.am.requests
 		at, _ := r.sender.moment()
 		r.Expect(r.sender.deliver(t.Context(), at, b)).To(MatchError(errNoClock), "it was frozen just before it posts")
 		r.alert("new", v1alpha1.AlertFiring)
 		r.wait(time.Hour)
 		r.Expect(r.am.requests).To(Equal(requests))
-		holds = true
+		lease.ended = false
 		r.wait(time.Minute)
 		r.Expect(r.am.firing()).To(HaveLen(2))
 	})

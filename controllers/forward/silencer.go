@@ -66,7 +66,7 @@ func (s *silencer) run(ctx context.Context) {
 // reconcile compares the silences in one Alertmanager with those that are wanted, and changes them. It reports whether that
 // answers.
 func (s *silencer) reconcile(ctx context.Context, at moment) (answers bool, err error) {
-	installation, err := s.term.forwarder.installation(ctx)
+	installation, err := s.term.forwarder.installation.ID(ctx)
 	if err != nil {
 		return false, fmt.Errorf("reading the identity of this installation: %w", err)
 	}

@@ -29,8 +29,12 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
 	"github.com/tocsin-dev/tocsin/controllers/forward/config"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
-	alertqueue "github.com/tocsin-dev/tocsin/internal/queue"
 )
+
+// clockFunc is a Clock that is a function.
+type clockFunc func() (time.Time, bool)
+
+func (f clockFunc) Now() (now time.Time, ok bool) { return f() }
 
 // realTime is the clock of a replica whose clock is right.
 func realTime() (time.Time, bool) { return time.Now(), true }
@@ -72,10 +76,17 @@ func newCluster() *cluster {
 	return c
 }
 
+// ID implements Installation.
+func (c *cluster) ID(context.Context) (string, error) { return c.id, nil }
+
+// held is a Lease that does not run out.
+type held struct{}
+
+func (held) Holds() bool { return true }
+
 // newTerm returns a term that knows nothing yet.
 func (c *cluster) newTerm() *term {
-	t := newTerm(New("", func() (time.Time, bool) { return c.clock() },
-		func(context.Context) (string, error) { return c.id, nil }, logr.Discard()), func() bool { return true }, c, nil)
+	t := newTerm(New("", clockFunc(func() (time.Time, bool) { return c.clock() }), c, logr.Discard()), held{}, c, nil)
 	t.incidents.setComplete()
 	t.forwarder.Windows = c.windows
 	return t
@@ -137,7 +148,7 @@ func (c *cluster) refold() (before []*v1alpha1.Incident) {
 // input returns the input of a fold now.
 func (c *cluster) input(name string, before *v1alpha1.Incident, events ...*v1alpha1.AlertEvent) fold.Input {
 	return fold.Input{
-		Name: name, Incident: before, Events: events, Exists: func(string) bool { return true }, Version: alertqueue.CommitVersion,
+		Name: name, Incident: before, Events: events, Queue: fold.Stored{},
 		Policy: fold.Policy{Retention: time.Hour, Maintenance: c.windows.In(namespace)}, Now: c.now(),
 	}
 }

@@ -22,7 +22,7 @@ import (
 // term is the forwarding of one leader's term: an endpoint for each entry of the configuration. All memory begins anew.
 type term struct {
 	forwarder *Forwarder
-	leads     func() bool // see Lead
+	lease     Lease
 	resolver  alertmanager.Resolver
 	incidents *incidents
 	synced    []toolscache.InformerSynced // whether incidents has the existing objects
@@ -30,8 +30,8 @@ type term struct {
 	reporter  *reporter
 }
 
-func newTerm(f *Forwarder, leads func() bool, api client.Reader, resolver alertmanager.Resolver) *term {
-	t := &term{forwarder: f, leads: leads, resolver: resolver, endpoints: newGroup[*endpoint]()}
+func newTerm(f *Forwarder, lease Lease, api client.Reader, resolver alertmanager.Resolver) *term {
+	t := &term{forwarder: f, lease: lease, resolver: resolver, endpoints: newGroup[*endpoint]()}
 	t.incidents = newIncidents(api, func() *alerts.Settings { return &f.current().Settings })
 	t.reporter = newReporter(t)
 	return t
@@ -40,8 +40,8 @@ func newTerm(f *Forwarder, leads func() bool, api client.Reader, resolver alertm
 // clock is not ok while the time is unknown, nor when the lease has run out: a leader that was frozen may have a successor, which
 // knows what has ended meanwhile.
 func (t *term) clock() (now time.Time, ok bool) {
-	now, ok = t.forwarder.clock()
-	return now, ok && t.leads()
+	now, ok = t.forwarder.clock.Now()
+	return now, ok && t.lease.Holds()
 }
 
 // Start implements manager.Runnable: it keeps the endpoints of the newest configuration until ctx ends.
@@ -74,8 +74,11 @@ func (t *term) watch(objects cache.Informers) error {
 	}
 	integrations, err := informers.Feed(context.Background(), objects, &v1alpha1.WebhookIntegration{},
 		t.integrationChanged, t.integrationGone)
-	t.synced = []toolscache.InformerSynced{incidents, integrations}
-	return err
+	if err != nil {
+		return err
+	}
+	t.synced = []toolscache.InformerSynced{incidents.HasSynced, integrations.HasSynced}
+	return nil
 }
 
 func (t *term) incidentChanged(incident *v1alpha1.Incident, initial bool) {
@@ -95,7 +98,7 @@ func (t *term) incidentGone(incident *v1alpha1.Incident) {
 
 // resolved takes in an Incident that is Resolved.
 func (t *term) resolved(incident *v1alpha1.Incident) {
-	now, _ := t.forwarder.clock()
+	now, _ := t.forwarder.clock.Now()
 	ended, window := incident.Status.ResolvedTime, t.forwarder.current().EndedWindow()
 	if _, news := t.incidents.set(incident, now.Add(-window)); !news || ended == nil || now.Sub(ended.Time) > window {
 		return

@@ -12,7 +12,6 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
-	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // epoch is when the tests begin.
@@ -99,8 +98,8 @@ func (s *stage) folded() (states []v1alpha1.IncidentState) {
 	for i, event := range s.stored {
 		event.Alerts[0].IncidentName = name
 		plan := fold.Decide(fold.Input{
-			Name: name, Incident: incident, Events: s.stored[i : i+1], Version: queue.CommitVersion, Now: event.Spec.ReceivedTime.Time,
-			Exists: func(string) bool { return true }, Policy: fold.Policy{Retention: time.Hour, LateFiringWindow: 24 * time.Hour},
+			Name: name, Incident: incident, Events: s.stored[i : i+1], Queue: fold.Stored{}, Now: event.Spec.ReceivedTime.Time,
+			Policy: fold.Policy{Retention: time.Hour, LateFiringWindow: 24 * time.Hour},
 		})
 		if plan.Create != nil {
 			incident = &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: *plan.Create}

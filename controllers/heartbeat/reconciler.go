@@ -163,7 +163,7 @@ func (r *reconciler) decide(ctx context.Context, reader client.Reader, h *v1alph
 		return nil, now, fmt.Errorf("reading the WebhookIntegration: %w", err)
 	default:
 		f.unsigned = integration.Spec.Verify != nil && h.IsPing()
-		policy := fold.PolicyOf(integration, func(string) (time.Duration, bool) { return 0, false })
+		policy := fold.PolicyOf(integration, nil)
 		quietFrom, ok := r.health.QuietFrom(key, policy.Unavailable)
 		if ready := policy.ReadySince; !ready.IsZero() {
 			quietFrom = fold.Latest(quietFrom, now.Add(min(0, ready.Sub(now))).Add(replica.Grace))

@@ -28,8 +28,8 @@ const (
 // priority over folding, since stored alerts can wait and others are lost. Namespaces take turns. A write that hangs counts for
 // its own namespace only, so the folds of the others wait no longer than slowWrite and a pause for it.
 type writeGate struct {
-	limit   int
-	backlog func() int // how many requests wait to be stored
+	limit  int
+	ingest Ingest
 
 	mu    sync.Mutex
 	turns fair.Turns[*claim]
@@ -41,8 +41,14 @@ type claim struct {
 	granted chan struct{}
 }
 
-func newWriteGate(limit int, backlog func() int) *writeGate {
-	return &writeGate{limit: limit, backlog: backlog, turns: fair.NewTurns[*claim](limit)}
+// Ingest stores alerts in this process. It is a *webhookserver.Server outside of tests.
+type Ingest interface {
+	// IngestBacklog returns how many requests wait to be stored; the more, the fewer folds write at a time.
+	IngestBacklog() int
+}
+
+func newWriteGate(limit int, ingest Ingest) *writeGate {
+	return &writeGate{limit: limit, ingest: ingest, turns: fair.NewTurns[*claim](limit)}
 }
 
 // enter waits until the fold may write, and returns the function to call when it has.
@@ -74,7 +80,7 @@ func (g *writeGate) enter(ctx context.Context, namespace string, urgent bool) (l
 // free frees a place that was used for so long. While requests wait, the place pauses before the next fold has it: beside eight,
 // folds take a quarter of the time of one writer.
 func (g *writeGate) free(end func(), used time.Duration) {
-	pause := min(used*time.Duration(g.backlog())/backlogPerPause, maxPauseFactor*used, maxPause)
+	pause := min(used*time.Duration(g.ingest.IngestBacklog())/backlogPerPause, maxPauseFactor*used, maxPause)
 	next := func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -90,7 +96,7 @@ func (g *writeGate) free(end func(), used time.Duration) {
 
 // grant gives the free places to the folds whose turn it is.
 func (g *writeGate) grant() {
-	g.turns.Places = max(1, g.limit/(1+g.backlog()))
+	g.turns.Places = max(1, g.limit/(1+g.ingest.IngestBacklog()))
 	for next, turn, ok := g.turns.Next(); ok; next, turn, ok = g.turns.Next() {
 		next.turn = turn
 		close(next.granted)

@@ -12,6 +12,16 @@ import (
 	. "github.com/onsi/gomega"
 )
 
+// backlogOf is an Ingest for which so many requests wait.
+type backlogOf int
+
+func (b backlogOf) IngestBacklog() int { return int(b) }
+
+// changingBacklog is an Ingest for which other numbers of requests wait.
+type changingBacklog struct{ atomic.Int64 }
+
+func (b *changingBacklog) IngestBacklog() int { return int(b.Load()) }
+
 func TestWriteGateLetsFewerInTheMoreRequestsWait(t *testing.T) {
 	const write = time.Second / 10
 	for name, tc := range map[string]struct {
@@ -27,7 +37,7 @@ func TestWriteGateLetsFewerInTheMoreRequestsWait(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
-				gate := newWriteGate(16, func() int { return tc.backlog })
+				gate := newWriteGate(16, backlogOf(tc.backlog))
 				var inside, most atomic.Int32
 				var folds sync.WaitGroup
 				start := time.Now()
@@ -65,9 +75,9 @@ func TestWritesThatHangHoldUpNoOtherNamespace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
-				var backlog atomic.Int64
+				var backlog changingBacklog
 				backlog.Store(int64(tc.before))
-				gate := newWriteGate(writeConcurrency, func() int { return int(backlog.Load()) })
+				gate := newWriteGate(writeConcurrency, &backlog)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				for i := range 20 * tc.hanging {
@@ -110,7 +120,7 @@ func pass(ctx context.Context, d time.Duration) {
 // A namespace whose writes are slow does not have more of them at a time for that.
 func TestANamespaceHasItsShareOfSlowWritesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gate, entered := newWriteGate(16, func() int { return 0 }), make(chan string, 100)
+		gate, entered := newWriteGate(16, backlogOf(0)), make(chan string, 100)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		for range 20 {
@@ -135,7 +145,7 @@ func enter(g Gomega, gate *writeGate, namespace string, urgent bool) (leave func
 func TestWriteGateForgetsThoseWhoGiveUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		gate := newWriteGate(1, func() int { return 0 })
+		gate := newWriteGate(1, backlogOf(0))
 		leave := enter(g, gate, "team", false)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
@@ -160,7 +170,7 @@ func TestWriteGateForgetsThoseWhoGiveUp(t *testing.T) {
 func TestWriteGateLetsUrgentFoldsGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		gate := newWriteGate(1, func() int { return 0 })
+		gate := newWriteGate(1, backlogOf(0))
 		leave := enter(g, gate, "team", false)
 		var order []string
 		var folds sync.WaitGroup
@@ -181,7 +191,7 @@ func TestWriteGateLetsUrgentFoldsGoFirst(t *testing.T) {
 func TestNamespacesTakeTurnsAtTheWriteGate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		gate := newWriteGate(1, func() int { return 0 })
+		gate := newWriteGate(1, backlogOf(0))
 		leave := enter(g, gate, "storm", true)
 		var order []string
 		var folds sync.WaitGroup

@@ -196,7 +196,7 @@ func (r *reconciler) inCommitOrder(a, b *v1alpha1.AlertEvent) int {
 // readPolicy returns the policy of the Incident's integration, or of the one whose alerts may create it. Its heartbeats are those
 // of the cache, which has a bounded number of them: this leader itself notes which are missed.
 func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *facts) (fold.Policy, error) {
-	policy := fold.PolicyOf(nil, r.PresetLateFiringWindow)
+	policy := fold.PolicyOf(nil, r.Presets)
 	if key := o.integration(); key.Name != "" {
 		var integration v1alpha1.WebhookIntegration
 		err := reader.Get(ctx, key, &integration, client.UnsafeDisableDeepCopy)
@@ -206,7 +206,7 @@ func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *fa
 			if err != nil {
 				return policy, err
 			}
-			policy = fold.PolicyOf(&integration, r.PresetLateFiringWindow, beats...)
+			policy = fold.PolicyOf(&integration, r.Presets, beats...)
 			if integration.Spec.Federate && !slices.ContainsFunc(beats, heartbeats.WatchesLink) {
 				policy.Missed = true // nobody tells whether the leaf is there
 			}
@@ -291,8 +291,7 @@ func (r *reconciler) decide(o *facts) (plan fold.Plan, err error) {
 		Events:     o.toFold,
 		Settled:    o.settled,
 		Waiting:    !o.hold.IsZero(),
-		Exists:     func(uid string) bool { return o.exists.has(uid, o.key.Name) },
-		Version:    func(event *v1alpha1.AlertEvent) string { return r.Memory.Version(event) },
+		Queue:      knownQueue{o, r.Memory},
 		Policy:     o.policy,
 		Silencing:  o.silenced,
 		Forwarding: o.forwarded,
@@ -337,3 +336,15 @@ func (o *facts) ledgerUse() int {
 	}
 	return use
 }
+
+// knownQueue is the queue as the facts have it.
+type knownQueue struct {
+	*facts
+	memory *queue.Memory
+}
+
+// Exists implements fold.Queue.
+func (q knownQueue) Exists(uid string) bool { return q.exists.has(uid, q.key.Name) }
+
+// Version implements fold.Queue.
+func (q knownQueue) Version(event *v1alpha1.AlertEvent) string { return q.memory.Version(event) }

@@ -3,7 +3,6 @@ package incident
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"go.opentelemetry.io/otel/trace"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,14 +37,14 @@ type Options struct {
 	// Health is the process's *replica.IngestHealth. Its maker adds it to the manager.
 	Health replica.Health
 
-	// IngestBacklog returns how many requests wait in this process to be stored; the more, the fewer folds write at a time.
-	IngestBacklog func() int
+	// Ingest has priority over folding.
+	Ingest Ingest
 
 	// Windows knows the MaintenanceWindows. Its maker has it follow the manager's cache, and waits for it. Nil: there are none.
 	Windows *maintenance.Windows
 
-	// PresetLateFiringWindow returns the window of a preset, for integrations without spec.lateFiringWindow.
-	PresetLateFiringWindow func(preset string) (window time.Duration, ok bool)
+	// Presets have windows for integrations without spec.lateFiringWindow.
+	Presets fold.Presets
 
 	// Forwarder forwards Incidents. Nil: they are not forwarded.
 	Forwarder Forwarder
@@ -108,7 +107,7 @@ func newReconciler(cache client.Reader, live client.Client, lists *quorumLists, 
 	return &reconciler{
 		Options: o, cache: cache, live: live, lists: lists, writes: newWriteMemory(o.Clock),
 		loading: make(chan struct{}, loadingFolds), loaded: lru.New(keptLoads),
-		gate: newWriteGate(writeConcurrency, o.IngestBacklog), blocked: newBlocked(o.Clock), foldAlerts: fold.Decide,
+		gate: newWriteGate(writeConcurrency, o.Ingest), blocked: newBlocked(o.Clock), foldAlerts: fold.Decide,
 		retentions: expirecache.NewLRUExpireCache(maxRetentions), missedBeats: expirecache.NewLRUExpireCache(maxMissed),
 	}
 }

@@ -86,15 +86,13 @@ func (s *site) newFolder() *folder {
 		}
 	}, []string{s.Namespace})
 	f.incidents = newReconciler(f.cache, live, lists, Options{
-		Memory: memory, Health: always{s.Clock}, Windows: s.windows, PresetLateFiringWindow: noPresetWindow, IngestBacklog: func() int { return 0 }, Clock: s.Clock,
+		Memory: memory, Health: always{s.Clock}, Windows: s.windows, Ingest: backlogOf(0), Clock: s.Clock,
 	})
 	f.incidents.recorder, f.incidents.notices = f.events, flowcontrol.NewFakeAlwaysRateLimiter()
 	f.incidents.counts, f.incidents.releases = &listedCounts{site: s, incidents: math.MaxInt64, bytes: math.MaxInt64}, f.releases
 	f.incidents.resolved = &noResolved{}
 	return f
 }
-
-func noPresetWindow(string) (window time.Duration, ok bool) { return 0, false }
 
 // always could alerts be stored.
 type always struct{ clock replica.Clock }

@@ -15,6 +15,13 @@ import (
 )
 
 // Fire, resolve, and fire again with the same startTime after a while.
+// ordered are Presets of which this one delivers in order.
+type ordered string
+
+func (o ordered) LateFiringWindow(preset string) (window time.Duration, ok bool) {
+	return 0, preset == string(o)
+}
+
 func TestAnOutageThatGoesOnReopensItsIncident(t *testing.T) {
 	spec := func(window time.Duration) func(*v1alpha1.WebhookIntegrationSpec) {
 		return func(spec *v1alpha1.WebhookIntegrationSpec) {
@@ -43,7 +50,7 @@ func TestAnOutageThatGoesOnReopensItsIncident(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			s := newSite(t)
-			s.incidents.PresetLateFiringWindow = func(preset string) (time.Duration, bool) { return 0, preset == "flux" }
+			s.incidents.Presets = ordered("flux")
 			if c.integration != nil {
 				s.Integrate(c.integration)
 			}

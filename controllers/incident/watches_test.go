@@ -75,7 +75,7 @@ func TestARestingIncidentLeavesTheQueue(t *testing.T) {
 		s.fold(key)
 		s.release()
 		incident := s.Incident(key)
-		at, ok := fold.Deadline(incident, fold.PolicyOf(nil, noPresetWindow))
+		at, ok := fold.Deadline(incident, fold.PolicyOf(nil, nil))
 		s.Expect(ok).To(BeTrue())
 		s.Clock.SetTime(at.Add(-wait))
 		result, err := s.incidents.Reconcile(s.Ctx, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(incident)})

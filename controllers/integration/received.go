@@ -141,7 +141,7 @@ func (r *reconciler) watchReceived() handler.EventHandler {
 			return
 		}
 		key := types.NamespacedName{Namespace: after.Namespace, Name: after.Spec.IntegrationName}
-		received := fold.Earliest(fold.ReceivedTime(after), r.Now()) // not in the future of the own clock
+		received := fold.Earliest(fold.ReceivedTime(after), r.options.Clock.Now()) // not in the future of the own clock
 		if r.received.note(key, received, hasKeyless(after)) {
 			queue.Add(reconcile.Request{NamespacedName: key})
 		}

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
@@ -28,8 +29,7 @@ const concurrency = 10
 
 // Options are where the conditions come from.
 type Options struct {
-	// CheckMapping returns the error of an integration's mapping, with a line for each mistake, in words that do not change.
-	CheckMapping func(*v1alpha1.WebhookIntegration) error
+	Mappings Mappings
 
 	// Capacity tells the namespaces in which posts get 503, and the integrations with AlertEvents that are stuck.
 	Capacity *capacity.Counts
@@ -40,20 +40,27 @@ type Options struct {
 	// Forwarded and Archived are the sources of these conditions. Nil: the integrations do not have them.
 	Forwarded, Archived ConditionSource
 
-	Now func() time.Time
-
-	// APITime returns the time by the API server's clock, by which conditions change.
-	APITime func() time.Time
+	Clock  replica.Clock
+	Health replica.APIClock // by whose time conditions change
 }
 
-// ConditionSource returns status, reason and message of a condition of an integration. It is not ok while the condition cannot be
-// decided and stays as it is.
-type ConditionSource func(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool)
+// Mappings compiles the mappings of integrations.
+type Mappings interface {
+	// Check returns the error of an integration's mapping, with a line for each mistake, in words that do not change.
+	Check(integration *v1alpha1.WebhookIntegration) error
+}
+
+// ConditionSource decides a condition of integrations.
+type ConditionSource interface {
+	// Condition returns status, reason and message of the condition of an integration. It is not ok while the condition cannot be
+	// decided and stays as it is.
+	Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool)
+}
 
 // reconciler writes the status of WebhookIntegrations, all but lastRejection and lastMappingFailure, which every replica writes
 // for itself.
 type reconciler struct {
-	Options
+	options  Options
 	cache    client.Reader
 	live     client.StatusClient
 	received *receivedTimes
@@ -92,7 +99,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		return ctrl.Result{}, fmt.Errorf("reading the WebhookIntegration: %w", err)
 	}
-	own, now := r.Now(), r.APITime()
+	own, now := r.options.Clock.Now(), r.options.Health.APITime()
 	ready, next := readiness(&integration, now)
 	received, wait := r.received.due(req.NamespacedName, integration.Status.LastReceivedTime, own)
 
@@ -101,7 +108,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if received != nil {
 		updated.Status.LastReceivedTime = received
 	}
-	mapping, settles := mappingValidity(updated, r.CheckMapping(&integration), now)
+	mapping, settles := mappingValidity(updated, r.options.Mappings.Check(&integration), now)
 	r.setOutside(updated, &updated.Status.Conditions)
 	ready.LastTransitionTime, mapping.LastTransitionTime = r.transitionTime(), r.transitionTime()
 	meta.SetStatusCondition(&updated.Status.Conditions, ready)
@@ -138,13 +145,13 @@ func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, condit
 		kind   string
 		source ConditionSource // nil: there is none
 	}{
-		{v1alpha1.ConditionAlertsFolded, r.alertsFolded},
-		{v1alpha1.ConditionForwarded, r.Forwarded},
-		{v1alpha1.ConditionArchived, r.Archived},
+		{v1alpha1.ConditionAlertsFolded, alertsFolded{r}},
+		{v1alpha1.ConditionForwarded, r.options.Forwarded},
+		{v1alpha1.ConditionArchived, r.options.Archived},
 	} {
 		if outside.source == nil {
 			outdated = meta.RemoveStatusCondition(conditions, outside.kind) || outdated
-		} else if condition, ok := outside.source(integration); ok {
+		} else if condition, ok := outside.source.Condition(integration); ok {
 			condition.Type, condition.ObservedGeneration = outside.kind, integration.Generation
 			condition.LastTransitionTime = r.transitionTime()
 			outdated = meta.SetStatusCondition(conditions, condition) || outdated
@@ -155,7 +162,7 @@ func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, condit
 
 // transitionTime is that of the conditions that change now. That a sender is quiet is measured from some of them, also by later
 // leaders, so it is not by the own clock, which may be wrong.
-func (r *reconciler) transitionTime() metav1.Time { return metav1.NewTime(r.APITime()) }
+func (r *reconciler) transitionTime() metav1.Time { return metav1.NewTime(r.options.Health.APITime()) }
 
 // soonest is how long it is until the first of the times that are set, or a wait that is shorter, unless it is zero.
 func soonest(wait time.Duration, now time.Time, times ...time.Time) time.Duration {

@@ -125,13 +125,18 @@ func newSite(t *testing.T) *site {
 // restart drops everything that lives in the memory of a process.
 func (s *site) restart() {
 	s.reconciler = newReconciler(s.Live, s.Live, s.events, Options{
-		CheckMapping: func(*v1alpha1.WebhookIntegration) error { return s.mappingError },
-		Capacity:     capacity.New(capacity.Limits{}, nil, s.Clock.Now),
-		Folded:       (&fixedCondition{v1alpha1.ConditionAlertsFolded, metav1.ConditionTrue, v1alpha1.ReasonFolding, true}).condition,
-		Now:          s.Clock.Now,
-		APITime:      s.Clock.Now,
+		Mappings: mappingsOf(func(*v1alpha1.WebhookIntegration) error { return s.mappingError }),
+		Capacity: capacity.New(capacity.Limits{}, nil, s.Clock),
+		Folded:   &fixedCondition{v1alpha1.ConditionAlertsFolded, metav1.ConditionTrue, v1alpha1.ReasonFolding, true},
+		Clock:    s.Clock,
+		Health:   testsite.APIClock{PassiveClock: s.Clock},
 	})
 }
+
+// mappingsOf are Mappings that are checked by a function.
+type mappingsOf func(*v1alpha1.WebhookIntegration) error
+
+func (f mappingsOf) Check(integration *v1alpha1.WebhookIntegration) error { return f(integration) }
 
 // fixedCondition decides a condition as a test says.
 type fixedCondition struct {
@@ -141,7 +146,7 @@ type fixedCondition struct {
 	known  bool
 }
 
-func (s *fixedCondition) condition(integration *v1alpha1.WebhookIntegration) (metav1.Condition, bool) {
+func (s *fixedCondition) Condition(integration *v1alpha1.WebhookIntegration) (metav1.Condition, bool) {
 	return metav1.Condition{
 		Type: s.kind, Status: s.status, Reason: s.reason, Message: s.reason, ObservedGeneration: integration.Generation,
 	}, s.known
@@ -183,24 +188,24 @@ func TestAnIntegrationBecomesReadyAndItsTokenExpires(t *testing.T) {
 // A leader whose clock is an hour ahead may be followed by one whose clock is right, which measures silence from these times.
 func TestConditionsChangeByTheTimeOfTheAPIServer(t *testing.T) {
 	s := newSite(t)
-	s.APITime = func() time.Time { return s.Clock.Now().Add(-time.Hour) }
+	s.options.Health = testsite.APIClock{PassiveClock: s.Clock, Behind: time.Hour}
 	s.Integrate(nil)
 	s.reconcileIntegration()
 	conditions := s.IntegrationStatus().Conditions
 	s.Expect(conditions).To(HaveLen(3))
-	s.Expect(conditions).To(HaveEach(HaveField("LastTransitionTime.Time", BeTemporally("==", s.APITime().Truncate(time.Second)))))
+	s.Expect(conditions).To(HaveEach(HaveField("LastTransitionTime.Time", BeTemporally("==", s.options.Health.APITime().Truncate(time.Second)))))
 }
 
 func TestTokensExpireByTheTimeOfTheAPIServer(t *testing.T) {
 	s := newSite(t)
-	s.APITime = func() time.Time { return s.Clock.Now().Add(-time.Hour) }
-	expires := s.APITime().Add(10 * time.Minute).Truncate(time.Second)
+	s.options.Health = testsite.APIClock{PassiveClock: s.Clock, Behind: time.Hour}
+	expires := s.options.Health.APITime().Add(10 * time.Minute).Truncate(time.Second)
 	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
 		spec.Tokens = []v1alpha1.Token{expiring(tokenOf("main", s.Namespace), expires)}
 	})
 	result := s.reconcileIntegration()
 	s.Expect(meta.IsStatusConditionTrue(s.IntegrationStatus().Conditions, v1alpha1.ConditionReady)).To(BeTrue())
-	s.Expect(result.RequeueAfter).To(Equal(expires.Sub(s.APITime())))
+	s.Expect(result.RequeueAfter).To(Equal(expires.Sub(s.options.Health.APITime())))
 }
 
 func TestLastReceivedTimeIsWrittenOnceAMinute(t *testing.T) {
@@ -472,7 +477,7 @@ func TestTheConditionsOfOthersShow(t *testing.T) {
 		spec.Tokens = []v1alpha1.Token{tokenOf("main", s.Namespace)}
 	})
 	archived := &fixedCondition{v1alpha1.ConditionArchived, metav1.ConditionTrue, v1alpha1.ReasonArchiving, false}
-	s.Archived = archived.condition
+	s.options.Archived = archived
 	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(BeEmpty(), "nothing is known yet")
 	archived.known = true
 	integration.Status = s.IntegrationStatus()
@@ -480,18 +485,18 @@ func TestTheConditionsOfOthersShow(t *testing.T) {
 	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(Equal("True Archiving"))
 	archived.status, archived.reason = metav1.ConditionFalse, v1alpha1.ReasonArchiveBehind
 	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(Equal("False ArchiveBehind"))
-	s.Archived = nil // the flag was removed
+	s.options.Archived = nil // the flag was removed
 	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(BeEmpty())
 
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("True Folding"))
 	unreadable := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "unreadable"}}
 	unreadable.Spec.IntegrationName = testsite.Integration
-	s.Capacity.SetEvent(unreadable, false)
+	s.options.Capacity.SetEvent(unreadable, false)
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False " + queue.StuckUnreadable))
-	s.Folded = (&fixedCondition{v1alpha1.ConditionAlertsFolded, metav1.ConditionFalse, v1alpha1.ReasonQuotaExceeded, true}).condition
+	s.options.Folded = &fixedCondition{v1alpha1.ConditionAlertsFolded, metav1.ConditionFalse, v1alpha1.ReasonQuotaExceeded, true}
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False QuotaExceeded"))
 	s.Expect(s.shown(v1alpha1.ConditionReady)).To(Equal("True Accepting"), "capacity is no part of it")
-	s.Folded = (&fixedCondition{known: false}).condition
+	s.options.Folded = &fixedCondition{known: false}
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False QuotaExceeded"), "it stays as it is")
 }
 
@@ -508,8 +513,8 @@ func TestHiddenObjectsOfANamespaceShow(t *testing.T) {
 		spec.Tokens = []v1alpha1.Token{tokenOf("main", s.Namespace)}
 	})
 	hidden := &hiddenObjects{290_123, 7}
-	s.Capacity.Hidden = hidden
-	s.Expect(s.Capacity.Full(s.Namespace)).To(Equal(v1alpha1.ReasonQueueFull), "posts get 503")
+	s.options.Capacity.Hidden = hidden
+	s.Expect(s.options.Capacity.Full(s.Namespace)).To(Equal(v1alpha1.ReasonQueueFull), "posts get 503")
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False " + queue.StuckNotCached))
 	folded := meta.FindStatusCondition(s.IntegrationStatus().Conditions, v1alpha1.ConditionAlertsFolded)
 	s.Expect(folded.Message).To(ContainSubstring("by about 200000 AlertEvents and 7 WebhookIntegrations"))
@@ -528,8 +533,8 @@ func TestAFullNamespaceShowsInAlertsFoldedUntilAMinuteLater(t *testing.T) {
 		spec.Suspend = true
 	})
 	s.Expect(s.shown(v1alpha1.ConditionReady)).To(Equal("False Suspended"))
-	s.Capacity = capacity.New(capacity.Limits{Events: 1, Incidents: 1, Share: 1}, nil, s.Clock.Now)
-	s.Capacity.SetIncident(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "one"}}, false)
+	s.options.Capacity = capacity.New(capacity.Limits{Events: 1, Incidents: 1, Share: 1}, nil, s.Clock)
+	s.options.Capacity.SetIncident(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "one"}}, false)
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False IncidentsFull"))
 	integration.Status = s.IntegrationStatus()
 	s.Expect(integrations.Blocked(integration)).To(BeEmpty(), "stored alerts that need no new Incident are folded")
@@ -543,14 +548,14 @@ func TestAFullNamespaceShowsInAlertsFoldedUntilAMinuteLater(t *testing.T) {
 	ready := meta.FindStatusCondition(s.IntegrationStatus().Conditions, v1alpha1.ConditionReady)
 	s.Expect(ready.LastTransitionTime.Time).To(BeTemporally("~", resumed, time.Second))
 
-	s.Capacity.RemoveIncident(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "one"}})
+	s.options.Capacity.RemoveIncident(&v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "one"}})
 	waiting := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "two"}}
 	waiting.Spec.IntegrationName, waiting.Alerts = testsite.Integration, make([]v1alpha1.Alert, 1)
 	for range 10 { // near the limit, the queue is full every other second
-		s.Capacity.SetEvent(waiting, false)
+		s.options.Capacity.SetEvent(waiting, false)
 		s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False QueueFull"))
 		s.Clock.SetTime(s.Clock.Now().Add(time.Second))
-		s.Capacity.RemoveEvent(waiting)
+		s.options.Capacity.RemoveEvent(waiting)
 		s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False QueueFull"))
 		s.Clock.SetTime(s.Clock.Now().Add(time.Second))
 	}

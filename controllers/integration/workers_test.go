@@ -35,14 +35,14 @@ func TestNobodyWaitsForTheIntegrationsOfAnotherNamespace(t *testing.T) {
 	})
 	s.Expect(err).NotTo(HaveOccurred())
 	ctx, stop := context.WithCancel(t.Context())
-	options, hanging := s.Options, make(chan struct{}, 2*concurrency)
-	options.CheckMapping = func(integration *v1alpha1.WebhookIntegration) error {
+	options, hanging := s.options, make(chan struct{}, 2*concurrency)
+	options.Mappings = mappingsOf(func(integration *v1alpha1.WebhookIntegration) error {
 		if integration.Namespace == neighbour.Namespace {
 			hanging <- struct{}{}
 			<-ctx.Done()
 		}
 		return nil
-	}
+	})
 	s.Expect(Add(mgr, s.Live, options)).To(Succeed())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
@@ -41,13 +42,13 @@ const (
 type reconciler struct {
 	cache    client.Reader
 	live     client.StatusClient
-	apiTime  func() time.Time // by the API server's clock
+	clock    replica.APIClock
 	recorder events.EventRecorder
 }
 
-// Add adds the controller to the manager of a leader's term. apiTime returns the time by the API server's clock.
-func Add(mgr ctrl.Manager, live client.StatusClient, apiTime func() time.Time) error {
-	r := &reconciler{mgr.GetCache(), live, apiTime, mgr.GetEventRecorder("tocsin")}
+// Add adds the controller to the manager of a leader's term.
+func Add(mgr ctrl.Manager, live client.StatusClient, clock replica.APIClock) error {
+	r := &reconciler{mgr.GetCache(), live, clock, mgr.GetEventRecorder("tocsin")}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("maintenancewindow").
 		Watches(&v1alpha1.MaintenanceWindow{}, &handler.EnqueueRequestForObject{}).
@@ -88,7 +89,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if err := r.cache.List(ctx, &integrations, client.InNamespace(read.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return ctrl.Result{}, fmt.Errorf("listing the WebhookIntegrations: %w", err)
 	}
-	now, updated := r.apiTime(), read.DeepCopy()
+	now, updated := r.clock.APITime(), read.DeepCopy()
 	change := describe(updated, integrations.Items, now)
 	if err := requests.PatchStatus(ctx, r.live, read, updated); err != nil {
 		return ctrl.Result{}, err

@@ -36,7 +36,7 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{Site: testsite.New(t), events: events.NewFakeRecorder(10)}
 	s.Clock.SetTime(noon)
-	s.reconciler = &reconciler{cache: s.Live, live: s.Live, apiTime: s.Clock.Now, recorder: s.events}
+	s.reconciler = &reconciler{cache: s.Live, live: s.Live, clock: testsite.APIClock{PassiveClock: s.Clock}, recorder: s.events}
 	return s
 }
 

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -55,9 +56,9 @@ const (
 //
 // A process has one canary at a time: as long as there is no leader, the API server answers that it exists.
 type Canary struct {
-	CanaryOptions
-	client *rest.RESTClient
-	date   string // of the last answer
+	options CanaryOptions
+	client  *rest.RESTClient
+	date    string // of the last answer
 
 	name     string
 	stored   queue.Ref // the canary that exists as far as this process knows
@@ -81,24 +82,32 @@ type CanaryOptions struct {
 	// Memory tells what the watch has shown.
 	Memory *queue.Memory
 
-	// Check returns why this process must store nothing; nil if it may.
-	Check func() error
+	Schemas Schemas
+	Watches Watches
+}
 
-	// RestartWatch has the manager's cache watch AlertEvents again, from where it was, or list them anew.
-	RestartWatch func(listAnew bool)
+// Schemas tells whether the API server stores all fields. It is a *schemacheck.Checker outside of tests.
+type Schemas interface {
+	// Verdict returns why this process must store nothing; nil if it may.
+	Verdict() error
+}
+
+// Watches are those of the manager's cache. They are of *clustercache.Informers outside of tests.
+type Watches interface {
+	// RestartWatches has the cache watch objects of a kind again, from where it was, or list them anew.
+	RestartWatches(kind client.Object, listAnew bool)
 }
 
 // NewCanary returns a Canary that is still to be started. It tells Memory its namespace, and who knows the API server's time.
 func NewCanary(config *rest.Config, o CanaryOptions) (*Canary, error) {
-	c := &Canary{CanaryOptions: o}
+	c := &Canary{options: o}
 	config = rest.CopyConfig(config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return dated{next, &c.date} })
-	client, err := eventclient.New(config)
-	if err != nil {
+	var err error
+	if c.client, err = eventclient.New(config); err != nil {
 		return nil, err
 	}
 	o.Memory.Cached.Canaries, o.Memory.ServerTime = o.Namespace, o.Health
-	c.client = client
 	c.rename()
 	return c, nil
 }
@@ -147,7 +156,7 @@ func (c *Canary) Lead(ctx context.Context) error {
 	defer c.led.Store(nil)
 	ended, waited := int64(-1), time.Duration(0)
 	err := wait.PollUntilContextCancel(ctx, time.Second, true, func(context.Context) (bool, error) {
-		if now := c.Memory.CanariesEnded() + c.denied.Load(); now != ended {
+		if now := c.options.Memory.CanariesEnded() + c.denied.Load(); now != ended {
 			ended, waited = now, 0
 		}
 		if waited += time.Second; waited > stuckAfter {
@@ -165,14 +174,14 @@ func (c *Canary) Lead(ctx context.Context) error {
 // fails, the process accepts nothing, so it notes no contact either.
 func (c *Canary) round(ctx context.Context) (next time.Duration, err error) {
 	if c.isOutdated() {
-		c.Health.Interrupt()
+		c.options.Health.Interrupt()
 		return checkInterval, nil
 	}
 	c.watchOver(time.Now())
-	sent := c.Health.clock.Now()
+	sent := c.options.Health.clock.Now()
 	canary, server, err := c.create(ctx)
-	received := c.Health.clock.Now()
-	note, next := c.Health.tell, canaryRetry
+	received := c.options.Health.clock.Now()
+	note, next := c.options.Health.tell, canaryRetry
 	switch denial := denialOf(err); {
 	case err == nil:
 		if order, err := resourceversion.CompareResourceVersion(canary.ResourceVersion, c.newest); err == nil && order < 0 {
@@ -180,12 +189,12 @@ func (c *Canary) round(ctx context.Context) (next time.Duration, err error) {
 				c.newest, canary.ResourceVersion)
 		}
 		c.newest = canary.ResourceVersion
-		c.stored = queue.Ref{NamespacedName: types.NamespacedName{Namespace: c.Namespace, Name: c.name}, UID: canary.UID}
+		c.stored = queue.Ref{NamespacedName: types.NamespacedName{Namespace: c.options.Namespace, Name: c.name}, UID: canary.UID}
 		c.storedAt, c.remedied = time.Now(), 0
 		c.setDenial(ctx, "")
-		note, next = c.Health.Answered, canaryInterval
+		note, next = c.options.Health.Answered, canaryInterval
 	case apierrors.IsAlreadyExists(err):
-		note, next = c.Health.Answered, canaryInterval
+		note, next = c.options.Health.Answered, canaryInterval
 		if c.stored.UID == "" { // the response of an earlier attempt was lost, or it is in a backup
 			c.rename()
 			next = canaryRetry
@@ -194,7 +203,7 @@ func (c *Canary) round(ctx context.Context) (next time.Duration, err error) {
 		c.denied.Add(1)
 		c.setDenial(ctx, denial)
 		if next = canaryInterval; !isWebhookFailure(err) {
-			note = c.Health.Answered
+			note = c.options.Health.Answered
 		}
 	default:
 		log.FromContext(ctx).V(1).Info("No canary can be stored", "reason", err.Error())
@@ -206,19 +215,19 @@ func (c *Canary) round(ctx context.Context) (next time.Duration, err error) {
 }
 
 // isOutdated reports whether the check of the process fails.
-func (c *Canary) isOutdated() bool { return c.Check() != nil }
+func (c *Canary) isOutdated() bool { return c.options.Schemas.Verdict() != nil }
 
 // watchOver has the watch of AlertEvents begin again if it does not show this process's canary, or the leader's does not show its
 // end. If that does not help, it has them listed anew.
 func (c *Canary) watchOver(now time.Time) {
-	if c.Memory.IsDeleted(c.stored) {
+	if c.options.Memory.IsDeleted(c.stored) {
 		c.stored = queue.Ref{}
 	}
 	if c.stored.UID == "" {
 		return
 	}
 	since := c.storedAt
-	if c.Memory.IsShown(c.stored.UID) {
+	if c.options.Memory.IsShown(c.stored.UID) {
 		led := c.led.Load()
 		if led == nil {
 			return
@@ -230,10 +239,10 @@ func (c *Canary) watchOver(now time.Time) {
 	switch age := now.Sub(since); {
 	case age >= 2*canaryInterval && c.remedied < 2*canaryInterval:
 		c.remedied = age
-		c.RestartWatch(true)
+		c.options.Watches.RestartWatches(&v1alpha1.AlertEvent{}, true)
 	case age >= canaryInterval && c.remedied < canaryInterval:
 		c.remedied = age
-		c.RestartWatch(false)
+		c.options.Watches.RestartWatches(&v1alpha1.AlertEvent{}, false)
 	}
 }
 
@@ -241,7 +250,7 @@ func (c *Canary) watchOver(now time.Time) {
 func (c *Canary) create(ctx context.Context) (canary *metav1.PartialObjectMetadata, server time.Time, err error) {
 	event := &v1alpha1.AlertEvent{}
 	event.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AlertEvent"))
-	event.Name, event.Namespace, event.Labels = c.name, c.Namespace, map[string]string{v1alpha1.ExcludeFromBackupLabel: "true"}
+	event.Name, event.Namespace, event.Labels = c.name, c.options.Namespace, map[string]string{v1alpha1.ExcludeFromBackupLabel: "true"}
 	event.Spec.Report = &v1alpha1.Report{IncidentName: v1alpha1.CanaryName, Status: v1alpha1.AlertResolved}
 	body, err := json.Marshal(event)
 	if err != nil {
@@ -250,7 +259,7 @@ func (c *Canary) create(ctx context.Context) (canary *metav1.PartialObjectMetada
 	ctx, cancel := context.WithTimeout(ctx, canaryTimeout)
 	defer cancel()
 	c.date = ""
-	result := eventclient.Create(c.client, c.Namespace, body).Param("timeout", canaryVerdict.String()).Do(ctx)
+	result := eventclient.Create(c.client, c.options.Namespace, body).Param("timeout", canaryVerdict.String()).Do(ctx)
 	if server, err = http.ParseTime(c.date); err != nil {
 		server = time.Time{}
 	}
@@ -288,7 +297,7 @@ func (c *Canary) setDenial(ctx context.Context, denial string) {
 	switch {
 	case denial != "" && c.denial == "":
 		log.FromContext(ctx).Error(nil, "The cluster denies the canary; whether this replica can fold is not known", "reason", denial,
-			"namespace", c.Namespace)
+			"namespace", c.options.Namespace)
 	case denial == "" && c.denial != "":
 		log.FromContext(ctx).Info("The cluster no longer denies the canary")
 	}

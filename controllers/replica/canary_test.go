@@ -3,6 +3,7 @@ package replica
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -20,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
@@ -27,17 +29,27 @@ import (
 )
 
 // restarts are the times at which a canary had the watch begin again.
-type restarts []string
+type restarts struct {
+	began time.Time
+	times []string
+}
+
+// RestartWatches implements Watches.
+func (r *restarts) RestartWatches(_ client.Object, listAnew bool) {
+	r.times = append(r.times, fmt.Sprint(time.Since(r.began), map[bool]string{false: " watch again", true: " list anew"}[listAnew]))
+}
+
+// schemas are Schemas with an error, or none.
+type schemas struct{ error }
+
+func (s schemas) Verdict() error { return s.error }
 
 func newCanary(t *testing.T, config *rest.Config, namespace string) (*Canary, *restarts) {
 	t.Helper()
-	began, log := time.Now(), &restarts{}
+	log := &restarts{began: time.Now()}
 	c, err := NewCanary(config, CanaryOptions{
 		Namespace: namespace, Health: NewIngestHealth(clock.RealClock{}), Memory: queue.NewMemory(clock.RealClock{}),
-		Check: func() error { return nil },
-		RestartWatch: func(listAnew bool) {
-			*log = append(*log, fmt.Sprint(time.Since(began), map[bool]string{false: " watch again", true: " list anew"}[listAnew]))
-		},
+		Schemas: schemas{}, Watches: log,
 	})
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	return c, log
@@ -45,7 +57,7 @@ func newCanary(t *testing.T, config *rest.Config, namespace string) (*Canary, *r
 
 // canStore reports whether the Incidents of any integration may be quiet.
 func (c *Canary) canStore() bool {
-	_, ok := c.Health.QuietFrom(shop, time.Time{})
+	_, ok := c.options.Health.QuietFrom(shop, time.Time{})
 	return ok
 }
 
@@ -54,7 +66,7 @@ func TestARealAPIServerStoresTheCanary(t *testing.T) {
 	c, _ := newCanary(t, testsite.ControlPlane(t), s.Namespace)
 	s.Expect(c.round(s.Ctx)).To(Equal(canaryInterval))
 	s.Expect(c.canStore()).To(BeTrue())
-	now, ok := c.Health.Now()
+	now, ok := c.options.Health.Now()
 	s.Expect(ok).To(BeTrue())
 	s.Expect(now).To(BeTemporally("~", time.Now(), 5*time.Second))
 
@@ -141,7 +153,7 @@ func TestWhatTheAnswerToACanaryTells(t *testing.T) {
 			g.Expect(canary.round(t.Context())).To(Equal(c.next))
 			g.Expect(canary.canStore()).To(Equal(c.canStore))
 			g.Expect(canary.denied.Load() == 1).To(Equal(c.denied))
-			now, ok := canary.Health.Now()
+			now, ok := canary.options.Health.Now()
 			g.Expect(ok).To(BeTrue(), "any answer tells the time")
 			g.Expect(now).To(BeTemporally("~", time.Now().Add(-c.ahead), 2*time.Second))
 		})
@@ -185,12 +197,12 @@ func TestAWebhookOfTheOwnNamespaceLeavesTheTime(t *testing.T) {
 			s.Eventually(func() bool {
 				_, err := c.round(s.Ctx)
 				s.Expect(err).NotTo(HaveOccurred())
-				_, ok := c.Health.Now()
+				_, ok := c.options.Health.Now()
 				return ok
 			}, "60s").Should(BeTrue())
 			s.Expect(c.canStore()).To(BeFalse())
 			s.Expect(c.denied.Load() > 0).To(Equal(!hangs), "no other replica could do better")
-			now, _ := c.Health.Now()
+			now, _ := c.options.Health.Now()
 			s.Expect(now).To(BeTemporally("~", time.Now(), 5*time.Second))
 		})
 	}
@@ -214,8 +226,8 @@ func TestACanaryOfABackupHidesNoRestore(t *testing.T) {
 	c, _ := newCanary(t, answers(t, created(100), exists, created(50)), "own")
 	g.Expect(c.round(t.Context())).To(Equal(canaryInterval))
 	name := c.name
-	c.Memory.See(c.shown(), false)
-	c.Memory.Forget(c.shown())
+	c.options.Memory.See(c.shown(), false)
+	c.options.Memory.Forget(c.shown())
 	g.Expect(c.round(t.Context())).To(Equal(canaryRetry))
 	g.Expect(c.name).NotTo(Equal(name))
 	_, err := c.round(t.Context())
@@ -231,14 +243,14 @@ func TestAProcessWhoseCheckFailsStoresNoCanary(t *testing.T) {
 	g := NewWithT(t)
 	c, _ := newCanary(t, answers(t, created(1), answer(http.StatusTeapot, 0, nil)), "own")
 	g.Expect(c.round(t.Context())).To(Equal(canaryInterval))
-	before, _ := c.Health.QuietFrom(shop, time.Time{})
-	c.Check = func() error { return fmt.Errorf("older definitions") }
+	before, _ := c.options.Health.QuietFrom(shop, time.Time{})
+	c.options.Schemas = schemas{errors.New("older definitions")}
 	g.Expect(c.round(t.Context())).To(Equal(checkInterval))
 	g.Expect(c.canStore()).To(BeFalse(), "it listens to nobody")
 	g.Expect(c.denied.Load()).To(BeZero(), "it has sent nothing")
-	c.Check = func() error { return nil }
+	c.options.Schemas = schemas{}
 	g.Expect(c.round(t.Context())).To(Equal(canaryInterval))
-	after, ok := c.Health.QuietFrom(shop, time.Time{})
+	after, ok := c.options.Health.QuietFrom(shop, time.Time{})
 	g.Expect(ok).To(BeTrue())
 	g.Expect(after).To(BeTemporally(">", before), "quiet starts anew")
 }
@@ -248,14 +260,14 @@ func TestAWatchThatDoesNotShowTheCanaryBeginsAgain(t *testing.T) {
 	for sentence, test := range map[string]struct {
 		leads        bool
 		shown, ended time.Duration // zero: never
-		want         restarts
+		want         []string
 	}{
 		"a follower whose watch shows it":           {shown: time.Second},
-		"a follower whose watch shows it late":      {shown: 15 * time.Second, want: restarts{"10s watch again"}},
-		"a follower whose watch has stalled":        {want: restarts{"10s watch again", "20s list anew"}},
+		"a follower whose watch shows it late":      {shown: 15 * time.Second, want: []string{"10s watch again"}},
+		"a follower whose watch has stalled":        {want: []string{"10s watch again", "20s list anew"}},
 		"a leader whose watch shows its end":        {leads: true, shown: time.Second, ended: 9 * time.Second},
-		"a leader whose watch shows no end":         {leads: true, shown: time.Second, want: restarts{"10s watch again", "20s list anew"}},
-		"a leader whose watch shows its end late":   {leads: true, shown: time.Second, ended: 12 * time.Second, want: restarts{"10s watch again"}},
+		"a leader whose watch shows no end":         {leads: true, shown: time.Second, want: []string{"10s watch again", "20s list anew"}},
+		"a leader whose watch shows its end late":   {leads: true, shown: time.Second, ended: 12 * time.Second, want: []string{"10s watch again"}},
 		"a leader whose watch shows both in a bulk": {leads: true, shown: 8 * time.Second, ended: 8 * time.Second},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -269,15 +281,15 @@ func TestAWatchThatDoesNotShowTheCanaryBeginsAgain(t *testing.T) {
 				event := c.shown()
 				for at := time.Duration(0); at < time.Minute; at += time.Second {
 					if test.shown > 0 && at == test.shown {
-						c.Memory.See(event, false)
+						c.options.Memory.See(event, false)
 					}
 					if test.ended > 0 && at == test.ended {
-						c.Memory.Forget(event)
+						c.options.Memory.Forget(event)
 					}
 					c.watchOver(time.Now())
 					time.Sleep(time.Second)
 				}
-				NewWithT(t).Expect([]string(*log)).To(HaveExactElements(test.want))
+				NewWithT(t).Expect(log.times).To(HaveExactElements(test.want))
 			})
 		})
 	}
@@ -309,8 +321,8 @@ func TestALeaderThatSeesNoCanaryEndGivesTheLeaseUp(t *testing.T) {
 				}
 				go every(test.ends, func(n int) {
 					event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "own", Name: c.name, UID: types.UID(strconv.Itoa(n))}}
-					c.Memory.See(event, false)
-					c.Memory.Forget(event)
+					c.options.Memory.See(event, false)
+					c.options.Memory.Forget(event)
 				})
 				go every(test.denials, func(int) { c.denied.Add(1) })
 				began := time.Now()

@@ -29,10 +29,15 @@ type Clock interface {
 	Now() time.Time
 }
 
+// APIClock tells the time by the API server's clock. It is an *IngestHealth outside of tests.
+type APIClock interface {
+	APITime() time.Time
+}
+
 // Health is an *IngestHealth outside of tests.
 type Health interface {
+	APIClock
 	QuietFrom(integration types.NamespacedName, unavailable time.Time) (from time.Time, ok bool)
-	APITime() time.Time
 }
 
 // IngestHealth knows since when this process has been able to store alerts without a break, and the time by the API server's

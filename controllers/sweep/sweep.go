@@ -25,6 +25,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/fair"
@@ -90,7 +91,7 @@ type Options struct {
 	Namespaces []string         // those of the manager, one of which may be empty for all
 	Capacity   *capacity.Counts // has the limit of Incidents, and publishes the number of Resolved ones as a metric
 	Follower   Follower
-	Now        func() time.Time // by the API server's clock
+	Clock      replica.APIClock
 
 	ArchiveRequired bool // Incidents that the archive does not have are kept
 }
@@ -98,10 +99,10 @@ type Options struct {
 // Sweeper takes care of the Incidents that the cache lacks. A sweep visits all of them at the start of a term and at each
 // Interval. A namespace that has more of them than its share loses the oldest ones.
 type Sweeper struct {
-	Options
-	reader pages.Reader
-	folds  Folds
-	queue  requests.Queue // of the folds
+	options Options
+	reader  pages.Reader
+	folds   Folds
+	queue   requests.Queue // of the folds
 
 	mu     sync.Mutex
 	swept  bool // counts are known
@@ -114,7 +115,7 @@ type Sweeper struct {
 // New returns a Sweeper that has not started.
 func New(options Options) *Sweeper {
 	return &Sweeper{
-		Options: options, counts: capacity.NewUsages(options.Capacity.IncidentLimit(), maxResolvedBytes),
+		options: options, counts: capacity.NewUsages(options.Capacity.IncidentLimit(), maxResolvedBytes),
 		since: map[string]capacity.Usage{}, looks: sets.New[string](),
 	}
 }
@@ -126,7 +127,7 @@ func (s *Sweeper) Written(before, after *v1alpha1.Incident) {
 	}
 	if after != nil && after.Status.State == v1alpha1.IncidentResolved {
 		s.count(after, 1)
-		s.Follower.Resolved(after)
+		s.options.Follower.Resolved(after)
 	}
 }
 
@@ -149,13 +150,13 @@ func (s *Sweeper) Revisit(namespace string) {
 // Start begins to sweep. The requests go to the queue of the folds.
 func (s *Sweeper) Start(ctx context.Context, queue requests.Queue, folds Folds) {
 	s.queue, s.folds = queue, folds
-	s.Capacity.PublishResolved(ctx, s.number)
+	s.options.Capacity.PublishResolved(ctx, s)
 	context.AfterFunc(ctx, func() { archiveOverdue.Set(0) }) // of another replica from now on
 	go s.run(ctx)
 }
 
-// number is how many Resolved Incidents there are. It is not ok before they were counted.
-func (s *Sweeper) number() (incidents int64, ok bool) {
+// CountResolved implements capacity.ResolvedCounter.
+func (s *Sweeper) CountResolved() (incidents int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for namespace := range s.counts.Incidents.Keys() {
@@ -225,18 +226,18 @@ func (s *Sweeper) overLimit() []string {
 
 // sweep visits all Resolved Incidents, and counts them. behind says that the archive does not keep up.
 func (s *Sweeper) sweep(ctx context.Context) (behind bool, err error) {
-	counts, overdue, late := capacity.NewUsages(s.Capacity.IncidentLimit(), maxResolvedBytes), 0, map[string]bool{}
+	counts, overdue, late := capacity.NewUsages(s.options.Capacity.IncidentLimit(), maxResolvedBytes), 0, map[string]bool{}
 	s.mu.Lock()
 	clear(s.since)
 	s.mu.Unlock()
-	for _, namespace := range s.Namespaces {
+	for _, namespace := range s.options.Namespaces {
 		err := s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
 			counts.Add(incident.Namespace, capacity.UsageOf(incident))
 			if s.isOverdue(incident) {
 				overdue++
 				late[incident.Namespace] = true
 			}
-			s.Follower.Resolved(incident)
+			s.options.Follower.Resolved(incident)
 			s.visit(ctx, incident)
 		})
 		if err != nil {
@@ -251,7 +252,7 @@ func (s *Sweeper) sweep(ctx context.Context) (behind bool, err error) {
 	}
 	s.counts = counts
 	if !s.swept {
-		s.Follower.Swept()
+		s.options.Follower.Swept()
 	}
 	s.swept, s.behind = true, late
 	return overdue > 0, nil
@@ -260,7 +261,7 @@ func (s *Sweeper) sweep(ctx context.Context) (behind bool, err error) {
 // isOverdue reports whether the archive should have had a Resolved Incident for long.
 func (s *Sweeper) isOverdue(incident *v1alpha1.Incident) bool {
 	resolved := incident.Status.ResolvedTime
-	return resolved != nil && s.Now().Sub(resolved.Time) > archivePatience && !s.mayGo(incident)
+	return resolved != nil && s.options.Clock.APITime().Sub(resolved.Time) > archivePatience && !s.mayGo(incident)
 }
 
 // Condition returns the condition Archived of an integration, as the last sweep has found it.
@@ -293,7 +294,7 @@ func (s *Sweeper) each(ctx context.Context, namespace string, visit func(*v1alph
 			return ctx.Err() == nil && !errors.Is(err, pages.ErrTooLarge) && !apierrors.IsResourceExpired(err)
 		}
 		return list, retry.OnError(wait.Backoff{Duration: pause, Steps: pageAttempts}, retried, func() error {
-			return s.Live.List(ctx, list, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selector},
+			return s.options.Live.List(ctx, list, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selector},
 				client.Limit(page.Limit), client.Continue(page.Continue))
 		})
 	}, func(page runtime.Object, _ int64) error {
@@ -360,7 +361,7 @@ func (s *Sweeper) evictOnly(ctx context.Context, namespace string, candidates []
 	var incidents []*v1alpha1.Incident
 	for _, candidate := range candidates {
 		incident := &v1alpha1.Incident{}
-		err := s.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: candidate.name}, incident)
+		err := s.options.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: candidate.name}, incident)
 		if client.IgnoreNotFound(err) != nil {
 			return 0, fmt.Errorf("reading the Incident: %w", err)
 		}
@@ -373,7 +374,7 @@ func (s *Sweeper) evictOnly(ctx context.Context, namespace string, candidates []
 
 // mayGo reports whether a Resolved Incident may be deleted as far as the archive is concerned.
 func (s *Sweeper) mayGo(incident *v1alpha1.Incident) bool {
-	return !s.ArchiveRequired || fold.IsArchived(&incident.Status)
+	return !s.options.ArchiveRequired || fold.IsArchived(&incident.Status)
 }
 
 // IsFull reports whether a namespace has twice its share of Resolved Incidents: they cannot be deleted, because the archive does

@@ -28,8 +28,8 @@ func newSite(t *testing.T, limit int) *site {
 	s := &site{Site: testsite.New(t)}
 	s.Sweeper = New(Options{
 		Live: s.Live, Namespaces: []string{s.Namespace},
-		Capacity: capacity.New(capacity.Limits{Incidents: limit, Share: 1}, nil, s.Clock.Now),
-		Follower: (*follower)(s), Now: s.Clock.Now,
+		Capacity: capacity.New(capacity.Limits{Incidents: limit, Share: 1}, nil, s.Clock),
+		Follower: (*follower)(s), Clock: testsite.APIClock{PassiveClock: s.Clock},
 	})
 	s.folds = folds{s}
 	return s
@@ -122,7 +122,7 @@ func TestEvictionCountsWhatUsersDeleted(t *testing.T) {
 
 func TestEvictionSparesWhatIsNotArchived(t *testing.T) {
 	s := newSite(t, 1)
-	s.ArchiveRequired = true
+	s.options.ArchiveRequired = true
 	s.resolve("old", "new")
 	s.evictAll()
 	s.Expect(s.IncidentNames()).To(HaveLen(2))
@@ -135,7 +135,7 @@ func TestEvictionSparesWhatIsNotArchived(t *testing.T) {
 
 func TestTheConditionArchived(t *testing.T) {
 	s := newSite(t, 10)
-	s.ArchiveRequired = true
+	s.options.ArchiveRequired = true
 	s.resolve("disk")
 	integration := &v1alpha1.WebhookIntegration{}
 	integration.Namespace = s.Namespace

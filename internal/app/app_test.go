@@ -89,12 +89,12 @@ func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
 	g.Expect(o.webhook.MaxBodyBytes).To(BeEquivalentTo(256 << 10))
 	g.Expect(o.webhook.ShutdownDelay).To(Equal(5 * time.Second))
 	g.Expect(o.webhook.EnableHTTP2).To(BeFalse())
-	g.Expect(o.ProbeAddress).To(Equal(":8081"))
-	g.Expect(o.MetricsAddress).To(Equal(":8443"))
-	g.Expect(o.MetricsSecure).To(BeTrue())
-	g.Expect(o.PprofAddress).To(Equal(process.Off))
-	g.Expect(o.LeaderElect).To(BeFalse())
-	g.Expect(o.WatchNamespaces).To(BeEmpty())
+	g.Expect(o.process.ProbeAddress).To(Equal(":8081"))
+	g.Expect(o.process.MetricsAddress).To(Equal(":8443"))
+	g.Expect(o.process.MetricsSecure).To(BeTrue())
+	g.Expect(o.process.PprofAddress).To(Equal(process.Off))
+	g.Expect(o.process.LeaderElect).To(BeFalse())
+	g.Expect(o.process.WatchNamespaces).To(BeEmpty())
 }
 
 func TestManager(t *testing.T) {

@@ -89,7 +89,7 @@ func TestInstallation(t *testing.T) {
 				g.Expect(lock.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "x", LeaseDurationSeconds: 1})).To(Succeed())
 			}
 		}
-		id, err := installation(mgr, o, lock)(t.Context())
+		id, err := identify(mgr, o, lock).ID(t.Context())
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(id).To(MatchRegexp(`^[0-9a-f-]{36}$`))
 		return id
@@ -97,8 +97,8 @@ func TestInstallation(t *testing.T) {
 	namespaces := []string{testenv.Namespace(t, c), testenv.Namespace(t, c)}
 	var ids []string
 	for _, namespace := range namespaces {
-		elected := Options{Options: process.Options{LeaderElect: true, LeaseNamespace: namespace, MetricsAddress: "0"}}
-		alone := Options{Options: process.Options{WatchNamespaces: []string{namespace}, MetricsAddress: "0"}}
+		elected := Options{process: process.Options{LeaderElect: true, LeaseNamespace: namespace, MetricsAddress: "0"}}
+		alone := Options{process: process.Options{WatchNamespaces: []string{namespace}, MetricsAddress: "0"}}
 		ids = append(ids, identify(elected), identify(alone))
 		g.Expect(identify(elected)).To(Equal(ids[len(ids)-2]), "after a restart")
 		g.Expect(identify(alone)).To(Equal(ids[len(ids)-1]), "after a restart")

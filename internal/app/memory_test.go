@@ -6,7 +6,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	. "github.com/onsi/gomega"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -41,7 +40,7 @@ func TestTinyAlertEventsTakeLittleMemory(t *testing.T) {
 			}
 			memory := queue.NewMemory(clock.RealClock{})
 			memory.Cached = queue.NewBoundedCached(fair.Limit{All: 1 << 30, Share: 1}, fair.Limit{All: test.sizes, Share: 1})
-			counts := capacity.New(capacity.Limits{Share: 1}, memory.Cached, time.Now)
+			counts := capacity.New(capacity.Limits{Share: 1}, memory.Cached, clock.RealClock{})
 			names := func(object any) (names []string, err error) {
 				for name := range replica.IncidentNames(object.(*v1alpha1.AlertEvent)) {
 					names = append(names, name)

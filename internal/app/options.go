@@ -17,8 +17,7 @@ const maxShutdownDelay = 15 * time.Second
 
 // Options holds the values of the command line.
 type Options struct {
-	process.Options
-
+	process            process.Options
 	webhook            webhookserver.Options
 	capacity           capacity.Limits
 	tracing            bool
@@ -31,7 +30,7 @@ type Options struct {
 // newFlagSet returns a flag set that fills the options.
 func newFlagSet(o *Options) *flag.FlagSet {
 	flags := process.NewFlags("manager")
-	o.Bind(flags, "Fold")
+	o.process.Bind(flags, "Fold")
 
 	w, limits := &o.webhook, &o.capacity
 	flags.StringVar(&w.BindAddress, "webhook-bind-address", ":8080", "Address of the webhook endpoint.")
@@ -80,8 +79,10 @@ func newFlagSet(o *Options) *flag.FlagSet {
 func ParseFlags(args []string) (Options, error) {
 	var o Options
 	flags := newFlagSet(&o)
-	err := process.Parse(flags, args, func() error { return o.complete(flags) })
-	return o, err
+	if err := process.Parse(flags, args); err != nil {
+		return o, err
+	}
+	return o, o.complete(flags)
 }
 
 // parsePageURL parses the URL of the page; nil if it is empty.
@@ -102,11 +103,11 @@ func (o *Options) complete(flags *flag.FlagSet) error {
 	shareGiven := false
 	flags.Visit(func(f *flag.Flag) { shareGiven = shareGiven || f.Name == "namespace-share" })
 	w := &o.webhook
-	if len(o.WatchNamespaces) == 1 && !shareGiven {
+	if len(o.process.WatchNamespaces) == 1 && !shareGiven {
 		o.capacity.Share = 1
 	}
 	err := errors.Join(
-		o.Validate(),
+		o.process.Validate(),
 		process.CheckAddress("webhook-bind-address", w.BindAddress, false),
 		process.CheckRange("max-body-bytes", w.MaxBodyBytes, 1, 64<<20),
 		process.CheckRange("max-pending-events", o.capacity.Events, 1, 10_000_000),

@@ -339,6 +339,11 @@ func startCache(t *testing.T, mgr ctrl.Manager, objects cache.Cache) context.Con
 	return ctx
 }
 
+// newSchemas have all fields.
+type newSchemas struct{}
+
+func (newSchemas) Verdict() error { return nil }
+
 // TestTermsLeaveNothingBehind has a replica lead a hundred times.
 func TestTermsLeaveNothingBehind(t *testing.T) {
 	g := NewWithT(t)
@@ -354,21 +359,22 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	counts, err := addCapacity(mgr, o, memory, clustercache.NewHidden(1, 1), Environment{Clock: clock.RealClock{}})
 	g.Expect(err).NotTo(HaveOccurred())
-	folding := controllers.Options{Options: incident.Options{
-		Namespaces: o.WatchNamespaces, Health: health, Memory: memory, Clock: clock.RealClock{},
+	folding := controllers.Options{Folds: incident.Options{
+		Namespaces: o.process.WatchNamespaces, Health: health, Memory: memory, Clock: clock.RealClock{},
 	}, Capacity: counts}
 	canary, err := replica.NewCanary(mgr.GetConfig(), replica.CanaryOptions{
-		Namespace: namespace, Health: health, Memory: memory, Check: func() error { return nil },
+		Namespace: namespace, Health: health, Memory: memory, Schemas: newSchemas{},
 	})
 	g.Expect(err).NotTo(HaveOccurred())
-	campaign, err := newCampaign(mgr, objects, o, Environment{}, folding, canary)
+	campaign, err := newCampaign(o, Environment{}, folding,
+		&worker{mgr: mgr, objects: objects, clock: health, schemas: newSchemas{}, canary: canary})
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx := startCache(t, mgr, objects)
 
 	lead := func() {
 		term, end := context.WithCancel(ctx)
 		defer time.AfterFunc(50*time.Millisecond, end).Stop()
-		g.Expect(campaign.Work(term)).To(Succeed())
+		g.Expect(campaign.Worker.Work(term)).To(Succeed())
 	}
 	lead()
 	before := runtime.NumGoroutine()

@@ -4,9 +4,9 @@ package app
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
-	"net"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
 	"github.com/tocsin-dev/tocsin/controllers/forward"
+	"github.com/tocsin-dev/tocsin/controllers/forward/alertmanager"
 	"github.com/tocsin-dev/tocsin/controllers/incident"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
@@ -37,28 +37,41 @@ import (
 
 // Execute runs the command line and returns the exit code.
 func Execute(args []string, stdout, stderr io.Writer) int {
-	var o Options
-	flags := newFlagSet(&o)
+	var c command
+	c.flags = newFlagSet(&c.options)
 	program := process.Program{
-		Name:     "manager",
-		Title:    "tocsin",
-		Usage:    "Tocsin turns alert webhooks into Incidents.",
-		Flags:    flags,
-		Validate: func() error { return o.complete(flags) },
-		Check: func() (report string, err error) {
-			if o.checkAlertmanagers == "" {
-				return "", nil
-			}
-			return forward.Check(o.checkAlertmanagers)
-		},
-		Run: func(ctx context.Context, config *rest.Config, log logr.Logger) error {
-			webhookserver.RegisterMetrics(metrics.Registry) // those that all replicas of a process share, which is one outside of tests
-			controllers.RegisterMetrics(metrics.Registry)
-			forward.RegisterMetrics(metrics.Registry)
-			return Run(ctx, o, Environment{Config: config, Log: log, Metrics: metrics.Registry})
-		},
+		Name:    "manager",
+		Title:   "tocsin",
+		Usage:   "Tocsin turns alert webhooks into Incidents.",
+		Flags:   c.flags,
+		Command: &c,
 	}
 	return program.Execute(args, stdout, stderr)
+}
+
+// command implements process.Command.
+type command struct {
+	options Options
+	flags   *flag.FlagSet
+}
+
+// Validate completes the options, and returns all their errors.
+func (c *command) Validate() error { return c.options.complete(c.flags) }
+
+// Check checks a configuration of Alertmanagers if the flags name one to check.
+func (c *command) Check() (report string, err error) {
+	if c.options.checkAlertmanagers == "" {
+		return "", nil
+	}
+	return forward.Check(c.options.checkAlertmanagers)
+}
+
+// Run runs a replica until ctx ends.
+func (c *command) Run(ctx context.Context, config *rest.Config, log logr.Logger) error {
+	webhookserver.RegisterMetrics(metrics.Registry) // those that all replicas of a process share, which is one outside of tests
+	controllers.RegisterMetrics(metrics.Registry)
+	forward.RegisterMetrics(metrics.Registry)
+	return Run(ctx, c.options, Environment{Config: config, Log: log, Metrics: metrics.Registry})
 }
 
 // Environment is what a replica takes from the process that it runs in.
@@ -71,11 +84,11 @@ type Environment struct {
 	// Metrics is where metrics of the replica's objects and of its capacity are registered while it runs. Optional.
 	Metrics prometheus.Registerer
 
-	// Listen opens the address of the webhook endpoint. Default: that of net.ListenConfig.
-	Listen func(ctx context.Context, network, address string) (net.Listener, error)
+	// Listener opens the address of the webhook endpoint. Default: a *net.ListenConfig.
+	Listener webhookserver.Listener
 
-	// Dial connects to Alertmanagers. Default: that of net.Dialer.
-	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Dialer connects to Alertmanagers. Default: a *net.Dialer.
+	Dialer alertmanager.Dialer
 
 	// Clock tells the time by which alerts are received and folded. Default: the real one.
 	Clock replica.Clock
@@ -89,7 +102,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	memory := queue.NewMemory(environment.Clock)
 	memory.Cached = queue.NewCached(o.capacity.Share)
 	informers := &clustercache.Informers{
-		Log: environment.Log.WithName("cache"), Listed: memory.Listed, Events: memory.Cached,
+		Log: environment.Log.WithName("cache"), Memory: memory, Events: memory.Cached,
 		Integrations: clustercache.NewIntegrations(o.capacity.Share),
 		Hidden:       clustercache.NewHidden(o.capacity.Events, o.capacity.Share),
 	}
@@ -97,9 +110,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
-	o.webhook.Listen = environment.Listen
-	o.webhook.Now = environment.Clock.Now
-	o.webhook.Mappings = mapping.NewCache()
+	o.webhook.Listener, o.webhook.Clock, o.webhook.Mappings = environment.Listener, environment.Clock, mapping.NewCache()
 	if o.webhook.Capacity, err = addCapacity(mgr, o, memory, informers.Hidden, environment); err != nil {
 		return err
 	}
@@ -110,43 +121,46 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	}
 	o.webhook.Heartbeats = beats
 	health := replica.NewIngestHealth(environment.Clock)
-	o.webhook.Refused, o.webhook.APITime = health.Missed, health.APITime
+	checker, err := addSchemaCheck(mgr)
+	if err != nil {
+		return err
+	}
+	o.webhook.Health, o.webhook.Schemas = health, checker
 	folding := foldingOptions(o, environment, memory, health)
-	folding.Windows = windows
+	folding.Folds.Windows = windows
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())
 		if err != nil {
 			return fmt.Errorf("setting up tracing: %w", err)
 		}
 		defer stopTracing(provider, mgr.GetLogger())
-		o.webhook.TracerProvider, folding.TracerProvider = provider, provider
+		o.webhook.TracerProvider, folding.Folds.TracerProvider = provider, provider
 	}
 	canary, err := addCanary(mgr, replica.CanaryOptions{
-		Namespace: ownNamespace(&o), Memory: memory, Health: health,
-		RestartWatch: func(listAnew bool) { informers.RestartWatches(&v1alpha1.AlertEvent{}, listAnew) },
+		Namespace: ownNamespace(&o), Memory: memory, Health: health, Schemas: checker, Watches: informers,
 	})
 	if err != nil {
 		return err
 	}
-	o.webhook.Check = canary.Check
 	server, err := webhookserver.New(mgr, o.webhook)
 	if err != nil {
 		return fmt.Errorf("setting up the webhook server: %w", err)
 	}
-	folding.IngestBacklog = server.IngestBacklog
-	campaign, err := newCampaign(mgr, objects, o, environment, folding, canary)
+	folding.Folds.Ingest = server
+	campaign, err := newCampaign(o, environment, folding,
+		&worker{mgr: mgr, objects: objects, clock: health, schemas: checker, canary: canary})
 	if err != nil {
 		return err
 	}
-	if err := o.AddServers(ctx, mgr, server.ReadyCheck); err != nil {
+	if err := o.process.AddServers(ctx, mgr, server); err != nil {
 		return err
 	}
 	mgr.GetLogger().Info("Starting manager", "version", buildinfo.Line("tocsin"), "webhookAddress", o.webhook.BindAddress)
 	return runAll(ctx, mgr, server, campaign)
 }
 
-// addCanary adds the check of the CustomResourceDefinitions, and the canary, which stores nothing while that fails.
-func addCanary(mgr ctrl.Manager, o replica.CanaryOptions) (*replica.Canary, error) {
+// addSchemaCheck adds the check of the CustomResourceDefinitions.
+func addSchemaCheck(mgr ctrl.Manager) (*schemacheck.Checker, error) {
 	checker, err := schemacheck.New(mgr.GetConfig(), mgr.GetLogger().WithName("schemacheck"))
 	if err != nil {
 		return nil, err
@@ -154,7 +168,11 @@ func addCanary(mgr ctrl.Manager, o replica.CanaryOptions) (*replica.Canary, erro
 	if err := mgr.Add(checker); err != nil {
 		return nil, fmt.Errorf("adding the check of the CustomResourceDefinitions: %w", err)
 	}
-	o.Check = checker.Verdict
+	return checker, nil
+}
+
+// addCanary adds the canary.
+func addCanary(mgr ctrl.Manager, o replica.CanaryOptions) (*replica.Canary, error) {
 	canary, err := replica.NewCanary(mgr.GetConfig(), o)
 	if err != nil {
 		return nil, err
@@ -170,11 +188,11 @@ func foldingOptions(
 	o Options, environment Environment, memory *queue.Memory, health *replica.IngestHealth,
 ) controllers.Options {
 	return controllers.Options{
-		Options: incident.Options{
-			Namespaces: o.WatchNamespaces, EventNamespaces: eventNamespaces(&o), Memory: memory, Health: health,
-			PresetLateFiringWindow: mapping.LateFiringWindow, ArchiveRequired: o.archiveRequired, Clock: environment.Clock,
+		Folds: incident.Options{
+			Namespaces: o.process.WatchNamespaces, EventNamespaces: eventNamespaces(&o), Memory: memory, Health: health,
+			Presets: mapping.PresetWindows{}, ArchiveRequired: o.archiveRequired, Clock: environment.Clock,
 		},
-		CheckMapping: o.webhook.Mappings.Check, Capacity: o.webhook.Capacity,
+		Mappings: o.webhook.Mappings, Capacity: o.webhook.Capacity,
 	}
 }
 
@@ -183,7 +201,7 @@ func foldingOptions(
 func addCapacity(
 	mgr ctrl.Manager, o Options, memory *queue.Memory, hidden *clustercache.Hidden, environment Environment,
 ) (*capacity.Counts, error) {
-	counts := capacity.New(o.capacity, memory.Cached, environment.Clock.Now)
+	counts := capacity.New(o.capacity, memory.Cached, environment.Clock)
 	counts.Hidden = hidden
 	if err := counts.Follow(mgr.GetCache()); err != nil {
 		return nil, err

@@ -69,5 +69,5 @@ func foldSamples(t *testing.T, preset string, files ...string) []v1alpha1.Incide
 			}
 		}
 	}
-	return fold.Preview(event, integration, mapping.LateFiringWindow, received)
+	return fold.Preview(event, integration, mapping.PresetWindows{}, received)
 }

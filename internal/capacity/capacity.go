@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"hash/maphash"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,9 +74,9 @@ type Counts struct {
 	}
 
 	cached *queue.Cached // knows what the cache lacks of AlertEvents; may be nil
-	now    func() time.Time
-	seed   maphash.Seed // of the names of Incidents
-	synced func() bool  // whether the informers have reported all objects that existed at the start
+	clock  Clock
+	seed   maphash.Seed             // of the names of Incidents
+	fed    []informers.Registration // none before Follow
 
 	mu           sync.Mutex
 	bounds       [2]bound // of the number and of the size of AlertEvents, as eventUsage has them
@@ -87,15 +88,20 @@ type Counts struct {
 	groups       map[incidentGroup]int
 	muted        int // Incidents that a maintenance window mutes
 
-	resolved atomic.Pointer[func() (int64, bool)] // of the leader's term; nil on other replicas
+	resolved atomic.Pointer[ResolvedCounter] // of the leader's term; nil on other replicas
+}
+
+// Clock tells the time.
+type Clock interface {
+	Now() time.Time
 }
 
 // New returns counts of nothing. cached knows what the cache lacks of AlertEvents; it may be nil.
-func New(limits Limits, cached *queue.Cached, now func() time.Time) *Counts {
+func New(limits Limits, cached *queue.Cached, clock Clock) *Counts {
 	limits = limits.withDefaults()
 	incidents := fair.Limit{All: int64(limits.Incidents), Share: limits.Share}
 	c := &Counts{
-		cached: cached, now: now, seed: maphash.MakeSeed(), synced: func() bool { return false },
+		cached: cached, clock: clock, seed: maphash.MakeSeed(),
 		bounds:       [2]bound{newBound(int64(limits.Events), limits.Share), newBound(queue.MaxPendingBytes, limits.Share)},
 		events:       map[types.NamespacedName]countedEvent{},
 		integrations: map[types.NamespacedName]countedIntegration{},
@@ -116,12 +122,14 @@ func (c *Counts) Follow(objects cache.Informers) error {
 	integrations, err1 := informers.Feed(ctx, objects, &v1alpha1.WebhookIntegration{}, c.SetIntegration, c.RemoveIntegration)
 	events, err2 := informers.Feed(ctx, objects, &v1alpha1.AlertEvent{}, c.SetEvent, c.RemoveEvent)
 	incidents, err3 := informers.Feed(ctx, objects, &v1alpha1.Incident{}, c.SetIncident, c.RemoveIncident)
-	c.synced = func() bool { return integrations() && events() && incidents() }
+	c.fed = []informers.Registration{integrations, events, incidents}
 	return errors.Join(err1, err2, err3)
 }
 
 // Synced reports whether the counts have all objects that existed at the start.
-func (c *Counts) Synced() bool { return c.synced() }
+func (c *Counts) Synced() bool {
+	return c.fed != nil && !slices.ContainsFunc(c.fed, func(r informers.Registration) bool { return !r.HasSynced() })
+}
 
 // IncidentLimit returns the limit of Incidents.
 func (c *Counts) IncidentLimit() fair.Limit { return c.expected.Limit }

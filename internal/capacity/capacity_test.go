@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
+	clocktesting "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -24,10 +25,15 @@ var testEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // newCounts returns counts that are synced.
 func newCounts(limits Limits) *Counts {
-	c := New(limits, nil, func() time.Time { return testEpoch })
-	c.synced = func() bool { return true }
+	c := New(limits, nil, clocktesting.NewFakePassiveClock(testEpoch))
+	c.fed = []informers.Registration{synced{}}
 	return c
 }
+
+// synced is a registration whose informer has told all.
+type synced struct{}
+
+func (synced) HasSynced() bool { return true }
 
 // newEvent makes an AlertEvent of the integration "prometheus".
 func newEvent(namespace, name string, change ...func(*v1alpha1.AlertEvent)) *v1alpha1.AlertEvent {

@@ -165,7 +165,7 @@ func (c *Counts) Stuck(integration types.NamespacedName) (reason string) {
 
 // pending returns the number of AlertEvents but canaries, and the age of the oldest one that waits for a fold; 0 if none does.
 func (c *Counts) pending() (events int, oldest time.Duration) {
-	now := c.now()
+	now := c.clock.Now()
 	for name, event := range c.events {
 		if strings.HasPrefix(name.Name, v1alpha1.CanaryName) {
 			continue

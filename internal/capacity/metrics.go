@@ -53,10 +53,16 @@ var (
 // maxHiddenSeries is how many namespaces tocsin_hidden_objects names.
 const maxHiddenSeries = 20
 
-// PublishResolved has the number of Resolved Incidents reported until ctx ends. It is not ok before they were counted.
-func (c *Counts) PublishResolved(ctx context.Context, number func() (incidents int64, ok bool)) {
-	c.resolved.Store(&number)
-	context.AfterFunc(ctx, func() { c.resolved.CompareAndSwap(&number, nil) })
+// ResolvedCounter counts the Resolved Incidents.
+type ResolvedCounter interface {
+	// CountResolved returns how many there are. It is not ok before they were counted.
+	CountResolved() (incidents int64, ok bool)
+}
+
+// PublishResolved has the number of Resolved Incidents reported until ctx ends.
+func (c *Counts) PublishResolved(ctx context.Context, counter ResolvedCounter) {
+	c.resolved.Store(&counter)
+	context.AfterFunc(ctx, func() { c.resolved.CompareAndSwap(&counter, nil) })
 }
 
 // Describe implements prometheus.Collector.
@@ -80,8 +86,8 @@ func (c *Counts) Collect(metrics chan<- prometheus.Metric) {
 	c.reportEvents(&gauges, hidden)
 	c.reportIncidents(&gauges)
 	c.mu.Unlock()
-	if number := c.resolved.Load(); number != nil {
-		if resolved, ok := (*number)(); ok {
+	if counter := c.resolved.Load(); counter != nil {
+		if resolved, ok := (*counter).CountResolved(); ok {
 			gauges.set(incidents, float64(resolved), string(v1alpha1.IncidentResolved), "")
 		}
 	}

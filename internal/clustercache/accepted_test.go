@@ -3,9 +3,9 @@ package clustercache_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"pgregory.net/rapid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -21,7 +21,7 @@ func TestWhatIngestAcceptsIsNotHidden(t *testing.T) {
 		limits := capacity.Limits{
 			Events: rapid.IntRange(1, 3000).Draw(t, "limit"), Share: rapid.SampledFrom([]float64{0.05, 0.25, 1}).Draw(t, "share"),
 		}
-		counts, objects := capacity.New(limits, nil, time.Now), clustercache.NewHidden(limits.Events, limits.Share)
+		counts, objects := capacity.New(limits, nil, clock.RealClock{}), clustercache.NewHidden(limits.Events, limits.Share)
 		counts.Hidden = objects
 		n := 0
 		create := func(namespace string, settled bool) (shown bool) {

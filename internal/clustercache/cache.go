@@ -76,9 +76,8 @@ type Informers struct {
 	// Log gets the errors of the informers.
 	Log logr.Logger
 
-	// Listed is called after an informer has read all objects of its kind anew: its watch had a gap, or is the first one. If that
-	// failed half-way, it gets those that it read, which the informer does not show. Nil: it is not called.
-	Listed func(kind runtime.Object, dropped ...runtime.Object)
+	// Memory is told of gaps in the watches. Nil: nobody is.
+	Memory Memory
 
 	// Events and Integrations have the stubs that the watches of their kinds read again. Nil: they read none.
 	Events       *queue.Cached
@@ -91,6 +90,13 @@ type Informers struct {
 	read func(ctx context.Context, name types.NamespacedName, object client.Object, _ ...client.GetOption) error
 
 	watches sync.Map // the open watches, each a *guardedWatch
+}
+
+// Memory is what a process remembers of the objects that the watches have shown. It is a *queue.Memory outside of tests.
+type Memory interface {
+	// Listed tells that an informer has read all objects of its kind anew: its watch had a gap, or is the first one. If that
+	// failed half-way, the objects that it read are dropped: the informer does not show them.
+	Listed(kind runtime.Object, dropped ...runtime.Object)
 }
 
 // NewCache implements cache.NewCacheFunc.
@@ -129,8 +135,8 @@ func (i *Informers) newInformer(
 			if err != nil {
 				dropped = all.Items
 			}
-			if i.Listed != nil {
-				i.Listed(object, dropped...)
+			if i.Memory != nil {
+				i.Memory.Listed(object, dropped...)
 			}
 			if i.Integrations != nil {
 				i.Integrations.forgetDropped(dropped, informer.GetStore())

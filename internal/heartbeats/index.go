@@ -18,7 +18,7 @@ import (
 // Index knows the Heartbeats that a cache has, by their integrations. Every request asks for them, so they are kept ready. Nil
 // knows that there are none.
 type Index struct {
-	synced func() bool
+	fed informers.Registration // nil: it follows no cache
 
 	mu  sync.RWMutex
 	all map[types.NamespacedName][]*v1alpha1.Heartbeat // by integration, sorted by name; a list never changes
@@ -26,18 +26,18 @@ type Index struct {
 
 // NewIndex returns an Index without any.
 func NewIndex() *Index {
-	return &Index{synced: func() bool { return true }, all: map[types.NamespacedName][]*v1alpha1.Heartbeat{}}
+	return &Index{all: map[types.NamespacedName][]*v1alpha1.Heartbeat{}}
 }
 
 // Follow has the index follow a cache.
 func (x *Index) Follow(objects cache.Informers) (err error) {
-	x.synced, err = informers.Feed(context.Background(), objects, &v1alpha1.Heartbeat{},
+	x.fed, err = informers.Feed(context.Background(), objects, &v1alpha1.Heartbeat{},
 		func(h *v1alpha1.Heartbeat, _ bool) { x.Set(h) }, x.Remove)
 	return err
 }
 
 // Synced reports whether all Heartbeats are known that existed at the start.
-func (x *Index) Synced() bool { return x == nil || x.synced() }
+func (x *Index) Synced() bool { return x == nil || x.fed == nil || x.fed.HasSynced() }
 
 // Set notes a Heartbeat as it is now. The object must not be modified afterwards. Its integration never changes.
 func (x *Index) Set(h *v1alpha1.Heartbeat) { x.replace(h, h) }

@@ -10,12 +10,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// Registration is that of a call of Feed.
+type Registration interface {
+	// HasSynced reports whether set has been called for all initial objects. That the cache has synced does not say so.
+	HasSynced() bool
+}
+
 // Feed calls set for every object of the kind that exists, appears or changes, and remove for every object that is
-// deleted, with its last known state. Objects that existed from the start are initial. The result says whether set has
-// been called for all of those: that the cache has synced does not say so.
+// deleted, with its last known state. Objects that existed from the start are initial.
 func Feed[T client.Object](
 	ctx context.Context, objects cache.Informers, kind T, set func(object T, initial bool), remove func(T),
-) (hasSynced func() bool, err error) {
+) (Registration, error) {
 	informer, err := objects.GetInformer(ctx, kind)
 	if err != nil {
 		return nil, fmt.Errorf("getting the informer of %T: %w", kind, err)
@@ -24,7 +29,7 @@ func Feed[T client.Object](
 	if err != nil {
 		return nil, fmt.Errorf("listening to the informer of %T: %w", kind, err)
 	}
-	return registration.HasSynced, nil
+	return registration, nil
 }
 
 // Handler returns the event handler with which Feed listens. When an informer lists anew, it shows every object as an update; the

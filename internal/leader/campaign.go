@@ -17,7 +17,16 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// Campaign competes for a lease and runs a term of work whenever it holds the lease.
+// Worker works while its replica leads.
+type Worker interface {
+	// Prepare waits until this replica is able to work. It returns false when ctx has ended.
+	Prepare(ctx context.Context) bool
+
+	// Work runs one term. It must return soon after ctx ends; if it returns earlier, the lease is released.
+	Work(ctx context.Context) error
+}
+
+// Campaign competes for a lease and has its Worker work whenever it holds the lease.
 type Campaign struct {
 	// Lock is the lease; nil runs one term after another without election.
 	Lock resourcelock.Interface
@@ -26,10 +35,7 @@ type Campaign struct {
 	// LeaseDuration, RenewDeadline and RetryPeriod are those of client-go's leader election.
 	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
 
-	// Prepare waits until this replica is able to work. It returns false when ctx has ended.
-	Prepare func(ctx context.Context) bool
-	// Work runs one term. It must return soon after ctx ends; if it returns earlier, the lease is released.
-	Work func(ctx context.Context) error
+	Worker Worker
 	// Backoff is how long not to compete after a term that failed, so that another replica can take over.
 	Backoff time.Duration
 	Log     logr.Logger
@@ -50,7 +56,7 @@ func (c *Campaign) Holds() bool {
 // Start campaigns until ctx ends. It returns when the last term has ended and the lease is released.
 func (c *Campaign) Start(ctx context.Context) error {
 	c.working = make(chan struct{}, 1)
-	for ctx.Err() == nil && c.Prepare(ctx) {
+	for ctx.Err() == nil && c.Worker.Prepare(ctx) {
 		switch failure, err := c.compete(ctx); {
 		case err != nil:
 			return err
@@ -109,7 +115,7 @@ func (c *Campaign) compete(ctx context.Context) (failure, err error) {
 	return failure, nil
 }
 
-// term runs Work, and returns the reason if it ended before ctx did.
+// term has the Worker work, and returns the reason if it ended before ctx did.
 func (c *Campaign) term(ctx context.Context) error {
 	c.working <- struct{}{}
 	defer func() { <-c.working }()
@@ -117,7 +123,7 @@ func (c *Campaign) term(ctx context.Context) error {
 		return nil
 	}
 	c.Log.Info("Became leader")
-	err := c.Work(ctx)
+	err := c.Worker.Work(ctx)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -127,5 +133,5 @@ func (c *Campaign) term(ctx context.Context) error {
 	return err
 }
 
-// errEnded is the failure of a Work that returned nil before its term ended.
+// errEnded is the failure of a Worker that returned nil before its term ended.
 var errEnded = errors.New("the leader's work ended early")

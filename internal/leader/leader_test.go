@@ -46,22 +46,27 @@ func newCandidate(t *testing.T, namespace, identity string) *candidate {
 			LockConfig: resourcelock.ResourceLockConfig{Identity: identity},
 		},
 		Name: "lease", LeaseDuration: 2 * time.Second, RenewDeadline: time.Second, RetryPeriod: 100 * time.Millisecond,
-		Prepare: func(context.Context) bool { return true },
+		Worker:  c,
 		Backoff: time.Second,
 		Log:     logr.Discard(),
-		Work: func(ctx context.Context) error {
-			c.terms.Add(1)
-			c.working.Add(1)
-			defer c.working.Add(-1)
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case err := <-c.fail:
-				return err
-			}
-		},
 	}
 	return c
+}
+
+// Prepare implements Worker.
+func (*candidate) Prepare(context.Context) bool { return true }
+
+// Work implements Worker.
+func (c *candidate) Work(ctx context.Context) error {
+	c.terms.Add(1)
+	c.working.Add(1)
+	defer c.working.Add(-1)
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case err := <-c.fail:
+		return err
+	}
 }
 
 // run starts the campaign and returns what stops it.
@@ -157,17 +162,20 @@ func (l *memoryLock) Update(_ context.Context, record resourcelock.LeaderElectio
 	return nil
 }
 
+// slowWorker takes a minute to end a term.
+type slowWorker struct{ Worker }
+
+func (w slowWorker) Work(ctx context.Context) error {
+	err := w.Worker.Work(ctx)
+	time.Sleep(time.Minute) // as a retry after a conflict does; whoever waits for it lets the time of the bubble pass
+	return err
+}
+
 func TestATermWaitsForTheEndOfTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		c, lock := newCandidate(t, "default", "only"), &memoryLock{}
-		c.Lock = lock
-		work := c.Work
-		c.Work = func(ctx context.Context) error {
-			err := work(ctx)
-			time.Sleep(time.Minute) // as a retry after a conflict does; whoever waits for it lets the time of the bubble pass
-			return err
-		}
+		c.Lock, c.Worker = lock, slowWorker{c}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- c.Start(ctx) }()

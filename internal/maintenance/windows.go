@@ -17,7 +17,7 @@ import (
 // Windows knows the windows that a cache has, by their namespaces. Every fold asks for them, so they are kept ready. Nil knows
 // that there are none.
 type Windows struct {
-	synced func() bool
+	fed informers.Registration // nil: they follow no cache
 
 	mu    sync.Mutex
 	plans map[string]Plan // sorted by name. A plan never changes: another one takes its place
@@ -25,18 +25,18 @@ type Windows struct {
 
 // NewWindows returns Windows without any.
 func NewWindows() *Windows {
-	return &Windows{synced: func() bool { return true }, plans: map[string]Plan{}}
+	return &Windows{plans: map[string]Plan{}}
 }
 
 // Follow has the windows follow a cache.
 func (w *Windows) Follow(objects cache.Informers) (err error) {
-	w.synced, err = informers.Feed(context.Background(), objects, &v1alpha1.MaintenanceWindow{},
+	w.fed, err = informers.Feed(context.Background(), objects, &v1alpha1.MaintenanceWindow{},
 		func(window *v1alpha1.MaintenanceWindow, _ bool) { w.Set(window) }, w.Remove)
 	return err
 }
 
 // Synced reports whether all windows are known that existed at the start.
-func (w *Windows) Synced() bool { return w == nil || w.synced() }
+func (w *Windows) Synced() bool { return w == nil || w.fed == nil || w.fed.HasSynced() }
 
 // Set notes a window as it is now. One that is invalid mutes nothing. The object must not be modified afterwards.
 func (w *Windows) Set(window *v1alpha1.MaintenanceWindow) {

@@ -36,14 +36,19 @@ type Program struct {
 	// Cluster is how the API server is reached, once the flags are parsed. Default: as KUBECONFIG or the pod's service account says.
 	Cluster *rest.Config
 
-	// Validate returns all errors of the parsed flags.
-	Validate func() error
+	Command Command
+}
 
-	// Check does what the flags ask for instead of running, and returns what to print; empty if they ask for nothing. Optional.
-	Check func() (report string, err error)
+// Command is what a process does by its parsed flags.
+type Command interface {
+	// Validate returns all errors of the flags.
+	Validate() error
+
+	// Check does what the flags ask for instead of running, and returns what to print; empty if they ask for nothing.
+	Check() (report string, err error)
 
 	// Run runs until ctx ends.
-	Run func(ctx context.Context, config *rest.Config, log logr.Logger) error
+	Run(ctx context.Context, config *rest.Config, log logr.Logger) error
 }
 
 // Execute runs a command line and returns the exit code.
@@ -51,12 +56,10 @@ func (p *Program) Execute(args []string, stdout, stderr io.Writer) int {
 	var logs zap.Options
 	bindLogs(p.Flags, &logs)
 	showVersion := p.Flags.Bool("version", false, "Print the version and exit.")
-	err := Parse(p.Flags, args, func() error {
-		if *showVersion {
-			return nil // also without the flags that are required
-		}
-		return p.Validate()
-	})
+	err := Parse(p.Flags, args)
+	if err == nil && !*showVersion { // which needs no other flag
+		err = p.Command.Validate()
+	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		p.printHelp(stdout)
@@ -68,15 +71,13 @@ func (p *Program) Execute(args []string, stdout, stderr io.Writer) int {
 		_, _ = fmt.Fprintln(stdout, buildinfo.Line(p.Title))
 		return exitOK
 	}
-	if p.Check != nil {
-		switch report, err := p.Check(); {
-		case err != nil:
-			_, _ = fmt.Fprintln(stderr, err)
-			return exitFailure
-		case report != "":
-			_, _ = fmt.Fprintln(stdout, report)
-			return exitOK
-		}
+	switch report, err := p.Command.Check(); {
+	case err != nil:
+		_, _ = fmt.Fprintln(stderr, err)
+		return exitFailure
+	case report != "":
+		_, _ = fmt.Fprintln(stdout, report)
+		return exitOK
 	}
 	if logs.StacktraceLevel == nil && !logs.Development {
 		// Errors name the operation that failed; the stacks of the libraries around it would hide that. Panics log their own.
@@ -100,7 +101,7 @@ func (p *Program) Execute(args []string, stdout, stderr io.Writer) int {
 			return exitFailure
 		}
 	}
-	if err := p.Run(ctx, config, logger); err != nil {
+	if err := p.Command.Run(ctx, config, logger); err != nil {
 		logger.Error(err, "Exited")
 		return exitFailure
 	}
@@ -141,15 +142,15 @@ func NewFlags(program string) *flag.FlagSet {
 	return flags
 }
 
-// Parse parses and validates a command line. It returns flag.ErrHelp for --help.
-func Parse(flags *flag.FlagSet, args []string, validate func() error) error {
+// Parse parses a command line. It returns flag.ErrHelp for --help.
+func Parse(flags *flag.FlagSet, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	return validate()
+	return nil
 }
 
 // limitMemory sets Go's soft memory limit below the container's, unless GOMEMLIMIT sets one. A fixed value would be wrong as

@@ -23,9 +23,16 @@ import (
 // longAnswers is longer than a profile takes.
 const longAnswers = 2 * time.Minute
 
-// AddServers opens the addresses of the probes, the metrics and the profiles, and adds a server for each to the manager.
-func (o *Options) AddServers(ctx context.Context, mgr ctrl.Manager, ready func() error) error {
-	if err := o.addServer(ctx, mgr, "health probe", o.ProbeAddress, probes(mgr, ready), nil); err != nil {
+// Readiness tells whether a process is ready.
+type Readiness interface {
+	// ReadyCheck returns why the process is not ready, nil while it is.
+	ReadyCheck() error
+}
+
+// AddServers opens the addresses of the probes, the metrics and the profiles, and adds a server for each to the manager. A process
+// without a Readiness is always ready.
+func (o *Options) AddServers(ctx context.Context, mgr ctrl.Manager, process Readiness) error {
+	if err := o.addServer(ctx, mgr, "health probe", o.ProbeAddress, probes(mgr, process), nil); err != nil {
 		return err
 	}
 	handler, config, err := o.metrics(mgr)
@@ -55,9 +62,9 @@ func (o *Options) addServer(
 	return mgr.Add(&manager.Server{Name: name, Server: server.Server, Listener: server.Over(listener)})
 }
 
-// probes returns the handler of /healthz, which answers as long as the process runs, and /readyz, which answers what ready
+// probes returns the handler of /healthz, which answers as long as the process runs, and /readyz, which answers what ReadyCheck
 // returns, with 503 for an error; the log has every change of it. controller-runtime's own probes do not tell the reason.
-func probes(mgr ctrl.Manager, ready func() error) http.Handler {
+func probes(mgr ctrl.Manager, process Readiness) http.Handler {
 	const ok = "ok"
 	log := mgr.GetLogger().WithName("readiness")
 	var last atomic.Value // the reason of the last response
@@ -65,9 +72,11 @@ func probes(mgr ctrl.Manager, ready func() error) http.Handler {
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, ok) })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 		reason := ok
-		if err := ready(); err != nil {
-			reason = err.Error()
-			w.WriteHeader(http.StatusServiceUnavailable)
+		if process != nil {
+			if err := process.ReadyCheck(); err != nil {
+				reason = err.Error()
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
 		}
 		_, _ = fmt.Fprintln(w, reason)
 		switch {

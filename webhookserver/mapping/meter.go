@@ -32,8 +32,8 @@ type meter struct {
 	left     int
 	exceeded bool // the current expression needed more
 
-	pause func() // see WithPause; nil: none
-	since int    // the work since the last pause
+	pauser Pauser // see WithPause; nil: none
+	since  int    // the work since the last pause
 }
 
 // spend pays for work. It returns an error, from then on for the whole expression, when not enough is left.
@@ -43,9 +43,9 @@ func (m *meter) spend(work int) error {
 		return errTooMuchWork
 	}
 	m.left -= work
-	if m.since += work; m.since >= pauseWork && m.pause != nil {
+	if m.since += work; m.since >= pauseWork && m.pauser != nil {
 		m.since = 0
-		m.pause()
+		m.pauser.Pause()
 	}
 	return nil
 }

@@ -190,8 +190,11 @@ func IsLarge(name string) bool {
 	return p != nil && (p.Groups || p.Large) || name == Auto
 }
 
+// PresetWindows are the windows of the presets, for package fold.
+type PresetWindows struct{}
+
 // LateFiringWindow returns what a preset says of late firings; not ok when it says nothing, or does not exist.
-func LateFiringWindow(name string) (window time.Duration, ok bool) {
+func (PresetWindows) LateFiringWindow(name string) (window time.Duration, ok bool) {
 	p := presetNamed(name)
 	if p == nil || p.LateFiringWindow == nil {
 		return 0, false

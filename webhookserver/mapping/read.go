@@ -88,9 +88,14 @@ func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, rec
 // pauseKey is the key of what WithPause adds.
 type pauseKey struct{}
 
-// WithPause has a function called about every millisecond while expressions are evaluated, which may let others go first.
-func WithPause(ctx context.Context, pause func()) context.Context {
-	return context.WithValue(ctx, pauseKey{}, pause)
+// Pauser may let others go first.
+type Pauser interface {
+	Pause()
+}
+
+// WithPause has Pause called about every millisecond while expressions are evaluated.
+func WithPause(ctx context.Context, pauser Pauser) context.Context {
+	return context.WithValue(ctx, pauseKey{}, pauser)
 }
 
 // reader reads one payload.
@@ -113,7 +118,7 @@ func newReader(ctx context.Context, p *Program, body any, headers http.Header, r
 	r := &reader{ctx: ctx, program: p, body: body, meter: meter{left: maxFindWork}, extraLeft: maxExtraWork,
 		vars: variables{header: headers, received: received}}
 	r.vars.meter = &r.meter
-	r.meter.pause, _ = ctx.Value(pauseKey{}).(func())
+	r.meter.pauser, _ = ctx.Value(pauseKey{}).(Pauser)
 	return r
 }
 

@@ -90,7 +90,7 @@ func (o *explainOptions) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the payload would be %w", err)
 	}
-	incidents := fold.Preview(r.event(integration), integration, mapping.LateFiringWindow, o.now())
+	incidents := fold.Preview(r.event(integration), integration, mapping.PresetWindows{}, o.now())
 	if o.output == "" {
 		o.print(r, incidents)
 	} else if err := o.printObject(text, incidents); err != nil {

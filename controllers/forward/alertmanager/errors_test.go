@@ -33,7 +33,7 @@ func TestAFailureIsDescribedByItsKind(t *testing.T) {
 		notFound.URL: "HTTP 404 Not Found", own.URL: "HTTP 599", closed.URL: "connection refused", encrypted.URL: "the certificate is not valid",
 	} {
 		server := &Server{URL: parsed(t, url)}
-		client, err := server.NewClient(server.hostPort(), new(net.Dialer).DialContext)
+		client, err := server.NewClient(server.hostPort(), new(net.Dialer))
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
 		_, err = client.PostAlerts(t.Context(), []json.RawMessage{}, time.Second)
 		NewWithT(t).Expect(Describe(err)).To(Equal(want), fmt.Sprint(err))

@@ -42,12 +42,14 @@ func (s *Server) hostPort() string {
 	return net.JoinHostPort(s.URL.Hostname(), port)
 }
 
-// Dialer is the type of net.Dialer.DialContext.
-type Dialer func(ctx context.Context, network, address string) (net.Conn, error)
+// Dialer connects as a *net.Dialer does.
+type Dialer interface {
+	DialContext(ctx context.Context, network, address string) (net.Conn, error)
+}
 
 // NewClient returns a client of the Alertmanager at an address of the server's host. The host stays in the URL, so certificates
 // and virtual hosts work. If the address is the host itself, the connection or the proxy resolves it.
-func (s *Server) NewClient(address string, dial Dialer) (*Client, error) {
+func (s *Server) NewClient(address string, dialer Dialer) (*Client, error) {
 	host := s.hostPort()
 	client, err := promconfig.NewClientFromConfig(s.HTTP, clientName,
 		promconfig.WithUserAgent("tocsin/"+buildinfo.Read().Version),
@@ -55,7 +57,7 @@ func (s *Server) NewClient(address string, dial Dialer) (*Client, error) {
 			if to == host {
 				to = address
 			}
-			return dial(ctx, network, to)
+			return dialer.DialContext(ctx, network, to)
 		}))
 	if err != nil {
 		return nil, fmt.Errorf("making the client: %w", err)

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -108,6 +109,15 @@ func New(t *testing.T) *Site {
 		Clock:     clocktesting.NewFakePassiveClock(time.Now().UTC().Truncate(time.Microsecond)),
 	}
 }
+
+// APIClock tells the time of an API server whose clock is behind another one.
+type APIClock struct {
+	clock.PassiveClock
+	Behind time.Duration
+}
+
+// APITime returns the time.
+func (c APIClock) APITime() time.Time { return c.Now().Add(-c.Behind) }
 
 // RealTime sets the clock.
 func (s *Site) RealTime() { s.Clock.SetTime(time.Now()) }

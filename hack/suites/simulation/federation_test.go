@@ -96,23 +96,30 @@ expiry: %s
 `, linkAddress, testenv.Token(siteNamespace, s.name), s.name, leafExpiry), 0o600)).To(Succeed())
 	for _, r := range s.replicas {
 		r.args = []string{"--alertmanager-config=" + path}
-		r.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-			s.mu.Lock()
-			cut := s.cut
-			s.mu.Unlock()
-			p := hub.route(0)
-			if cut || p == nil || address != linkAddress {
-				return nil, errNobodyListens
-			}
-			conn, err := p.listener.dial(ctx, network, address)
-			if err == nil {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				s.conns = append(s.conns, conn)
-			}
-			return conn, err
-		}
+		r.dialer = &linkDialer{s, hub}
 	}
+}
+
+// linkDialer connects replicas of one site to the other one, over a link that may be cut.
+type linkDialer struct{ leaf, hub *site }
+
+// DialContext implements alertmanager.Dialer.
+func (d *linkDialer) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	s := d.leaf
+	s.mu.Lock()
+	cut := s.cut
+	s.mu.Unlock()
+	p := d.hub.route(0)
+	if cut || p == nil || address != linkAddress {
+		return nil, errNobodyListens
+	}
+	conn, err := p.listener.dial(ctx, network, address)
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.conns = append(s.conns, conn)
+	}
+	return conn, err
 }
 
 // setCut breaks the link to the hub, or repairs it.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 
+	"github.com/tocsin-dev/tocsin/controllers/forward/alertmanager"
 	"github.com/tocsin-dev/tocsin/hack/lib/wallclock"
 	"github.com/tocsin-dev/tocsin/internal/app"
 )
@@ -25,8 +26,8 @@ type replica struct {
 	clock   wallclock.Clock
 	process *process // nil: none runs
 	all     []*process
-	args    []string // more flags
-	dial    func(ctx context.Context, network, address string) (net.Conn, error)
+	args    []string            // more flags
+	dialer  alertmanager.Dialer // of Alertmanagers
 
 	running atomic.Bool
 	// troubled is until when, in nanoseconds of Unix time, it may miss AlertEvents that come and go, or fail to delete them.
@@ -50,6 +51,11 @@ type process struct {
 	stop     context.CancelFunc
 	ended    chan struct{}
 	err      error
+}
+
+// Listen implements webhookserver.Listener.
+func (p *process) Listen(context.Context, string, string) (net.Listener, error) {
+	return p.listener, nil
 }
 
 var errNobodyListens = errors.New("connect: connection refused: nobody listens")
@@ -100,7 +106,7 @@ func (r *replica) start() error {
 		defer close(p.ended)
 		p.err = app.Run(ctx, options, app.Environment{
 			Config: config, Log: log, Clock: &r.clock,
-			Listen: func(context.Context, string, string) (net.Listener, error) { return p.listener, nil }, Dial: r.dial,
+			Listener: p, Dialer: r.dialer,
 		})
 		stop()
 		_ = p.listener.Close()
