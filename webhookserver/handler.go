@@ -50,8 +50,8 @@ type committer interface {
 	Find(ctx context.Context, name types.NamespacedName) (commit.Receipt, error)
 }
 
-// reporter shows a rejection on the integration whose token the request bore. Only writeFailure waits, until the status says that a
-// heartbeat has failed: after an error it may say so later.
+// reporter shows a rejection on the integration whose token the request bore. Only writeFailure waits, until the status says that
+// a heartbeat has failed: after an error it may say so later.
 type reporter interface {
 	reportRejection(integration *v1alpha1.WebhookIntegration, reason, message string)
 	reportFailures(integration *v1alpha1.WebhookIntegration, failures []mapping.Failure)
@@ -79,8 +79,8 @@ func newHandler(
 	return h
 }
 
-// phase is a request as far as it has come: arrived, authenticated, checked, read, decoded or stored. Each of these has what the one
-// before has, and what its own function has found out.
+// phase is a request as far as it has come: arrived, authenticated, checked, read, decoded or stored. Each of these has what the
+// one before has, and what its own function has found out.
 type phase interface {
 	arrival() *arrived
 	owner() *authenticated // nil without a valid token

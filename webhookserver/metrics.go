@@ -40,7 +40,7 @@ var (
 
 	deniedTotal = series.NewCounterVec(named, prometheus.CounterOpts{
 		Name: "tocsin_webhook_refused_total",
-		Help: "Requests answered 503 because the cluster denied their AlertEvents, by integration and by reason: " +
+		Help: "Requests answered 503 because the cluster refused to store their alerts, by integration and by reason: " +
 			"DeniedByPolicy (an admission policy or webhook) or QuotaExceeded.",
 	}, "reason")
 

@@ -8,7 +8,8 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
-// parser decodes the JSON of one request, up to a limit of its size. What is decoded counts against the memory budget until release.
+// parser decodes the JSON of one request, up to a limit of its size. What is decoded counts against the memory budget until
+// release.
 type parser struct {
 	handler *handler
 	request *authenticated // which has a place

@@ -43,7 +43,7 @@ type statusReporter struct {
 	ending    bool       // everything is to be written
 }
 
-// rejection is a rejection and the integration that it is of.
+// rejection is a Rejection with its integration.
 type rejection struct {
 	v1alpha1.Rejection
 	of *v1alpha1.WebhookIntegration

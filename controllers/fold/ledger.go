@@ -80,8 +80,8 @@ type Stored struct{}
 // Exists implements Queue.
 func (Stored) Exists(string) bool { return true }
 
-// Version implements Queue. It returns the resourceVersion of the mark, else that of the AlertEvent itself, which an update of the
-// metadata changes.
+// Version implements Queue. It returns the resourceVersion of the mark, else that of the AlertEvent itself, which an update of
+// the metadata changes.
 func (Stored) Version(event *v1alpha1.AlertEvent) string {
 	return queue.CommitVersion(event)
 }

@@ -45,22 +45,23 @@ var fullConditions = map[string][2]string{
 // alertsFolded is the source of AlertsFolded.
 type alertsFolded struct{ *reconciler }
 
-// Condition implements ConditionSource. It tells why stored alerts are not folded, or why no others are stored, or that neither is
-// so.
+// Condition implements ConditionSource. It tells why stored alerts are not folded, or why no others are stored, or that neither
+// is so.
 func (r alertsFolded) Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
 	condition, ok = r.options.Folded.Condition(integration)
 	if !ok || condition.Status == metav1.ConditionFalse {
 		return condition, ok
 	}
-	events, hidden := r.options.Capacity.HiddenIn(integration.Namespace)
+	capacity, namespace, now := r.options.Capacity, integration.Namespace, r.options.Clock.Now()
+	events, hidden := capacity.HiddenIn(namespace)
 	if events+hidden > 0 {
 		condition.Status, condition.Reason = metav1.ConditionFalse, queue.StuckNotCached
 		condition.Message = fmt.Sprintf("The namespace has more objects than Tocsin keeps in memory, by about %d AlertEvents and %d "+
 			"WebhookIntegrations. Delete some: the others are read again when half of their places are free. While AlertEvents "+
 			"are missing, posts get 503.", roughly(events), roughly(hidden))
-	} else if reason := r.options.Capacity.Stuck(client.ObjectKeyFromObject(integration)); reason != "" {
+	} else if reason := capacity.Stuck(client.ObjectKeyFromObject(integration)); reason != "" {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reason, stuckMessages[reason]
-	} else if full, ok := fullConditions[r.full.reason(integration.Namespace, r.options.Capacity.Full(integration.Namespace), r.options.Clock.Now())]; ok {
+	} else if full, ok := fullConditions[r.full.reason(namespace, capacity.Full(namespace), now)]; ok {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, full[0], full[1]
 	}
 	return condition, true

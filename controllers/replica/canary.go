@@ -250,7 +250,8 @@ func (c *Canary) watchOver(now time.Time) {
 func (c *Canary) create(ctx context.Context) (canary *metav1.PartialObjectMetadata, server time.Time, err error) {
 	event := &v1alpha1.AlertEvent{}
 	event.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("AlertEvent"))
-	event.Name, event.Namespace, event.Labels = c.name, c.options.Namespace, map[string]string{v1alpha1.ExcludeFromBackupLabel: "true"}
+	event.Namespace, event.Name = c.options.Namespace, c.name
+	event.Labels = map[string]string{v1alpha1.ExcludeFromBackupLabel: "true"}
 	event.Spec.Report = &v1alpha1.Report{IncidentName: v1alpha1.CanaryName, Status: v1alpha1.AlertResolved}
 	body, err := json.Marshal(event)
 	if err != nil {

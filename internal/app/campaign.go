@@ -54,7 +54,7 @@ const (
 // worker is a leader.Worker that folds, and forwards if there are Alertmanagers.
 type worker struct {
 	mgr     ctrl.Manager
-	objects cache.Cache // of the manager
+	objects cache.Cache   // of the manager
 	clock   forward.Clock // of the API server
 	schemas replica.Schemas
 	canary  *replica.Canary
@@ -132,7 +132,9 @@ func awaitTrue(ctx context.Context, condition func() bool) bool {
 
 // keepChecked is a runnable of the leader's term that fails when the check of the CustomResourceDefinitions does.
 func (w *worker) keepChecked(ctx context.Context) error {
-	err := wait.PollUntilContextCancel(ctx, readyPoll, true, func(context.Context) (bool, error) { return false, w.schemas.Verdict() })
+	err := wait.PollUntilContextCancel(ctx, readyPoll, true, func(context.Context) (bool, error) {
+		return false, w.schemas.Verdict()
+	})
 	if ctx.Err() == nil {
 		return err
 	}

@@ -77,7 +77,8 @@ func newManager(
 // that has none uses the first namespace that it serves, else the default one.
 func ownNamespace(o *Options) string {
 	file, _ := os.ReadFile(namespaceFile)
-	return cmp.Or(o.process.LeaseNamespace, strings.TrimSpace(string(file)), cmp.Or(o.process.WatchNamespaces...), metav1.NamespaceDefault)
+	served := cmp.Or(o.process.WatchNamespaces...)
+	return cmp.Or(o.process.LeaseNamespace, strings.TrimSpace(string(file)), served, metav1.NamespaceDefault)
 }
 
 // eventNamespaces returns the namespaces of which the cache has the AlertEvents: those that are served, and the operator's own;

@@ -121,7 +121,9 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	}
 	o.webhook.Heartbeats = beats
 	health := replica.NewIngestHealth(environment.Clock)
-	checker, err := addSchemaCheck(mgr)
+	checker, canary, err := addCanary(mgr, replica.CanaryOptions{
+		Namespace: ownNamespace(&o), Memory: memory, Health: health, Watches: informers,
+	})
 	if err != nil {
 		return err
 	}
@@ -135,12 +137,6 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		}
 		defer stopTracing(provider, mgr.GetLogger())
 		o.webhook.TracerProvider, folding.Folds.TracerProvider = provider, provider
-	}
-	canary, err := addCanary(mgr, replica.CanaryOptions{
-		Namespace: ownNamespace(&o), Memory: memory, Health: health, Schemas: checker, Watches: informers,
-	})
-	if err != nil {
-		return err
 	}
 	server, err := webhookserver.New(mgr, o.webhook)
 	if err != nil {
@@ -159,28 +155,24 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	return runAll(ctx, mgr, server, campaign)
 }
 
-// addSchemaCheck adds the check of the CustomResourceDefinitions.
-func addSchemaCheck(mgr ctrl.Manager) (*schemacheck.Checker, error) {
+// addCanary adds the check of the CustomResourceDefinitions, and the canary, which stores nothing while that fails.
+func addCanary(mgr ctrl.Manager, o replica.CanaryOptions) (*schemacheck.Checker, *replica.Canary, error) {
 	checker, err := schemacheck.New(mgr.GetConfig(), mgr.GetLogger().WithName("schemacheck"))
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := mgr.Add(checker); err != nil {
-		return nil, fmt.Errorf("adding the check of the CustomResourceDefinitions: %w", err)
+		return nil, nil, fmt.Errorf("adding the check of the CustomResourceDefinitions: %w", err)
 	}
-	return checker, nil
-}
-
-// addCanary adds the canary.
-func addCanary(mgr ctrl.Manager, o replica.CanaryOptions) (*replica.Canary, error) {
+	o.Schemas = checker
 	canary, err := replica.NewCanary(mgr.GetConfig(), o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := mgr.Add(canary); err != nil {
-		return nil, fmt.Errorf("adding the canary: %w", err)
+		return nil, nil, fmt.Errorf("adding the canary: %w", err)
 	}
-	return canary, nil
+	return checker, canary, nil
 }
 
 // foldingOptions returns the options of the controllers, all but what the webhook server and the forwarding add.

@@ -29,8 +29,8 @@ type Readiness interface {
 	ReadyCheck() error
 }
 
-// AddServers opens the addresses of the probes, the metrics and the profiles, and adds a server for each to the manager. A process
-// without a Readiness is always ready.
+// AddServers opens the addresses of the probes, the metrics and the profiles, and adds a server for each to the manager. A
+// process without a Readiness is always ready.
 func (o *Options) AddServers(ctx context.Context, mgr ctrl.Manager, process Readiness) error {
 	if err := o.addServer(ctx, mgr, "health probe", o.ProbeAddress, probes(mgr, process), nil); err != nil {
 		return err
