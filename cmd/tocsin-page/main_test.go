@@ -81,7 +81,8 @@ func TestAUserOfTheCluster(t *testing.T) {
 	address := addresses[0]
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, rest.AnonymousClientConfig(config), address, "prod-1", logr.Discard()) }()
+	server := command{address: address, clusterName: "prod-1"}
+	go func() { ended <- server.Run(ctx, rest.AnonymousClientConfig(config), logr.Discard()) }()
 	get := func(path, token string) (code int, body string) {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
 		g.Expect(err).NotTo(HaveOccurred())
