@@ -7,10 +7,10 @@
 //
 // This comment has the algorithm and its proof. docs/internals/architecture.md has the invariants, and what guards each of them.
 //
-// A reconciliation of an Incident (incident/reconciler.go) gathers (incident/gather.go), decides (package fold) and acts
-// (incident/actions.go). Gathering reads an Incident, the list of the AlertEvents that exist, and those of them that the cache
-// has for this Incident. The function fold.Decide takes these facts and the time, and returns a plan: at most one create, one
-// status write, and the release of events.
+// A reconciliation of an Incident (incident/reconciler.go) decides twice, by the function fold.Decide, which takes facts and the
+// time and returns a plan. The first plan is provisional: it goes by the cache alone (incident/gather.go), and tells only whether
+// there is anything to do, and whether to create the Incident. After that, the Incident is created or read, the AlertEvents are
+// listed, and the second plan is carried out (incident/actions.go): at most one status write, and the release of events.
 //
 // # The algorithm
 //
@@ -37,8 +37,8 @@
 // write: then the condition on its own write fails. Or it is not older: then the ledger had the event once. If the ledger still
 // has it, the event is skipped. If not, a write between removed the entry, because a list did not show the event, or showed
 // its mark. UIDs are never reused, marks only grow, and our list began later: the event does not exist for the Incident in it.
-// This needs no clock, no lease, and no numbers but the API server's own check of a resourceVersion. Two leaders at
-// once only cause conflicts.
+// This needs no clock, no lease, and no numbers but the API server's own check of a resourceVersion. Two leaders at once only
+// cause conflicts. (Second copies are another matter, see below.)
 //
 // # Why nothing is lost
 //

@@ -35,15 +35,15 @@ type Options struct {
 // Forwarder is a *forward.Forwarder outside of tests. It is the source of the condition Forwarded.
 type Forwarder interface {
 	incident.Forwarder
-	sweep.Follower
+	sweep.Listener
 	integration.ConditionSource
 }
 
-// noFollower is a Follower that does nothing.
-type noFollower struct{}
+// noListener is a Listener that does nothing.
+type noListener struct{}
 
-func (noFollower) Resolved(*v1alpha1.Incident) {}
-func (noFollower) Swept()                      {}
+func (noListener) Resolved(*v1alpha1.Incident) {}
+func (noListener) Swept()                      {}
 
 // Replica is the part of the controllers that every replica runs, the leader or not.
 type Replica struct{ options Options }
@@ -76,10 +76,10 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	}
 	resolved := sweep.Options{
 		Live: live, Namespaces: folds.Namespaces, Capacity: r.options.Capacity,
-		Follower: noFollower{}, Clock: folds.Health, ArchiveRequired: folds.ArchiveRequired,
+		Listener: noListener{}, Clock: folds.Health, ArchiveRequired: folds.ArchiveRequired,
 	}
 	if forwarder != nil {
-		resolved.Follower = forwarder
+		resolved.Listener = forwarder
 	}
 	sweeper := sweep.New(resolved)
 	blocked, err := incident.Add(mgr, live, folds, r.options.Capacity, releaser, sweeper)

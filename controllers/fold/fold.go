@@ -58,7 +58,7 @@ type Input struct {
 // Queue knows the AlertEvents of an Incident.
 type Queue interface {
 	// Exists reports whether an AlertEvent exists for this Incident per the quorum list, which began after the Incident was
-	// read: the list has it, and no mark says that it is settled.
+	// read: the list has it, and no mark says that it is settled. A provisional plan goes by the cache instead.
 	Exists(uid string) bool
 
 	// Version returns the place of an AlertEvent in commit order, see Stored.
@@ -240,7 +240,7 @@ func (f *folding) foldEvent(event versionedEvent) {
 		heard:       heardTime(event.AlertEvent),
 		defaults:    event.Spec.Defaults,
 		integration: cmp.Or(event.Spec.IntegrationName, f.spec.IntegrationName),
-		overtaken:   f.ledger.isLate(event.version),
+		overtaken:   f.ledger.isOvertaken(event.version),
 	}
 	unmatched, enters := false, false
 	for i := range event.Alerts {

@@ -56,8 +56,8 @@ func (b *ledgerBook) addBefore(events []v1alpha1.LedgerEntry) {
 	b.entries = slices.Concat(events, b.entries)
 }
 
-// isLate reports whether an event of this resourceVersion is older than the newest folded one.
-func (b *ledgerBook) isLate(version string) bool { return queue.NewerVersion(b.stamp, version) }
+// isOvertaken reports whether an event of this resourceVersion is older than the newest folded one.
+func (b *ledgerBook) isOvertaken(version string) bool { return queue.NewerVersion(b.stamp, version) }
 
 // advance notes the resourceVersion of a folded event.
 func (b *ledgerBook) advance(version string) {

@@ -116,14 +116,14 @@ func (f *Forwarder) load() {
 // current returns the configuration in use.
 func (f *Forwarder) current() *config.Config { return f.file.Load().config }
 
-// Resolved implements sweep.Follower.
+// Resolved implements sweep.Listener.
 func (f *Forwarder) Resolved(incident *v1alpha1.Incident) {
 	if t := f.term.Load(); t != nil {
 		t.resolved(incident)
 	}
 }
 
-// Swept implements sweep.Follower.
+// Swept implements sweep.Listener.
 func (f *Forwarder) Swept() {
 	if t := f.term.Load(); t != nil {
 		t.incidents.setComplete()

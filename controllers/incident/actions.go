@@ -137,7 +137,7 @@ func (r *reconciler) write(
 		return nil, fmt.Errorf("writing the Incident's status: %w", err)
 	}
 	r.writes.wrote(incident, r.Clock.Now())
-	r.resolved.Written(read, incident)
+	r.resolved.NoteWritten(read, incident)
 	return incident, nil
 }
 

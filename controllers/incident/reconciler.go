@@ -97,7 +97,7 @@ type openCounts interface {
 
 // resolvedIncidents takes care of the Incidents that the cache lacks. It is a *sweep.Sweeper outside of tests.
 type resolvedIncidents interface {
-	Written(before, after *v1alpha1.Incident)
+	NoteWritten(before, after *v1alpha1.Incident)
 	IsFull(namespace string) bool
 	Revisit(namespace string)
 }

@@ -84,10 +84,10 @@ func Add(
 	options.RecoverPanic = new(true)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("incident").
-		Watches(&v1alpha1.AlertEvent{}, r.foldEvents()).
-		Watches(&v1alpha1.Incident{}, r.foldIncidents()).
-		Watches(&v1alpha1.WebhookIntegration{}, r.foldPolicies()).
-		Watches(&v1alpha1.Heartbeat{}, r.foldHeartbeats()).
+		Watches(&v1alpha1.AlertEvent{}, r.onEvent()).
+		Watches(&v1alpha1.Incident{}, r.onIncident()).
+		Watches(&v1alpha1.WebhookIntegration{}, r.onIntegration()).
+		Watches(&v1alpha1.Heartbeat{}, r.onHeartbeat()).
 		WatchesRawSource(requests.Source("sweeps", func(ctx context.Context, queue requests.Queue) error {
 			sweeper.Start(ctx, queue, r)
 			return nil

@@ -107,8 +107,8 @@ type noResolved struct {
 	revisited []string
 }
 
-func (*noResolved) Written(_, _ *v1alpha1.Incident) {}
-func (r *noResolved) IsFull(string) bool            { return r.full }
+func (*noResolved) NoteWritten(_, _ *v1alpha1.Incident) {}
+func (r *noResolved) IsFull(string) bool                { return r.full }
 
 func (r *noResolved) Revisit(namespace string) { r.revisited = append(r.revisited, namespace) }
 

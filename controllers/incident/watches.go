@@ -23,12 +23,12 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
-// foldEvents enqueues the Incidents of an AlertEvent when it comes, and once more when their ledgers get space: those that are
+// onEvent enqueues the Incidents of an AlertEvent when it comes, and once more when their ledgers get space: those that are
 // Open when the AlertEvent goes, and those for which it gets a mark. Other changes of its metadata mean nothing.
 //
 // Alerts that repeat what an open Incident says are not urgent. All AlertEvents that are there at the start are: they have
 // waited longest.
-func (r *reconciler) foldEvents() handler.EventHandler {
+func (r *reconciler) onEvent() handler.EventHandler {
 	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.AlertEvent, initial bool, folds requests.Queue) {
 		if after != nil {
 			r.releases.See(ctx, after)
@@ -43,7 +43,7 @@ func (r *reconciler) foldEvents() handler.EventHandler {
 				}
 			}
 		case before != nil && !queue.IsStub(before):
-			r.foldMarked(before, after, folds)
+			r.enqueueMarked(before, after, folds)
 		default:
 			if err := r.Memory.Cached.Unreadable(after); err != nil {
 				r.reportUnreadable(ctx, after, err)
@@ -57,8 +57,8 @@ func (r *reconciler) foldEvents() handler.EventHandler {
 	})
 }
 
-// foldMarked enqueues the Incidents for which a new mark says that an AlertEvent is settled.
-func (r *reconciler) foldMarked(before, after *v1alpha1.AlertEvent, folds requests.Queue) {
+// enqueueMarked enqueues the Incidents for which a new mark says that an AlertEvent is settled.
+func (r *reconciler) enqueueMarked(before, after *v1alpha1.AlertEvent, folds requests.Queue) {
 	if before.Annotations[v1alpha1.SettledAnnotation] == after.Annotations[v1alpha1.SettledAnnotation] {
 		return
 	}
@@ -85,8 +85,8 @@ func (r *reconciler) isOpen(ctx context.Context, key types.NamespacedName) bool 
 	return err == nil && incident.Status.State == v1alpha1.IncidentOpen
 }
 
-// foldIncidents enqueues an Incident when it changes, and when the cache shows it no longer, unless there is nothing to do.
-func (r *reconciler) foldIncidents() handler.EventHandler {
+// onIncident enqueues an Incident when it changes, and when the cache shows it no longer, unless there is nothing to do.
+func (r *reconciler) onIncident() handler.EventHandler {
 	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.Incident, _ bool, folds requests.Queue) {
 		if after != nil || r.gone(ctx, before) {
 			requests.Add(folds, client.ObjectKeyFromObject(cmp.Or(after, before)), false)
@@ -94,8 +94,8 @@ func (r *reconciler) foldIncidents() handler.EventHandler {
 	})
 }
 
-// foldPolicies enqueues the Incidents of a WebhookIntegration when it comes, goes or changes: their deadlines may be other ones.
-func (r *reconciler) foldPolicies() handler.EventHandler {
+// onIntegration enqueues the Incidents of a WebhookIntegration when it comes, goes or changes: their deadlines may be other ones.
+func (r *reconciler) onIntegration() handler.EventHandler {
 	return requests.OnChange(func(
 		_ context.Context, before, after *v1alpha1.WebhookIntegration, initial bool, folds requests.Queue,
 	) {
@@ -117,10 +117,10 @@ func (r *reconciler) foldPolicies() handler.EventHandler {
 	})
 }
 
-// foldHeartbeats enqueues the Incidents of a WebhookIntegration when the first of its heartbeats is missed, when the last one is
+// onHeartbeat enqueues the Incidents of a WebhookIntegration when the first of its heartbeats is missed, when the last one is
 // not missed any more, and when one begins or ceases to watch its link: their deadlines may be other ones. The Incident of a
 // heartbeat itself is enqueued when that comes or goes.
-func (r *reconciler) foldHeartbeats() handler.EventHandler {
+func (r *reconciler) onHeartbeat() handler.EventHandler {
 	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.Heartbeat, initial bool, folds requests.Queue) {
 		if initial {
 			return

@@ -54,7 +54,7 @@ func TestOnlyRepeatsOfOpenIncidentsAreNotUrgent(t *testing.T) {
 			g := NewWithT(t)
 			queue, _ := requests.NewQueue(1, requests.NameOf)("", requests.Backoff[reconcile.Request]()).(*fair.Queue[reconcile.Request])
 			defer queue.ShutDown()
-			posted, watch := s.Post(test.alerts...), s.incidents.foldEvents()
+			posted, watch := s.Post(test.alerts...), s.incidents.onEvent()
 			if test.deleted {
 				watch.Delete(t.Context(), event.DeleteEvent{Object: posted}, queue)
 			} else {
@@ -99,7 +99,7 @@ func TestAPolicyEnqueuesItsIncidents(t *testing.T) {
 	after.Generation, after.ResourceVersion = 2, "2"
 	resolved := &noResolved{}
 	r := &reconciler{counts: namesOf{"mon": own}, resolved: resolved, retentions: expirecache.NewLRUExpireCache(1)}
-	watch := r.foldPolicies()
+	watch := r.onIntegration()
 	watch.Create(t.Context(), event.CreateEvent{Object: before, IsInInitialList: true}, queue)
 	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: before}, queue)
 	g.Expect(taken(queue)).To(BeEmpty())
@@ -146,9 +146,9 @@ func TestHeartbeatsEnqueueTheirIncidents(t *testing.T) {
 		}
 		r.cache = cached.Build()
 		if after == nil {
-			r.foldHeartbeats().Delete(t.Context(), event.DeleteEvent{Object: before}, queue)
+			r.onHeartbeat().Delete(t.Context(), event.DeleteEvent{Object: before}, queue)
 		} else {
-			r.foldHeartbeats().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, queue)
+			r.onHeartbeat().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, queue)
 		}
 		return taken(queue)
 	}

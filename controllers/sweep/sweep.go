@@ -69,8 +69,8 @@ const (
 	messageBehind    = "Incidents of this namespace have waited for the archive for over 15 minutes. They are not deleted before."
 )
 
-// Follower is told of Resolved Incidents, which no informer shows. Package forward has one.
-type Follower interface {
+// Listener is told of Resolved Incidents, which no informer shows. Package forward has one.
+type Listener interface {
 	// Resolved tells of an Incident that is Resolved, because it was just written, or because a sweep has found it. It must
 	// not block, nor change the Incident.
 	Resolved(incident *v1alpha1.Incident)
@@ -90,7 +90,7 @@ type Options struct {
 	Live       client.Reader    // from the quorum
 	Namespaces []string         // those of the manager, one of which may be empty for all
 	Capacity   *capacity.Counts // has the limit of Incidents, and publishes the number of Resolved ones as a metric
-	Follower   Follower
+	Listener   Listener
 	Clock      replica.APIClock
 
 	ArchiveRequired bool // Incidents that the archive does not have are kept
@@ -120,14 +120,14 @@ func New(options Options) *Sweeper {
 	}
 }
 
-// Written notes that a status was written over another one, or that this process deleted an Incident: after is nil then.
-func (s *Sweeper) Written(before, after *v1alpha1.Incident) {
+// NoteWritten notes that a status was written over another one, or that this process deleted an Incident: after is nil then.
+func (s *Sweeper) NoteWritten(before, after *v1alpha1.Incident) {
 	if before.Status.State == v1alpha1.IncidentResolved {
 		s.count(before, -1)
 	}
 	if after != nil && after.Status.State == v1alpha1.IncidentResolved {
 		s.count(after, 1)
-		s.options.Follower.Resolved(after)
+		s.options.Listener.Resolved(after)
 	}
 }
 
@@ -237,7 +237,7 @@ func (s *Sweeper) sweep(ctx context.Context) (behind bool, err error) {
 				overdue++
 				late[incident.Namespace] = true
 			}
-			s.options.Follower.Resolved(incident)
+			s.options.Listener.Resolved(incident)
 			s.visit(ctx, incident)
 		})
 		if err != nil {
@@ -252,7 +252,7 @@ func (s *Sweeper) sweep(ctx context.Context) (behind bool, err error) {
 	}
 	s.counts = counts
 	if !s.swept {
-		s.options.Follower.Swept()
+		s.options.Listener.Swept()
 	}
 	s.swept, s.behind = true, late
 	return overdue > 0, nil

@@ -29,7 +29,7 @@ func newSite(t *testing.T, limit int) *site {
 	s.Sweeper = New(Options{
 		Live: s.Live, Namespaces: []string{s.Namespace},
 		Capacity: capacity.New(capacity.Limits{Incidents: limit, Share: 1}, nil, s.Clock),
-		Follower: (*follower)(s), Clock: testsite.APIClock{PassiveClock: s.Clock},
+		Listener: (*follower)(s), Clock: testsite.APIClock{PassiveClock: s.Clock},
 	})
 	s.folds = folds{s}
 	return s
@@ -53,7 +53,7 @@ func (f folds) Delete(ctx context.Context, _ string, incidents []*v1alpha1.Incid
 			break
 		}
 		f.Expect(f.Site.Live.Delete(ctx, incident)).To(Succeed())
-		f.Written(incident, nil)
+		f.NoteWritten(incident, nil)
 		deleted++
 	}
 	return deleted, nil

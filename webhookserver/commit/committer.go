@@ -49,7 +49,7 @@ type integrationQueue struct {
 	integration types.NamespacedName
 	entries     []*entry
 	writes      int // under way
-	holds       int // reasons not to begin another write: writes that are not slow, and a linger
+	pauses      int // reasons not to begin another write: writes that are not slow, and a linger
 	linger      linger
 }
 
@@ -152,7 +152,7 @@ func (c *Committer) Backlog() int {
 // mayBegin reports whether a submission of the integration would be written at once.
 func (c *Committer) mayBegin(integration types.NamespacedName) bool {
 	q := c.queues[integration]
-	return (q == nil || q.holds == 0) && c.turns.MayWork(integration.Namespace)
+	return (q == nil || q.pauses == 0) && c.turns.MayWork(integration.Namespace)
 }
 
 // enqueue gives the submission to a writer or puts it into its queue.
@@ -180,7 +180,7 @@ func (c *Committer) enqueue(e *entry) error {
 	c.waiting++
 	if l := &q.linger; l.timer != nil && len(q.entries) >= l.target && l.timer.Stop() {
 		l.timer = nil
-		q.holds--
+		q.pauses--
 	}
 	c.startWriter(q)
 	return nil
@@ -194,16 +194,16 @@ func (c *Committer) startWriter(q *integrationQueue) {
 	}
 }
 
-// resume removes one of the queue's holds: a write became slow, or a linger ended.
+// resume removes one of the queue's pauses: a write became slow, or a linger ended.
 func (c *Committer) resume(q *integrationQueue) {
-	q.holds--
+	q.pauses--
 	c.startWriter(q)
 	c.prune(q)
 }
 
 // await has a queue wait for its turn if it may write.
 func (c *Committer) await(q *integrationQueue) {
-	if len(q.entries) > 0 && q.holds == 0 {
+	if len(q.entries) > 0 && q.pauses == 0 {
 		c.turns.Add(q.integration.Namespace, q, q.writes == 0)
 	}
 }
@@ -213,7 +213,7 @@ func (c *Committer) take() *batch {
 	for q, turn, ok := c.turns.Next(); ok; q, turn, ok = c.turns.Next() {
 		if b := c.takeBatch(q); len(b.entries) > 0 {
 			q.writes++
-			q.holds++
+			q.pauses++
 			c.writing += len(b.entries)
 			b.turn = turn
 			b.slow = time.AfterFunc(slowWrite, func() { // a slow write holds up neither those behind it nor other namespaces
@@ -267,7 +267,7 @@ func lateError(err error) error {
 
 // prune forgets a queue that is empty and has no write under way.
 func (c *Committer) prune(q *integrationQueue) {
-	if len(q.entries) == 0 && q.writes == 0 && q.holds == 0 {
+	if len(q.entries) == 0 && q.writes == 0 && q.pauses == 0 {
 		delete(c.queues, q.integration)
 	}
 }
@@ -298,7 +298,7 @@ func (c *Committer) next(written *batch, took time.Duration) *batch {
 	c.writing -= len(written.entries)
 	q.writes--
 	if written.slow.Stop() {
-		q.holds--
+		q.pauses--
 	}
 	c.lingerAfter(q, len(written.entries), took)
 	written.turn.Done()

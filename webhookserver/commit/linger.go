@@ -29,7 +29,7 @@ func (c *Committer) lingerAfter(q *integrationQueue, written int, took time.Dura
 		l.skips--
 		return
 	}
-	q.holds++
+	q.pauses++
 	l.first = len(q.entries)
 	l.target = l.first + (written*lingerPercent+99)/100 // rounded up: of a few senders, all
 	l.timer = time.AfterFunc(min(took, maxLinger), func() {
