@@ -107,6 +107,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer owner.release() // a client may take its time to read the answer
 	}
 	encoded := h.encode(&s)
+	if decoded, ok := s.phase.(interface{ forget() }); ok {
+		decoded.forget()
+	}
 	if !s.isBodyRead() || h.stopping.Load() {
 		// Or net/http would read the rest of an unwanted body, to keep the connection. While the
 		// server stops, a sender that keeps its connection would send its next request into the end of it.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -77,6 +78,52 @@ func TestAnAnswerCountsUntilItIsWritten(t *testing.T) {
 		<-done
 	}
 	g.Expect(b.bodies.Allows(sender, maxBodyMemory/4)).To(BeTrue())
+}
+
+// TestWhatABodyHasDecodedToIsFreeWhileItsAnswerIsWritten has clients that do not read the answers to bodies that decode to many
+// times their bytes.
+func TestWhatABodyHasDecodedToIsFreeWhileItsAnswerIsWritten(t *testing.T) {
+	var body strings.Builder
+	for n := range 20_000 {
+		if n%200 == 0 {
+			fmt.Fprintf(&body, `%s{"dedup_key":"%d","values":{"first":0`, map[bool]string{true: "[", false: "}},"}[n == 0], n)
+		}
+		fmt.Fprintf(&body, `,"%d":0`, n)
+	}
+	body.WriteString("}}]")
+	for query, most := range map[string]int{
+		"?dryRun=true":  5 * body.Len(),
+		"?dryRun=false": 11 * body.Len(), // the store of the test keeps the alerts
+	} {
+		t.Run(query, func(t *testing.T) {
+			g, b := NewWithT(t), newBench()
+			writing, release, done := make(chan bool), make(chan bool), make(chan bool)
+			const clients = 4
+			heap := func() int64 {
+				var stats runtime.MemStats
+				runtime.GC()
+				runtime.GC()
+				runtime.ReadMemStats(&stats)
+				return int64(stats.HeapAlloc)
+			}
+			before := heap()
+			for range clients {
+				go func() {
+					request := httptest.NewRequest(http.MethodPost, testPath+query, strings.NewReader(body.String()))
+					b.handler.ServeHTTP(unread{httptest.NewRecorder(), writing, release}, request)
+					done <- true
+				}()
+				<-writing
+			}
+			took := (heap() - before) / clients
+			close(release)
+			for range clients {
+				<-done
+			}
+			t.Logf("%d bytes take %d", body.Len(), took)
+			g.Expect(took).To(BeNumerically("<", most))
+		})
+	}
 }
 
 func TestARequestWaitsForItsTurn(t *testing.T) {
