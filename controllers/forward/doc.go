@@ -5,7 +5,7 @@
 //  1. term.incidentChanged (term.go): the cache shows a change of an open Incident. One that people have to know at once is
 //     queued for each sender. An Incident that ends leaves the cache: the fold that wrote its end tells the sweep
 //     (sweep.Sweeper.NoteWritten), which calls term.resolved. The watch's deletion (term.incidentGone) tells of an end that
-//     another process wrote, and a sweep tells a new leader. What comes second changes nothing.
+//     another process wrote, and a sweep tells a new leader. What comes second posts the end once more at most.
 //  2. sender.run (sender.go): a sender, one for each address of an Alertmanager, takes the Incidents of its next request from
 //     its schedule (schedule.go): those that changed, then those of its round, which has all open ones once a minute, then
 //     those that ended lately.

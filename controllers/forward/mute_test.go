@@ -3,6 +3,7 @@ package forward
 import (
 	"maps"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,6 +105,35 @@ func TestANewLeaderLearnsTheLabelsOfMutedIncidents(t *testing.T) {
 				r.maintain()
 				r.wait(time.Second)
 				r.Expect(r.am.firing()).To(ConsistOf("alertname=New severity=critical"), "and what fired before has ended")
+			})
+		})
+	}
+}
+
+// The end of a muted Incident whose labels have changed has those of before in every request, also after one that failed.
+func TestANewLeaderEndsAMutedIncidentByItsFormerLabels(t *testing.T) {
+	for sentence, failures := range map[string]int{"at once": 0, "after a request that failed": 1} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t)
+				r.lead()
+				r.alert("old", v1alpha1.AlertFiring, typed("Old"))
+				r.maintain(within(0, 3*time.Hour))
+				r.alert("old", v1alpha1.AlertFiring, typed("New"))
+				r.wait(time.Second)
+				r.am.fail = func(body string) int {
+					if failures > 0 && strings.Contains(body, "Old") {
+						failures--
+						return http.StatusInternalServerError
+					}
+					return 0
+				}
+				r.lead()
+				r.alert("old", v1alpha1.AlertResolved)
+				r.wait(5 * time.Minute)
+				r.Expect(failures).To(BeZero())
+				r.Expect(r.am.firing()).To(BeEmpty())
+				r.Expect(r.am.sets(false)).NotTo(ContainElement(ContainSubstring("New")), "it never fired with these labels")
 			})
 		})
 	}

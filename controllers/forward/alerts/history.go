@@ -16,7 +16,8 @@ type History struct {
 	labels  string      // of all sets
 	changes []time.Time // when these changed lately
 
-	// former are the label sets by which Alertmanager knows the Incident, without the severity, until this leader posts it.
+	// former are the label sets by which Alertmanager knows the Incident, without the severity. They stay: an end that Alertmanager
+	// did not accept is posted again, and so is one that it did, for some time.
 	former map[v1alpha1.Severity]map[string]string
 }
 
@@ -94,7 +95,6 @@ func (h *History) AddFormer(labels map[string]string) {
 // what they are now: anyone can post to Alertmanager.
 func (h *History) restore(w Wanted, settings *Settings) {
 	now, before := decodeLabels(w.sets[0].labels), h.former[w.mute.ForwardedSeverity]
-	h.former = nil
 	for _, labels := range []map[string]string{now, before} {
 		for name, value := range labels {
 			isSenders := name == labelAlertname || slices.Contains(settings.AlertLabels, name)
