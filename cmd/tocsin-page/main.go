@@ -29,7 +29,8 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	var c command
 	flags := process.NewFlags("page")
 	flags.StringVar(&c.address, "bind-address", ":8080", "Address of the page.")
-	flags.StringVar(&c.clusterName, "cluster-name", "", "Name of the cluster, for the header of the page. Default: the host of the page.")
+	flags.StringVar(&c.clusterName, "cluster-name", "",
+		"Name of the cluster, for the header of the page. Default: the host of the page.")
 	flags.StringVar(&c.cluster.Host, "server", "https://kubernetes.default.svc", "URL of the API server.")
 	flags.StringVar(&c.cluster.CAFile, "certificate-authority", "",
 		"File with the certificate of the authority that signs the API server's. Default: the authorities of the system.")

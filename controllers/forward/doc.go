@@ -4,11 +4,12 @@
 //
 //  1. term.incidentChanged (term.go): the cache shows a change of an open Incident. One that people have to know at once is
 //     queued for each sender. An Incident that ends leaves the cache: the fold that wrote its end tells the sweep
-//     (sweep.Sweeper.NoteWritten), which calls term.resolved. The watch's deletion (term.incidentGone) tells of an end that
-//     another process wrote, and a sweep tells a new leader. What comes second posts the end once more at most.
+//     (sweep.Sweeper.NoteWritten), whose Listener, Forwarder.Resolved, calls term.resolved. The watch's deletion
+//     (term.incidentGone) tells of an end that another process wrote, and a sweep tells a new leader. What comes second posts
+//     the end once more at most.
 //  2. sender.run (sender.go): a sender, one for each address of an Alertmanager, takes the Incidents of its next request from
-//     its schedule (schedule.go): those that changed, then those of its round, which has all open ones once a minute, then
-//     those that ended lately.
+//     its schedule (schedule.go): open ones that changed, then those of its round, which has all open ones once a minute, and
+//     when the round has reached them all, those that ended, also those of which it was just told.
 //  3. Stages of the sender, each in a file of its own, make the alerts of each Incident: readStage reads it, wantStage decides
 //     with which labels Alertmanager is to know it (package alerts, pure), historyStage adds what was posted before and must
 //     end, and encodeStage makes the alerts.
