@@ -20,6 +20,7 @@ func render(w io.Writer, path, plotPath string) error {
 		return fmt.Errorf("reading %s: %w", path, err)
 	}
 	renderTables(w, &r)
+	renderSteps(w, r.Results)
 	if plotPath == "" {
 		return nil
 	}
@@ -60,7 +61,6 @@ func renderTables(w io.Writer, r *report) {
 	}
 	_, _ = fmt.Fprintln(w)
 	renderTargets(w, r.Results)
-	renderSteps(w, r.Results)
 	table("Alerts/event", "Creates/s", "Alerts/s", "p50 ms", "API server CPU s")
 	for _, b := range r.Batches {
 		row(b.Alerts, whole(b.CreateRate), whole(b.AlertRate), ms(b.P50), b.APIServerCPU)
@@ -110,16 +110,15 @@ func renderSteps(w io.Writer, results []*result) {
 	_, _ = fmt.Fprintf(w, "%s\n%s\n", head, rule)
 	rows := func(process string, list []step, shares func(*result) []share, milliseconds func(*result) float64) {
 		for _, name := range append(namesOf(list), otherStep) {
-			line := fmt.Sprintf("| %s: %s |", process, name)
+			_, _ = fmt.Fprintf(w, "| %s: %s |", process, name)
 			for _, r := range profiled {
-				i := slices.IndexFunc(shares(r), func(s share) bool { return s.Step == name })
-				if i < 0 {
-					line += " |"
-					continue
+				cell := ""
+				if i := slices.IndexFunc(shares(r), func(s share) bool { return s.Step == name }); i >= 0 {
+					cell = fmt.Sprintf("%.3f", shares(r)[i].Part*milliseconds(r))
 				}
-				line += fmt.Sprintf(" %.3f |", shares(r)[i].Part*milliseconds(r))
+				_, _ = fmt.Fprintf(w, " %s |", cell)
 			}
-			_, _ = fmt.Fprintln(w, line)
+			_, _ = fmt.Fprintln(w)
 		}
 	}
 	rows("manager", managerSteps, func(r *result) []share { return r.Steps.Manager },

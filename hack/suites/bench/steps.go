@@ -60,7 +60,8 @@ var apiServerSteps = steps(
 	"encode responses", `endpoints/handlers/responsewriters|transformResponseObject`,
 	"decode requests", `apimachinery/pkg/runtime/serializer`,
 	"handlers, the rest", `apiserver/pkg/(endpoints/handlers|registry)`,
-	"authenticate, authorize, be fair", `apiserver/pkg/(endpoints/filters|server/filters|authentication|authorization|util/flowcontrol)`,
+	"authenticate, authorize, be fair",
+	`apiserver/pkg/(endpoints/filters|server/filters|authentication|authorization|util/flowcontrol)`,
 	"connections", `^net/http\.|golang\.org/x/net/http2|^crypto/tls`,
 	"metrics", `prometheus|component-base/metrics`,
 )
