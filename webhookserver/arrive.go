@@ -70,4 +70,5 @@ func (a *arrived) route() string {
 func (a *arrived) arrival() *arrived     { return a }
 func (a *arrived) owner() *authenticated { return nil }
 func (a *arrived) isDryRun() bool        { return false }
+func (a *arrived) forget()               {}
 func (a *arrived) isBodyRead() bool      { return a.Body == nil || a.Body == http.NoBody }

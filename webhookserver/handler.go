@@ -86,6 +86,7 @@ type phase interface {
 	owner() *authenticated // nil without a valid token
 	isDryRun() bool
 	isBodyRead() bool // to its end, or there is none
+	forget()          // drops what the answer does not need
 }
 
 // served is a request with its answer, from which all is made that is told of it.
@@ -107,9 +108,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer owner.release() // a client may take its time to read the answer
 	}
 	encoded := h.encode(&s)
-	if decoded, ok := s.phase.(interface{ forget() }); ok {
-		decoded.forget()
-	}
+	s.forget()
 	if !s.isBodyRead() || h.stopping.Load() {
 		// Or net/http would read the rest of an unwanted body, to keep the connection. While the
 		// server stops, a sender that keeps its connection would send its next request into the end of it.
