@@ -9,7 +9,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/forward/silences"
-	events "github.com/tocsin-dev/tocsin/internal/queue"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // index knows the integrations, and the Incidents that the forwarding has to look at again and again: those that are open or
@@ -52,7 +52,7 @@ func (x *index) set(incident *v1alpha1.Incident, since time.Time) (before indexe
 	defer x.mu.Unlock()
 	before, ok := x.incidents[key]
 	same := before.version == entry.version && before.resolved.Equal(entry.resolved)
-	if ok && (same || events.NewerVersion(before.version, entry.version)) {
+	if ok && (same || queue.NewerVersion(before.version, entry.version)) {
 		return before, false
 	}
 	x.incidents[key] = entry
@@ -66,7 +66,7 @@ func (x *index) gone(incident *v1alpha1.Incident, now time.Time) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	known, ok := x.incidents[client.ObjectKeyFromObject(incident)]
-	isNew := events.NewerVersion(incident.ResourceVersion, known.version)
+	isNew := queue.NewerVersion(incident.ResourceVersion, known.version)
 	isShown := known.open != nil && incident.ResourceVersion == known.version // the cache missed how it went
 	if ok && !isNew && !isShown {
 		return false

@@ -11,11 +11,11 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
-// queue holds Incidents that are to be posted. It keeps names only; the Incident is read when its turn has come, so an old state
-// is never posted after a newer one.
+// incidentQueue holds Incidents that are to be posted. It keeps names only; the Incident is read when its turn has come, so an
+// old state is never posted after a newer one.
 //
 // Namespaces take turns, so a storm in one of them delays the others by one Incident each.
-type queue struct {
+type incidentQueue struct {
 	signal signal // something was added
 
 	mu       sync.Mutex
@@ -23,14 +23,14 @@ type queue struct {
 	received map[types.NamespacedName]time.Time // the alert that caused it; zero if that is not to be measured
 }
 
-func newQueue() *queue {
-	return &queue{
+func newIncidentQueue() *incidentQueue {
+	return &incidentQueue{
 		signal: newSignal(), turns: fair.NewTurns[types.NamespacedName](1), received: map[types.NamespacedName]time.Time{},
 	}
 }
 
 // add puts an Incident in the queue. If it is there already, the earlier time counts.
-func (q *queue) add(key types.NamespacedName, received time.Time) {
+func (q *incidentQueue) add(key types.NamespacedName, received time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.turns.Add(key.Namespace, key, false)
@@ -40,7 +40,7 @@ func (q *queue) add(key types.NamespacedName, received time.Time) {
 	q.signal.give()
 }
 
-func (q *queue) next() (key types.NamespacedName, received time.Time, ok bool) {
+func (q *incidentQueue) next() (key types.NamespacedName, received time.Time, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	key, turn, ok := q.turns.Next()
@@ -52,7 +52,7 @@ func (q *queue) next() (key types.NamespacedName, received time.Time, ok bool) {
 	return key, received, ok
 }
 
-func (q *queue) isEmpty() bool {
+func (q *incidentQueue) isEmpty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.turns.IsEmpty()

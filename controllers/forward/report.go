@@ -108,11 +108,11 @@ const reasonPending = "Pending"
 // reporter has Incidents folded whose status does not say what is known about their forwarding.
 type reporter struct {
 	term   *term
-	behind *queue         // the Incidents whose status may be behind
+	behind *incidentQueue // the Incidents whose status may be behind
 	untold map[untold]int // what the metric says
 }
 
-func newReporter(t *term) *reporter { return &reporter{term: t, behind: newQueue()} }
+func newReporter(t *term) *reporter { return &reporter{term: t, behind: newIncidentQueue()} }
 
 // add adds an Incident of which something is news.
 func (r *reporter) add(key types.NamespacedName) { r.behind.add(key, time.Time{}) }

@@ -14,17 +14,19 @@ import (
 // schedule says which Incidents a sender posts next. The open ones come first, since they expire. The others follow when the
 // round has reached all that are open: thousands of them may have to be read one after another.
 type schedule struct {
-	changed  *queue                 // the Incidents that changed
+	changed  *incidentQueue         // the Incidents that changed
 	round    []types.NamespacedName // the open ones that the round has not reached
-	ended    *queue                 // those that are not open
-	rejected *queue                 // those that are posted alone, when their turn has come
+	ended    *incidentQueue         // those that are not open
+	rejected *incidentQueue         // those that are posted alone, when their turn has come
 
 	incidents *incidents
 	record    *record
 }
 
 func newSchedule(incidents *incidents, record *record) *schedule {
-	return &schedule{changed: newQueue(), ended: newQueue(), rejected: newQueue(), incidents: incidents, record: record}
+	return &schedule{
+		changed: newIncidentQueue(), ended: newIncidentQueue(), rejected: newIncidentQueue(), incidents: incidents, record: record,
+	}
 }
 
 // batch is the posts of one request, and those that follow it alone.

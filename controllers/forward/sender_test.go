@@ -566,7 +566,7 @@ func TestWrongClockOfAlertmanager(t *testing.T) {
 
 func TestStormOfOneNamespace(t *testing.T) {
 	g := NewWithT(t)
-	q := newQueue()
+	q := newIncidentQueue()
 	for i := range 10_000 {
 		q.add(types.NamespacedName{Namespace: "storm", Name: fmt.Sprint(i)}, time.Time{})
 	}

@@ -31,7 +31,7 @@ type moment struct {
 // post is what is posted about one Incident.
 type post struct {
 	key      types.NamespacedName
-	received time.Time // see queue
+	received time.Time // see incidentQueue
 
 	// readStage: nil if there is none.
 	incident    *v1alpha1.Incident
