@@ -1,12 +1,11 @@
 package clustercache
 
 import (
-	"unique"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // Condense is the transform of the cache for Incidents, Heartbeats and MaintenanceWindows: it removes the metadata that nothing
@@ -16,7 +15,7 @@ func Condense(object any) (any, error) {
 	switch object := object.(type) {
 	case *v1alpha1.Incident:
 		removeMetadata(&object.ObjectMeta)
-		object.Spec.IntegrationName = intern(object.Spec.IntegrationName)
+		object.Spec.IntegrationName = queue.Intern(object.Spec.IntegrationName)
 		alertcontent.LimitKeys(&object.Status.Alert) // an earlier version did not
 	case *v1alpha1.Heartbeat:
 		_, isOfLink := object.Labels[v1alpha1.LinkLabel]
@@ -31,8 +30,5 @@ func Condense(object any) (any, error) {
 
 func removeMetadata(m *metav1.ObjectMeta) {
 	m.ManagedFields, m.Annotations, m.Labels, m.Finalizers, m.OwnerReferences, m.GenerateName = nil, nil, nil, nil, nil, ""
-	m.Namespace = intern(m.Namespace)
+	m.Namespace = queue.Intern(m.Namespace)
 }
-
-// intern returns one copy of equal strings: thousands of Incidents have the same few.
-func intern(s string) string { return unique.Make(s).Value() }

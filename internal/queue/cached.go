@@ -128,7 +128,7 @@ func (e *Cached) Condense(object any) (any, error) {
 		return object, nil
 	}
 	removed := condenseMetadata(event)
-	event.Namespace, event.Spec.IntegrationName = intern(event.Namespace), intern(event.Spec.IntegrationName)
+	event.Namespace, event.Spec.IntegrationName = Intern(event.Namespace), Intern(event.Spec.IntegrationName)
 	entry, known := e.find(event.UID)
 	if !known || entry.stub != nil {
 		if !e.hasPlace(event, entry.stub) {

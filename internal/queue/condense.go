@@ -8,8 +8,8 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// intern returns one copy of equal strings: thousands of AlertEvents have the same few.
-func intern(s string) string { return unique.Make(s).Value() }
+// Intern returns one copy of equal strings: thousands of cached objects have the same few.
+func Intern(s string) string { return unique.Make(s).Value() }
 
 // usedAnnotations are the annotations of an AlertEvent that are used, with the bytes that each may have. ReduceMark reduces a
 // mark.
