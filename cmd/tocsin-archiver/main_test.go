@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -28,27 +26,14 @@ var config *rest.Config
 func TestMain(m *testing.M) { os.Exit(testenv.Main(m, func(c *rest.Config) { config = c })) }
 
 func TestCommandLine(t *testing.T) {
-	for sentence, test := range map[string]struct {
-		args           string
-		code           int
-		stdout, stderr string
-	}{
-		"help lists the flags":                {"--help", 0, "-archive", ""},
-		"the version is printed":              {"--version", 0, "tocsin-archiver", ""},
-		"an archive is required":              {"--leader-elect", 2, "", "--archive"},
-		"the URL has no credentials":          {"--archive=s3://key:secret@bucket", 2, "", "--archive"},
-		"an error does not quote credentials": {"--archive=s3://key:secret@bucket%", 2, "", "--archive: not a URL"},
-		"all errors are told":                 {"--archive=x --health-probe-bind-address=x", 2, "", "--health-probe-bind-address"},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			g := NewWithT(t)
-			var stdout, stderr bytes.Buffer
-			g.Expect(execute(strings.Fields(test.args), &stdout, &stderr)).To(Equal(test.code))
-			g.Expect(stdout.String()).To(ContainSubstring(test.stdout))
-			g.Expect(stderr.String()).To(ContainSubstring(test.stderr))
-			g.Expect(stderr.String()).NotTo(ContainSubstring("secret"))
-		})
-	}
+	testenv.TestCommandLines(t, execute, map[string]testenv.CommandLine{
+		"help lists the flags":                {Args: "--help", Stdout: "-archive"},
+		"the version is printed":              {Args: "--version", Stdout: "tocsin-archiver"},
+		"an archive is required":              {Args: "--leader-elect", Code: 2, Stderr: "--archive"},
+		"the URL has no credentials":          {Args: "--archive=s3://key:secret@bucket", Code: 2, Stderr: "--archive"},
+		"an error does not quote credentials": {Args: "--archive=s3://key:secret@bucket%", Code: 2, Stderr: "--archive: not a URL"},
+		"all errors are told":                 {Args: "--archive=x --health-probe-bind-address=x", Code: 2, Stderr: "--health-probe-bind-address"},
+	})
 }
 
 // start runs a process until the test ends, or until stop is called.

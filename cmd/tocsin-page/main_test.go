@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -30,31 +29,18 @@ func TestMain(m *testing.M) { os.Exit(testenv.Main(m, func(c *rest.Config) { con
 func TestCommandLine(t *testing.T) {
 	garbage := filepath.Join(t.TempDir(), "ca.crt")
 	NewWithT(t).Expect(os.WriteFile(garbage, []byte("garbage"), 0o600)).To(Succeed())
-	for sentence, test := range map[string]struct {
-		args           string
-		code           int
-		stdout, stderr string
-	}{
-		"help lists the flags":                  {"--help", 0, "-cluster-name", ""},
-		"the version is printed":                {"--version", 0, "tocsin-page", ""},
-		"the address must be one":               {"--bind-address=x", 2, "", "--bind-address"},
-		"the server must be a URL":              {"--server=x", 2, "", "--server"},
-		"the server has no user":                {"--server=https://me:secret@10.0.0.1", 2, "", "--server"},
-		"the authority must be there":           {"--certificate-authority=/none", 2, "", "--certificate-authority"},
-		"the authority must be a certificate":   {"--certificate-authority=" + garbage, 2, "", "--certificate-authority"},
-		"all errors are told":                   {"--bind-address=x --server=x", 2, "", "--server"},
-		"a flag of the plugin is none":          {"--in-cluster", 2, "", "flag provided but not defined"},
-		"an address that cannot be listened on": {"--bind-address=192.0.2.1:1", 1, "", "listening"},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			g := NewWithT(t)
-			var stdout, stderr bytes.Buffer
-			g.Expect(execute(strings.Fields(test.args), &stdout, &stderr)).To(Equal(test.code))
-			g.Expect(stdout.String()).To(ContainSubstring(test.stdout))
-			g.Expect(stderr.String()).To(ContainSubstring(test.stderr))
-			g.Expect(stderr.String()).NotTo(ContainSubstring("secret"))
-		})
-	}
+	testenv.TestCommandLines(t, execute, map[string]testenv.CommandLine{
+		"help lists the flags":                  {Args: "--help", Stdout: "-cluster-name"},
+		"the version is printed":                {Args: "--version", Stdout: "tocsin-page"},
+		"the address must be one":               {Args: "--bind-address=x", Code: 2, Stderr: "--bind-address"},
+		"the server must be a URL":              {Args: "--server=x", Code: 2, Stderr: "--server"},
+		"the server has no user":                {Args: "--server=https://me:secret@10.0.0.1", Code: 2, Stderr: "--server"},
+		"the authority must be there":           {Args: "--certificate-authority=/none", Code: 2, Stderr: "--certificate-authority"},
+		"the authority must be a certificate":   {Args: "--certificate-authority=" + garbage, Code: 2, Stderr: "--certificate-authority"},
+		"all errors are told":                   {Args: "--bind-address=x --server=x", Code: 2, Stderr: "--server"},
+		"a flag of the plugin is none":          {Args: "--in-cluster", Code: 2, Stderr: "flag provided but not defined"},
+		"an address that cannot be listened on": {Args: "--bind-address=192.0.2.1:1", Code: 1, Stderr: "listening"},
+	})
 	NewWithT(t).Expect(helpOf(t)).NotTo(ContainSubstring("KUBECONFIG"))
 }
 

@@ -1,7 +1,6 @@
 package app
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -48,37 +47,25 @@ func run(ctx context.Context, o Options) error {
 }
 
 func TestCommandLine(t *testing.T) {
-	for sentence, test := range map[string]struct {
-		args           string
-		code           int
-		stdout, stderr string
-	}{
-		"help lists the flags":                      {"--help", 0, "-max-pending-events", ""},
-		"the version is printed":                    {"--version", 0, "tocsin", ""},
-		"an unknown flag is an error":               {"--verbose", 2, "", "-verbose"},
-		"an argument is an error":                   {"serve", 2, "", `"serve"`},
-		"an address needs a port":                   {"--webhook-bind-address=localhost", 2, "", "--webhook-bind-address"},
-		"the webhook server cannot be off":          {"--webhook-bind-address=0", 2, "", "--webhook-bind-address"},
-		"a port has at most 16 bits":                {"--health-probe-bind-address=:65536", 2, "", "--health-probe-bind-address"},
-		"a body limit of nothing is an error":       {"--max-body-bytes=0", 2, "", "--max-body-bytes"},
-		"a backlog limit of nothing is an error":    {"--max-pending-events=-1", 2, "", "--max-pending-events"},
-		"a manager needs a write slot":              {"--max-in-flight-writes=0", 2, "", "--max-in-flight-writes"},
-		"a shutdown delay beyond the grace is one":  {"--shutdown-delay=1m", 2, "", "--shutdown-delay"},
-		"a namespace has a valid name":              {"--watch-namespaces=a,B", 2, "", `"B"`},
-		"the page has a URL of the web":             {"--page-url=javascript:alert(1)", 2, "", "must be an http or https URL"},
-		"a forwarding file is checked":              {"--check-alertmanager-config=testdata/alertmanager.yaml", 0, "valid. alertmanagers: am:9093", ""},
-		"an invalid forwarding file is told":        {"--check-alertmanager-config=app_test.go", 1, "", "the file: yaml: line "},
-		"a missing forwarding file is told":         {"--check-alertmanager-config=nowhere", 1, "", "nowhere: no such file"},
-		"the namespace of the lease is checked too": {"--leader-election-namespace=a/b", 2, "", "--leader-election-namespace"},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			g := NewWithT(t)
-			var stdout, stderr bytes.Buffer
-			g.Expect(Execute(strings.Fields(test.args), &stdout, &stderr)).To(Equal(test.code))
-			g.Expect(strings.ToLower(stdout.String())).To(ContainSubstring(test.stdout))
-			g.Expect(stderr.String()).To(ContainSubstring(test.stderr))
-		})
-	}
+	testenv.TestCommandLines(t, Execute, map[string]testenv.CommandLine{
+		"help lists the flags":                      {Args: "--help", Stdout: "-max-pending-events"},
+		"the version is printed":                    {Args: "--version", Stdout: "tocsin"},
+		"an unknown flag is an error":               {Args: "--verbose", Code: 2, Stderr: "-verbose"},
+		"an argument is an error":                   {Args: "serve", Code: 2, Stderr: `"serve"`},
+		"an address needs a port":                   {Args: "--webhook-bind-address=localhost", Code: 2, Stderr: "--webhook-bind-address"},
+		"the webhook server cannot be off":          {Args: "--webhook-bind-address=0", Code: 2, Stderr: "--webhook-bind-address"},
+		"a port has at most 16 bits":                {Args: "--health-probe-bind-address=:65536", Code: 2, Stderr: "--health-probe-bind-address"},
+		"a body limit of nothing is an error":       {Args: "--max-body-bytes=0", Code: 2, Stderr: "--max-body-bytes"},
+		"a backlog limit of nothing is an error":    {Args: "--max-pending-events=-1", Code: 2, Stderr: "--max-pending-events"},
+		"a manager needs a write slot":              {Args: "--max-in-flight-writes=0", Code: 2, Stderr: "--max-in-flight-writes"},
+		"a shutdown delay beyond the grace is one":  {Args: "--shutdown-delay=1m", Code: 2, Stderr: "--shutdown-delay"},
+		"a namespace has a valid name":              {Args: "--watch-namespaces=a,B", Code: 2, Stderr: `"B"`},
+		"the page has a URL of the web":             {Args: "--page-url=javascript:alert(1)", Code: 2, Stderr: "must be an http or https URL"},
+		"a forwarding file is checked":              {Args: "--check-alertmanager-config=testdata/alertmanager.yaml", Stdout: "valid. alertmanagers: am:9093"},
+		"an invalid forwarding file is told":        {Args: "--check-alertmanager-config=app_test.go", Code: 1, Stderr: "the file: yaml: line "},
+		"a missing forwarding file is told":         {Args: "--check-alertmanager-config=nowhere", Code: 1, Stderr: "nowhere: no such file"},
+		"the namespace of the lease is checked too": {Args: "--leader-election-namespace=a/b", Code: 2, Stderr: "--leader-election-namespace"},
+	})
 }
 
 func TestDefaultsAreThoseOfTheDesign(t *testing.T) {
