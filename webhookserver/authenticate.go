@@ -69,8 +69,8 @@ func (a *arrived) checkMethod() *problem {
 
 func (a *authenticated) owner() *authenticated { return a }
 
-// sender returns the name of the integration.
-func (a *authenticated) sender() types.NamespacedName {
+// integrationName returns the namespace and name of the integration, whose turns and shares the request counts as.
+func (a *authenticated) integrationName() types.NamespacedName {
 	return types.NamespacedName{Namespace: a.integration.Namespace, Name: a.integration.Name}
 }
 
@@ -92,7 +92,7 @@ func (a *authenticated) leave() {
 
 // reserve reserves memory until the request is answered.
 func (h *handler) reserve(a *authenticated, bytes int64) (*fair.Reservation, *problem) {
-	memory := h.bodies.Reserve(a.sender(), bytes, 0)
+	memory := h.bodies.Reserve(a.integrationName(), bytes, 0)
 	if memory == nil {
 		return nil, &problemOverload
 	}

@@ -26,11 +26,11 @@ import (
 type decoded struct {
 	*read
 	mapping.Result
-	copyKey string          // idempotency key for this operation; empty: copies of the request are not told from it
-	answer  *protocol.Reply // to a request that holds no alert but a question; nil for others
-	invalid []string        // parts of the request that are not valid
-	idle    []bool          // the alerts that change nothing, as far as is known
-	beats   []string        // the heartbeats of which the alerts are signals; empty for the others, nil if none is
+	requestKey string          // idempotency key for this operation; empty: copies of the request are not told from it
+	answer     *protocol.Reply // to a request that holds no alert but a question; nil for others
+	invalid    []string        // parts of the request that are not valid
+	idle       []bool          // the alerts that change nothing, as far as is known
+	beats      []string        // the heartbeats of which the alerts are signals; empty for the others, nil if none is
 }
 
 // kept returns the alerts that are to be stored.
@@ -93,9 +93,9 @@ func (h *handler) decodeBody(r *read, body []byte) (_ *decoded, p *problem) {
 		key, identity = content.Key, content.Identity
 	}
 	if key != "" {
-		d.copyKey = r.operationKey(key)
+		d.requestKey = r.operationKey(key)
 	}
-	identify(d.Alerts, r.integration.Name, d.copyKey, identity)
+	identify(d.Alerts, r.integration.Name, d.requestKey, identity)
 	d.findSignals(h.heartbeats(r.authenticated))
 	tellDefaults(d.Alerts, r.integration, r.operation.Path == "")
 	d.idle = h.findIdle(r.integration.Namespace, d.Alerts)
@@ -113,7 +113,7 @@ func (h *handler) evaluate(r *read, requestHeader http.Header, payloads []protoc
 	isList := func(p protocol.Payload) bool { _, list := p.Value.([]any); return list }
 	program, err := h.options.Mappings.Program(r.mappingOwner(slices.ContainsFunc(payloads, isList)))
 	if err != nil {
-		unusableMappings.Of(r.sender()).Inc()
+		unusableMappings.Of(r.integrationName()).Inc()
 	}
 	ctx := context.Background()
 	if program.Mapped() {
@@ -159,7 +159,7 @@ func (h *handler) evaluate(r *read, requestHeader http.Header, payloads []protoc
 	if r.dryRun {
 		return all, nil
 	}
-	observeMapping(r.sender(), &all)
+	observeMapping(r.integrationName(), &all)
 	h.reportReturned(r.integration, all.Alerts)
 	if all.Handshake != "" {
 		h.reports.reportHandshake(r.integration, all.Handshake)

@@ -196,7 +196,7 @@ func (h *handler) report(s *served) {
 		h.reports.reportRejection(owner.integration, p.reason, p.ownerMessage())
 	}
 	if s.reply.Status >= http.StatusInternalServerError && !s.isDryRun() && !p.meetsNewOnly() {
-		h.reports.reportUnavailable(owner.sender())
-		h.options.Health.Missed(owner.sender())
+		h.reports.reportUnavailable(owner.integrationName())
+		h.options.Health.Missed(owner.integrationName())
 	}
 }

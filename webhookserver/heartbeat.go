@@ -67,7 +67,7 @@ func isSignal(h *v1alpha1.Heartbeat, alert *mapping.Alert) bool {
 
 // heartbeats returns those of the request's integration.
 func (h *handler) heartbeats(a *authenticated) []*v1alpha1.Heartbeat {
-	return h.options.Heartbeats.Of(a.sender())
+	return h.options.Heartbeats.Of(a.integrationName())
 }
 
 // noteSignals notes the signals in a request that was accepted whole, or whose valid part was: then only alerts are signals, not
@@ -123,7 +123,7 @@ func (h *handler) ping(c *checked) (reply protocol.Reply, p *problem) {
 
 // writeFailure has the status say that a heartbeat has failed. The leader stores the alert.
 func (h *handler) writeFailure(a *authenticated, failed signal) *problem {
-	memory := h.bodies.Reserve(a.sender(), minBodyMemory, 0)
+	memory := h.bodies.Reserve(a.integrationName(), minBodyMemory, 0)
 	if memory == nil {
 		return &problemOverload
 	}

@@ -79,7 +79,7 @@ func TestWhatIsDecodedDoesNotWaitForMemory(t *testing.T) {
 		parser := h.newParser(a, maxDecodedMemory)
 		_, _, err := parser.Parse([]byte(`{}`))
 		g.Expect(err).NotTo(HaveOccurred())
-		other := h.decoded.Reserve(a.sender(), maxDecodedMemory/4-1000, 0)
+		other := h.decoded.Reserve(a.integrationName(), maxDecodedMemory/4-1000, 0)
 		g.Expect(other).NotTo(BeNil())
 		began := time.Now()
 		_, _, err = parser.Parse([]byte(`{"a":"` + strings.Repeat("x", 1000) + `"}`))

@@ -81,7 +81,7 @@ func RegisterMetrics(registry prometheus.Registerer) {
 func (s *served) observe(took time.Duration) {
 	var integration types.NamespacedName
 	if owner := s.owner(); owner != nil {
-		integration = owner.sender()
+		integration = owner.integrationName()
 	}
 	code := s.reply.Status
 	requestsTotal.Of(integration, strconv.Itoa(code), s.arrival().route()).Inc()

@@ -43,9 +43,9 @@ func (p *parser) parse(text []byte) (any, []payload.Warning, error) {
 	}
 	// One reservation for everything: a request that waited for its own memory would never get it.
 	p.held.Release()
-	if p.held = p.handler.decoded.Reserve(p.request.sender(), p.size, 0); p.held == nil && p.wait > 0 {
+	if p.held = p.handler.decoded.Reserve(p.request.integrationName(), p.size, 0); p.held == nil && p.wait > 0 {
 		p.request.leave() // nobody waits for memory at a place
-		p.held = p.handler.decoded.Reserve(p.request.sender(), p.size, p.wait)
+		p.held = p.handler.decoded.Reserve(p.request.integrationName(), p.size, p.wait)
 		if busy := p.handler.enter(p.request); busy != nil {
 			return nil, nil, busy
 		}

@@ -53,7 +53,7 @@ func (h *handler) storeAlerts(d *decoded, alerts []v1alpha1.Alert) (commit.Recei
 		return commit.Receipt{}, p
 	}
 	for i := range receipt.Alerts {
-		alertsTotal.Of(d.sender(), string(receipt.Alerts[i].Status)).Inc()
+		alertsTotal.Of(d.integrationName(), string(receipt.Alerts[i].Status)).Inc()
 	}
 	if len(receipt.Alerts) == 0 {
 		return commit.Receipt{}, &problemIncidentLimit
@@ -72,7 +72,7 @@ func (h *handler) storeAlerts(d *decoded, alerts []v1alpha1.Alert) (commit.Recei
 // now, the AlertEvents are read: the answer to an earlier copy may be lost, and its alerts wait to be folded.
 func (h *handler) storeParts(d *decoded, requested, storable []v1alpha1.Alert) (all commit.Receipt, p *problem) {
 	switch {
-	case d.copyKey != "":
+	case d.requestKey != "":
 	case len(storable) == 0:
 		return all, nil
 	default:
@@ -121,7 +121,7 @@ func (h *handler) submitOrFind(d *decoded, alerts []v1alpha1.Alert, part int) (c
 	if len(alerts) > 0 {
 		return h.submit(d, alerts, part)
 	}
-	memory := h.bodies.Reserve(d.sender(), queryMemory, 0)
+	memory := h.bodies.Reserve(d.integrationName(), queryMemory, 0)
 	if memory == nil {
 		return commit.Receipt{}, &problemOverload
 	}
@@ -137,7 +137,7 @@ func (h *handler) submitOrFind(d *decoded, alerts []v1alpha1.Alert, part int) (c
 
 // eventName returns the name of the AlertEvent with a part of the request, empty without an idempotency key.
 func (d *decoded) eventName(part int) string {
-	key := d.copyKey
+	key := d.requestKey
 	switch {
 	case key == "":
 		return ""
@@ -157,7 +157,7 @@ func (h *handler) storeContext(d *decoded) (context.Context, context.CancelFunc)
 // submit hands the alerts to the committer, those of a request with an idempotency key as the part with this number.
 func (h *handler) submit(d *decoded, alerts []v1alpha1.Alert, part int) (commit.Receipt, *problem) {
 	submission := commit.Submission{
-		Integration: d.sender(),
+		Integration: d.integrationName(),
 		Defaults:    d.integration.Spec.Defaults,
 		Received:    d.received,
 		Alerts:      alerts,

@@ -7,20 +7,20 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/forward/config"
 )
 
-// endpoint is one entry of the configuration: it keeps a sender for each address of the entry's host, and their silences.
+// endpoint is one entry of the configuration: it keeps a peer for each address of the entry's host, and their silences.
 type endpoint struct {
 	term     *term
 	name     string // of the target
 	target   atomic.Pointer[config.Target]
-	signal   signal          // the target changed
-	senders  *group[*sender] // by address
+	signal   signal        // the target changed
+	peers    *group[*peer] // by address
 	silencer *silencer
 }
 
 func newEndpoint(term *term, t *config.Target) *endpoint {
-	e := &endpoint{term: term, name: t.Name(), signal: newSignal(), senders: newGroup[*sender]()}
+	e := &endpoint{term: term, name: t.Name(), signal: newSignal(), peers: newGroup[*peer]()}
 	e.target.Store(t)
-	e.silencer = newSilencer(term, e.name, e.senders)
+	e.silencer = newSilencer(term, e.name, e.peers)
 	return e
 }
 
@@ -31,20 +31,20 @@ func (e *endpoint) configure(t *config.Target) {
 	}
 }
 
-// run resolves the host and keeps the senders until ctx ends. It returns when all of them have stopped.
+// run resolves the host and keeps the peers until ctx ends. It returns when all of them have stopped.
 func (e *endpoint) run(ctx context.Context) {
-	defer e.senders.running.Wait()
-	e.senders.running.Go(func() { e.silencer.run(ctx) })
+	defer e.peers.running.Wait()
+	e.peers.running.Go(func() { e.silencer.run(ctx) })
 	var addresses []string
 	for ctx.Err() == nil {
 		t := e.target.Load()
 		addresses = t.Addresses(ctx, e.term.resolver, addresses)
-		e.senders.keep(ctx, addresses, func(address string) *sender {
-			s := newSender(e.term, e.name, address)
+		e.peers.keep(ctx, addresses, func(address string) *peer {
+			s := newPeer(e.term, e.name, address)
 			s.configure(t)
 			return s
 		})
-		for _, s := range e.senders.all() {
+		for _, s := range e.peers.all() {
 			s.configure(t)
 		}
 		sleep(ctx, resolveInterval, e.signal)

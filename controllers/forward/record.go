@@ -12,7 +12,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
 )
 
-// record is what a sender knows of its Alertmanager in this term, and of each Incident there.
+// record is what a peer knows of its Alertmanager in this term, and of each Incident there.
 type record struct {
 	mu        sync.Mutex
 	began     time.Time
@@ -25,7 +25,7 @@ type record struct {
 	rejected  int // how many Incidents are rejected: most often none
 }
 
-// state is what a sender knows of an Incident in its Alertmanager.
+// state is what a peer knows of an Incident in its Alertmanager.
 type state struct {
 	history  alerts.History    // what it has posted
 	severity v1alpha1.Severity // with which the Incident fires, by what Alertmanager has accepted; empty: it does not

@@ -124,10 +124,10 @@ func (t *term) integrationGone(integration *v1alpha1.WebhookIntegration) {
 	t.incidents.replaceIntegration(client.ObjectKeyFromObject(integration), nil)
 }
 
-// notify puts an Incident in the queue of every sender.
+// notify puts an Incident in the queue of every peer.
 func (t *term) notify(key types.NamespacedName, received time.Time) {
 	for _, e := range t.endpoints.all() {
-		for _, s := range e.senders.all() {
+		for _, s := range e.peers.all() {
 			s.schedule.changed.add(key, received)
 		}
 	}

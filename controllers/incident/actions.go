@@ -69,7 +69,7 @@ func (r *reconciler) create(ctx context.Context, o *facts, plan *fold.Plan) (*v1
 		Spec:       *plan.Create,
 	}
 	err = errIncidentLimit
-	if r.counts.MayOpen(o.key.Namespace) && !r.resolved.IsFull(o.key.Namespace) {
+	if r.counts.MayOpen(o.key.Namespace) && !r.sweeper.IsFull(o.key.Namespace) {
 		err = r.createLabelled(ctx, incident)
 	}
 	if apierrors.IsAlreadyExists(err) {
@@ -137,7 +137,7 @@ func (r *reconciler) write(
 		return nil, fmt.Errorf("writing the Incident's status: %w", err)
 	}
 	r.writes.wrote(incident, r.Clock.Now())
-	r.resolved.NoteWritten(read, incident)
+	r.sweeper.NoteWritten(read, incident)
 	return incident, nil
 }
 
@@ -157,7 +157,7 @@ func (r *reconciler) confirmAbsence(ctx context.Context, c *confirmed) error {
 	return r.requireShown(ctx, c, slices.MaxFunc(c.toFold, r.inCommitOrder))
 }
 
-// requireShown fails with errUnseen if the quorum list has an AlertEvent in the namespace that the watch has not shown, or only
+// requireShown fails with errNotCached if the quorum list has an AlertEvent in the namespace that the watch has not shown, or only
 // as a stub, and that is not settled for the Incident: one that is older than newest or, without that one, any. It does so too if
 // the cache shows another one to fold than when the fold was decided. For a canary it looks at what the watch shows of all
 // namespaces: a watch that has stalled, or has lost an AlertEvent, keeps it from being settled.
@@ -172,7 +172,7 @@ func (r *reconciler) requireShown(ctx context.Context, c *confirmed, newest *v1a
 			continue // the watch works, and no such AlertEvent has an alert that the canary must follow
 		}
 		if !event.settled.Has(c.key.Name) && (newest == nil || r.isOlder(&event, newest)) {
-			return errUnseen
+			return errNotCached
 		}
 	}
 	events, err := replica.EventsOf(ctx, r.cache, c.key)
@@ -185,7 +185,7 @@ func (r *reconciler) requireShown(ctx context.Context, c *confirmed, newest *v1a
 	}
 	for _, event := range r.classify(&c.facts, events).toFold {
 		if !decided.Has(event.UID) {
-			return errUnseen
+			return errNotCached
 		}
 	}
 	return nil

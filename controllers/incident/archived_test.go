@@ -81,7 +81,7 @@ func TestAReopenedIncidentIsDeletedOnlyAfterAllItsEpisodesAreArchived(t *testing
 func TestWhatIsNotArchivedIsBounded(t *testing.T) {
 	s := newSite(t)
 	resolved := &noResolved{full: true}
-	s.incidents.resolved = resolved
+	s.incidents.sweeper = resolved
 	s.PostFiring("c")
 	_, err := s.reconcile("c")
 	s.Expect(err).NotTo(HaveOccurred())

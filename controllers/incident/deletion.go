@@ -69,7 +69,7 @@ func (r *reconciler) remove(ctx context.Context, read *v1alpha1.Incident) (bool,
 	case err != nil:
 		return false, fmt.Errorf("deleting the Incident %s: %w", read.Name, err)
 	}
-	r.resolved.NoteWritten(read, nil)
+	r.sweeper.NoteWritten(read, nil)
 	return true, nil
 }
 

@@ -48,7 +48,7 @@ type alertEvents struct {
 	toFold  []*v1alpha1.AlertEvent
 	settled []*v1alpha1.AlertEvent // known to be folded, or to match nothing
 	hold    time.Time              // others, later ones than toFold, wait until then; zero if none do
-	unseen  bool                   // some are not yet known to this replica's memory
+	unknown bool                   // some are not yet known to this replica's memory
 }
 
 // isEmpty reports whether no AlertEvent exists for the Incident.
@@ -156,7 +156,7 @@ func (r *reconciler) confirm(ctx context.Context, seen *facts) (*confirmed, erro
 		return nil, err
 	}
 	c.alertEvents = r.classify(&c.facts, events)
-	if c.unseen {
+	if c.unknown {
 		return nil, fmt.Errorf("%w: the memory of AlertEvents lags behind the cache", errStale)
 	}
 	return c, nil
@@ -173,7 +173,7 @@ func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEven
 		case r.releases.IsSettled(event, o.key.Name):
 			a.settled = append(a.settled, event)
 		default:
-			a.unseen = a.unseen || !known
+			a.unknown = a.unknown || !known
 			a.toFold = append(a.toFold, event)
 			// Use the time before the list. Otherwise a suspension makes the hold look expired, while another replica may have
 			// deleted the AlertEvent.

@@ -61,8 +61,8 @@ const (
 // errStale says that a fold has read something older than the API server has now: it starts over.
 var errStale = errors.New("read something that has changed meanwhile")
 
-// errUnseen says that AlertEvents are stored which the cache does not show yet. Thousands of folds may find that at once.
-var errUnseen = fmt.Errorf("%w: the cache lacks an AlertEvent", errStale)
+// errNotCached says that AlertEvents are stored which the cache does not show yet. Thousands of folds may find that at once.
+var errNotCached = fmt.Errorf("%w: the cache lacks an AlertEvent", errStale)
 
 // reconciler folds AlertEvents into Incidents. A request names an Incident, whether there is one or not.
 type reconciler struct {
@@ -77,7 +77,7 @@ type reconciler struct {
 	recorder events.EventRecorder
 	blocked  *Blocked
 	counts   openCounts
-	resolved resolvedIncidents
+	sweeper  resolvedIncidents
 	notices  flowcontrol.RateLimiter // of Kubernetes Events
 	gate     *writeGate
 
@@ -226,7 +226,7 @@ func (r *reconciler) handleFailure(ctx context.Context, o *facts, err error) (ct
 		return ctrl.Result{}, err
 	}
 	log.FromContext(ctx).V(1).Info("Starting over", "reason", err.Error())
-	if errors.Is(err, errUnseen) {
+	if errors.Is(err, errNotCached) {
 		return ctrl.Result{RequeueAfter: writeInterval}, nil
 	}
 	return ctrl.Result{RequeueAfter: staleRetry}, nil
@@ -242,7 +242,7 @@ func (r *reconciler) delayFold(o *facts) time.Duration {
 	switch wait := r.blocked.delay(o.key, o.key.Name, o.now); {
 	case wait > 0 && len(o.toFold) > 0:
 		return wait
-	case o.unseen:
+	case o.unknown:
 		return staleRetry
 	case o.onlyRepeats() && !o.ledgerNearlyFull():
 		return r.writes.wait(o.key, o.now)

@@ -76,7 +76,7 @@ func Add(
 	}
 	r := newReconciler(mgr.GetCache(), live, lists, o)
 	r.recorder, r.notices = mgr.GetEventRecorder("tocsin"), flowcontrol.NewTokenBucketRateLimiter(maxNoticeRate, maxNoticeBurst)
-	r.counts, r.releases, r.resolved = counts, releaser, sweeper
+	r.counts, r.releases, r.sweeper = counts, releaser, sweeper
 	options := requests.Options(mgr, "incident", "incident", foldConcurrency, requests.NameOf)
 	options.NewQueue = requests.NewQueue(foldConcurrency, func(request ctrl.Request) types.NamespacedName {
 		return o.Memory.Turn(request.NamespacedName)

@@ -90,7 +90,7 @@ func (s *site) newFolder() *folder {
 	})
 	f.incidents.recorder, f.incidents.notices = f.events, flowcontrol.NewFakeAlwaysRateLimiter()
 	f.incidents.counts, f.incidents.releases = &listedCounts{site: s, incidents: math.MaxInt64, bytes: math.MaxInt64}, f.releases
-	f.incidents.resolved = &noResolved{}
+	f.incidents.sweeper = &noResolved{}
 	return f
 }
 

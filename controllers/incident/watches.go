@@ -112,7 +112,7 @@ func (r *reconciler) onIntegration() handler.EventHandler {
 			requests.Add(folds, types.NamespacedName{Namespace: integration.Namespace, Name: name}, false)
 		}
 		if before == nil || after == nil || fold.RetentionOf(before) != fold.RetentionOf(after) {
-			r.resolved.Revisit(integration.Namespace) // which reads all of them
+			r.sweeper.Revisit(integration.Namespace) // which reads all of them
 		}
 	})
 }

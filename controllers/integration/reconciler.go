@@ -108,7 +108,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if received != nil {
 		updated.Status.LastReceivedTime = received
 	}
-	mapping, settles := mappingValidity(updated, r.options.Mappings.Check(&integration), now)
+	mapping, mappingUntil := mappingValidity(updated, r.options.Mappings.Check(&integration), now)
 	r.setOutside(updated, &updated.Status.Conditions)
 	ready.LastTransitionTime, mapping.LastTransitionTime = r.transitionTime(), r.transitionTime()
 	meta.SetStatusCondition(&updated.Status.Conditions, ready)
@@ -123,7 +123,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if changed && mapping.Status == metav1.ConditionFalse {
 		r.recorder.Eventf(&integration, nil, corev1.EventTypeWarning, mapping.Reason, "Check", "%s", mapping.Message)
 	}
-	return ctrl.Result{RequeueAfter: soonest(wait, now, next, settles)}, nil
+	return ctrl.Result{RequeueAfter: soonest(wait, now, next, mappingUntil)}, nil
 }
 
 // setKeyless brings lastKeylessTime up to date. What came before the spec changed says nothing about the new one.

@@ -14,8 +14,8 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/forward/config"
 )
 
-// sender posts alerts to one address of an Alertmanager. It depends on no other sender.
-type sender struct {
+// peer posts alerts to one address of an Alertmanager. It depends on no other peer.
+type peer struct {
 	address  string
 	log      logr.Logger
 	metrics  addressMetrics
@@ -30,8 +30,8 @@ type sender struct {
 	configured atomic.Pointer[moment] // its target and client
 }
 
-func newSender(t *term, name, address string) *sender {
-	s := &sender{
+func newPeer(t *term, name, address string) *peer {
+	s := &peer{
 		address: address, log: t.forwarder.log.WithValues("alertmanager", name, "address", address),
 		metrics: addressMetrics{name, address}, clock: t.clock, dialer: t.forwarder.Dialer, record: newRecord(),
 	}
@@ -53,7 +53,7 @@ func newSender(t *term, name, address string) *sender {
 }
 
 // configure sets the target, and makes a client unless there is one for it. A new target has everything posted at once.
-func (s *sender) configure(t *config.Target) {
+func (s *peer) configure(t *config.Target) {
 	before := s.configured.Load()
 	if before.target == t && before.client != nil {
 		return
@@ -68,7 +68,7 @@ func (s *sender) configure(t *config.Target) {
 }
 
 // moment returns what the next request begins with. It is not ok while nothing may be posted.
-func (s *sender) moment() (at moment, ok bool) {
+func (s *peer) moment() (at moment, ok bool) {
 	at = *s.configured.Load()
 	at.ahead = s.skew.get()
 	at.now, ok = s.clock()
@@ -77,7 +77,7 @@ func (s *sender) moment() (at moment, ok bool) {
 
 // run posts until ctx ends. The first request is empty: its Date shows Alertmanager's clock, so that firing alerts do not arrive
 // already ended.
-func (s *sender) run(ctx context.Context) {
+func (s *peer) run(ctx context.Context) {
 	defer s.metrics.remove()
 	var round moment     // at which the last round began
 	var due time.Time    // when the next one begins
@@ -126,7 +126,7 @@ func (s *sender) run(ctx context.Context) {
 }
 
 // next returns the posts of the next request.
-func (s *sender) next(ctx context.Context, at moment) *batch {
+func (s *peer) next(ctx context.Context, at moment) *batch {
 	b := &batch{}
 	s.schedule.fill(ctx, b, func(key types.NamespacedName, received time.Time) *post {
 		p := &post{key: key, received: received}
@@ -142,7 +142,7 @@ func (s *sender) next(ctx context.Context, at moment) *batch {
 
 // deliver posts a batch: all in one request, which is empty if there are none, and then those that were rejected before. It fails
 // if Alertmanager accepts nothing at all.
-func (s *sender) deliver(ctx context.Context, at moment, b *batch) error {
+func (s *peer) deliver(ctx context.Context, at moment, b *batch) error {
 	at.deadline = time.Now().Add(isolationTime)
 	if len(b.posts) > 0 || len(b.alone) == 0 {
 		if err := s.poster.post(ctx, at, b.posts, alertmanager.RequestTimeout); err != nil {
