@@ -39,7 +39,7 @@ type site struct{ *testsite.Site }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	return &site{testsite.New(t)}
+	return &site{testsite.NewReal(t)} // with everything that a real API server does
 }
 
 // manage runs a manager with the controllers for the site's namespace. The returned function stops it.
@@ -52,9 +52,10 @@ func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 	t.Helper()
 	skip := true
 	memory := queue.NewMemory(clock.RealClock{})
-	mgr, err := ctrl.NewManager(testsite.ControlPlane(t), ctrl.Options{
-		Scheme:  testenv.Scheme(),
-		Metrics: metricsserver.Options{BindAddress: "0"},
+	mgr, err := ctrl.NewManager(s.Config, ctrl.Options{
+		MapperProvider: clustercache.RESTMapper,
+		Scheme:         testenv.Scheme(),
+		Metrics:        metricsserver.Options{BindAddress: "0"},
 		Cache: cache.Options{
 			DefaultNamespaces: map[string]cache.Config{s.Namespace: {}},
 			ByObject: map[client.Object]cache.ByObject{
@@ -74,7 +75,7 @@ func (s *site) manageWith(t *testing.T, options Options) (stop func()) {
 	options.Mappings, options.Folds.Ingest = validMappings{}, idleIngest{}
 	if options.Folds.Health == nil {
 		health := replica.NewIngestHealth(clock.RealClock{})
-		canary, err := replica.NewCanary(testsite.ControlPlane(t), replica.CanaryOptions{
+		canary, err := replica.NewCanary(s.Config, replica.CanaryOptions{
 			Namespace: s.Namespace, Health: health, Memory: memory, Schemas: newSchemas{}, Watches: noWatches{},
 		})
 		s.Expect(err).NotTo(HaveOccurred())

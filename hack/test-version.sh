@@ -7,6 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 version=$1
 hack/control-plane.sh "$version"
 export KUBEBUILDER_ASSETS=$PWD/bin/control-plane-$version
+export TOCSIN_TEST_SERVER=real # rather than the one in memory that "make test" has
 export KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=2m # for a busy machine
 start=$SECONDS
 go test -count=1 ./api/... ./config/... ./controllers/... ./webhookserver/...

@@ -95,23 +95,26 @@ func TestGoReadsWhateverIsAccepted(t *testing.T) {
 	} {
 		t.Run(test.file+" "+test.part, func(t *testing.T) {
 			g := NewWithT(t)
-			namespace := testenv.Namespace(t, apiClient)
+			namespace := schemaNamespace(t)
 			whole := full(t, test.file)
 			kind, name := whole["kind"].(string), nameOf(whole)
+			create := func(o object, options ...string) ([]byte, error) {
+				request := schemaClient.Post().Namespace(namespace).Resource(resources[kind])
+				return sendRaw(request, must(json.Marshal(o)), "application/json", options...)
+			}
 			if test.part == "status" {
-				_, err := post(namespace, without(whole, "status"))
+				_, err := create(without(whole, "status"))
 				g.Expect(err).NotTo(HaveOccurred())
 			}
 			write := func(content any) ([]byte, error) {
 				if test.part == "status" {
-					return sendRaw(rawClient.Patch(types.MergePatchType).Namespace(namespace).Resource(resources[kind]).
+					return sendRaw(schemaClient.Patch(types.MergePatchType).Namespace(namespace).Resource(resources[kind]).
 						Name(name).SubResource("status"), must(json.Marshal(object{"status": content})),
 						string(types.MergePatchType), dryRun)
 				}
 				o := without(whole, "status")
 				o["spec"] = content
-				return sendRaw(rawClient.Post().Namespace(namespace).Resource(resources[kind]), must(json.Marshal(o)),
-					"application/json", dryRun)
+				return create(o, dryRun)
 			}
 			accepted, rejected := 0, 0
 			schema := all[kind].Spec.Versions[0].Schema.OpenAPIV3Schema.Properties[test.part]

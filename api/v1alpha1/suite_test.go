@@ -27,18 +27,33 @@ var (
 	apiClient client.Client
 	// rawClient sends and receives bytes, as any other client may.
 	rawClient rest.Interface
+	// schemaClient does so too, with a namespace. Its server may be one in memory: for the thousands of writes of a test whose outcome
+	// the schemas decide.
+	schemaClient    rest.Interface
+	schemaNamespace func(t *testing.T) string
 )
 
 func TestMain(m *testing.M) {
 	os.Exit(testenv.Main(m, func(c *rest.Config) {
 		config = c
 		apiClient = must(client.New(c, client.Options{Scheme: testenv.Scheme()}))
-		raw := rest.CopyConfig(c)
-		raw.APIPath = "/apis"
-		raw.GroupVersion = &v1alpha1.GroupVersion
-		raw.NegotiatedSerializer = serializer.NewCodecFactory(testenv.Scheme()).WithoutConversion()
-		rawClient = must(rest.RESTClientFor(raw))
+		rawClient = rawClientFor(c)
+		schemas, mapper := c, apiClient.RESTMapper()
+		if memory := must(testenv.MemoryServer()); memory != nil {
+			schemas = memory
+		}
+		schemaClient = rawClientFor(schemas)
+		typed := must(client.New(schemas, client.Options{Scheme: testenv.Scheme(), Mapper: mapper}))
+		schemaNamespace = func(t *testing.T) string { t.Helper(); return testenv.Namespace(t, typed) }
 	}))
+}
+
+func rawClientFor(c *rest.Config) rest.Interface {
+	raw := rest.CopyConfig(c)
+	raw.APIPath = "/apis"
+	raw.GroupVersion = &v1alpha1.GroupVersion
+	raw.NegotiatedSerializer = serializer.NewCodecFactory(testenv.Scheme()).WithoutConversion()
+	return must(rest.RESTClientFor(raw))
 }
 
 func must[T any](value T, err error) T {

@@ -15,7 +15,6 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
@@ -37,7 +36,7 @@ func canaryIsSettledOnce(t *testing.T, mend func(s *site, older *v1alpha1.AlertE
 	t.Helper()
 	s := newSite(t)
 	own := testenv.Namespace(t, s.Live)
-	_, err := replica.NewCanary(testsite.ControlPlane(t), replica.CanaryOptions{Namespace: own, Memory: s.memory})
+	_, err := replica.NewCanary(s.Config, replica.CanaryOptions{Namespace: own, Memory: s.memory})
 	s.Expect(err).NotTo(gomega.HaveOccurred())
 	s.incidents.lists = newQuorumLists(func(namespaces ...string) lister { return listEvents(s.Live, allShown, namespaces...) },
 		[]string{s.Namespace, own})

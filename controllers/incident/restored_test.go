@@ -78,8 +78,8 @@ func (s *site) postOld(restored map[string]bool) {
 // startCache starts a cache of the site's namespace, as the manager has it, and waits until it has read the AlertEvents.
 func (s *site) startCache(ctx context.Context, t *testing.T) cache.Cache {
 	t.Helper()
-	objects, err := (&clustercache.Informers{Log: logr.Discard()}).NewCache(testsite.ControlPlane(t), cache.Options{
-		Scheme: testenv.Scheme(), DefaultNamespaces: map[string]cache.Config{s.Namespace: {}},
+	objects, err := (&clustercache.Informers{Log: logr.Discard()}).NewCache(s.Config, cache.Options{
+		Scheme: testenv.Scheme(), Mapper: s.Live.RESTMapper(), DefaultNamespaces: map[string]cache.Config{s.Namespace: {}},
 		ByObject: map[client.Object]cache.ByObject{&v1alpha1.AlertEvent{}: {Transform: s.incidents.Memory.Cached.Condense}},
 	})
 	s.Expect(err).NotTo(HaveOccurred())

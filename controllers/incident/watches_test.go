@@ -98,7 +98,7 @@ func TestAPolicyEnqueuesItsIncidents(t *testing.T) {
 	after := before.DeepCopy()
 	after.Generation, after.ResourceVersion = 2, "2"
 	resolved := &noResolved{}
-	r := &reconciler{counts: namesOf{"mon": own}, resolved: resolved, retentions: expirecache.NewLRUExpireCache(1)}
+	r := &reconciler{counts: namesOf{"mon": own}, sweeper: resolved, retentions: expirecache.NewLRUExpireCache(1)}
 	watch := r.onIntegration()
 	watch.Create(t.Context(), event.CreateEvent{Object: before, IsInInitialList: true}, queue)
 	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: before}, queue)

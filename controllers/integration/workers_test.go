@@ -16,7 +16,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
 )
 
 // TestNobodyWaitsForTheIntegrationsOfAnotherNamespace: all those of one namespace hang.
@@ -27,11 +27,12 @@ func TestNobodyWaitsForTheIntegrationsOfAnotherNamespace(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: neighbour.Namespace, Name: fmt.Sprint("hangs-", n)},
 		})).To(Succeed())
 	}
-	mgr, err := ctrl.NewManager(testsite.ControlPlane(t), ctrl.Options{
-		Scheme:     testenv.Scheme(),
-		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Cache:      cache.Options{DefaultNamespaces: map[string]cache.Config{s.Namespace: {}, neighbour.Namespace: {}}},
-		Controller: config.Controller{SkipNameValidation: new(true)},
+	mgr, err := ctrl.NewManager(s.Config, ctrl.Options{
+		MapperProvider: clustercache.RESTMapper,
+		Scheme:         testenv.Scheme(),
+		Metrics:        metricsserver.Options{BindAddress: "0"},
+		Cache:          cache.Options{DefaultNamespaces: map[string]cache.Config{s.Namespace: {}, neighbour.Namespace: {}}},
+		Controller:     config.Controller{SkipNameValidation: new(true)},
 	})
 	s.Expect(err).NotTo(HaveOccurred())
 	ctx, stop := context.WithCancel(t.Context())

@@ -62,8 +62,8 @@ func (c *Canary) canStore() bool {
 }
 
 func TestARealAPIServerStoresTheCanary(t *testing.T) {
-	s := testsite.New(t)
-	c, _ := newCanary(t, testsite.ControlPlane(t), s.Namespace)
+	s := testsite.NewReal(t)
+	c, _ := newCanary(t, s.Config, s.Namespace)
 	s.Expect(c.round(s.Ctx)).To(Equal(canaryInterval))
 	s.Expect(c.canStore()).To(BeTrue())
 	now, ok := c.options.Health.Now()
@@ -88,7 +88,7 @@ func TestARealAPIServerStoresTheCanary(t *testing.T) {
 
 	s.Expect(c.round(s.Ctx)).To(Equal(canaryInterval), "that it exists is an answer")
 	s.Expect(canaries()).To(HaveLen(1), "there is no leader")
-	another, _ := newCanary(t, testsite.ControlPlane(t), s.Namespace)
+	another, _ := newCanary(t, s.Config, s.Namespace)
 	s.Expect(another.round(s.Ctx)).To(Equal(canaryInterval))
 	s.Expect(canaries()).To(HaveLen(2), "each process has its own")
 }
@@ -184,9 +184,9 @@ func TestADeadConnectionFailsOneCanary(t *testing.T) {
 func TestAWebhookOfTheOwnNamespaceLeavesTheTime(t *testing.T) {
 	for sentence, hangs := range map[string]bool{"is away": false, "hangs": true} {
 		t.Run("that "+sentence, func(t *testing.T) {
-			s := testsite.New(t)
+			s := testsite.NewReal(t)
 			denyCanaries(t, s, hangs)
-			c, _ := newCanary(t, testsite.ControlPlane(t), s.Namespace)
+			c, _ := newCanary(t, s.Config, s.Namespace)
 			s.Eventually(func() (failures []string) { // the API server knows the webhook; one that gives up may close the connection instead
 				c.rename()
 				if _, server, err := c.create(s.Ctx); !server.IsZero() && err != nil {

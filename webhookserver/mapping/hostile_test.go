@@ -116,7 +116,7 @@ func TestHostile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			g.Expect(len(test.body)).To(BeNumerically("<=", bodyLimit))
-			mapped, plain := test.times(t)
+			mapped, plain := test.times(t, stopWithin)
 			t.Logf("%s over %s without a mapping", mapped-plain, plain)
 			g.Expect(mapped - plain).To(BeNumerically("<", stopWithin))
 		})
@@ -130,7 +130,7 @@ func BenchmarkHostile(b *testing.B) {
 	for b.Loop() {
 		longest, worst := time.Duration(0), ""
 		for name, test := range cases {
-			if mapped, plain := test.times(b); mapped-plain > longest {
+			if mapped, plain := test.times(b, 5*time.Millisecond); mapped-plain > longest {
 				longest, worst = mapped-plain, name
 			}
 		}
@@ -139,19 +139,19 @@ func BenchmarkHostile(b *testing.B) {
 	}
 }
 
-// times are how long a case takes, with its mapping and without one.
-func (c hostileCase) times(tb testing.TB) (mapped, plain time.Duration) {
+// times are how long a case takes, with its mapping and without one. A run that is this quick is not repeated.
+func (c hostileCase) times(tb testing.TB, quick time.Duration) (mapped, plain time.Duration) {
 	tb.Helper()
 	value, _, err := payload.ParseAny([]byte(c.body))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return quickest(tb, compiled(tb, c.mapping), value), quickest(tb, compiled(tb, "{}"), value)
+	return quickest(tb, compiled(tb, c.mapping), value, quick), quickest(tb, compiled(tb, "{}"), value, quick)
 }
 
-// quickest is the processor time of the quickest of several runs: other processes do not count, and what
-// takes long takes long each time.
-func quickest(tb testing.TB, program *mapping.Program, value any) time.Duration {
+// quickest is the processor time of the quickest of several runs, or of the first quick one: other processes do not count, and
+// what takes long takes long each time.
+func quickest(tb testing.TB, program *mapping.Program, value any, quick time.Duration) time.Duration {
 	tb.Helper()
 	best := time.Hour
 	for range 5 {
@@ -159,7 +159,7 @@ func quickest(tb testing.TB, program *mapping.Program, value any) time.Duration 
 		if _, err := program.Alerts(tb.Context(), value, nil, received); err != nil {
 			tb.Fatal(err)
 		}
-		if best = min(best, processorTime(tb)-began); best < 5*time.Millisecond {
+		if best = min(best, processorTime(tb)-began); best < quick {
 			break
 		}
 	}

@@ -1,4 +1,6 @@
-// Package testsite is a namespace of a real control plane with an integration, for the tests of controllers.
+// Package testsite is a namespace with an integration, for the tests of controllers.
+//
+// Its API server is one in memory, unless a test needs what only a real one has (NewReal); see testenv.MemoryServer.
 package testsite
 
 import (
@@ -14,6 +16,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/onsi/gomega"
 	"github.com/onsi/gomega/gbytes"
+	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -33,17 +36,24 @@ import (
 // Integration is the name of the integration whose alerts a test folds.
 const Integration = "shop"
 
-// environment is the control plane, started by the first test that asks for it: the pure tests need none.
+// environment is the control plane, started by the first test that asks for it.
 var environment *envtest.Environment
 
 var startControlPlane = sync.OnceValues(func() (*rest.Config, error) {
 	environment = testenv.Environment()
 	config, err := environment.Start()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("starting the control plane (\"make control-plane\" gets one): %w", err)
 	}
 	config.QPS = -1
 	return config, warmUp(config)
+})
+
+var startServer = sync.OnceValues(func() (*rest.Config, error) {
+	if config, err := testenv.MemoryServer(); config != nil || err != nil {
+		return config, err
+	}
+	return startControlPlane()
 })
 
 // warmUp makes a request that changes nothing: the first ones after the CustomResourceDefinitions were created take seconds, and
@@ -70,16 +80,6 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// ControlPlane returns the configuration of the control plane's clients.
-func ControlPlane(t *testing.T) *rest.Config {
-	t.Helper()
-	config, err := startControlPlane()
-	if err != nil {
-		t.Fatalf("starting the control plane (\"make control-plane\" gets one): %v", err)
-	}
-	return config
-}
-
 // Log gathers what is logged.
 var Log = gbytes.NewBuffer()
 
@@ -88,6 +88,7 @@ type Site struct {
 	*gomega.WithT
 	Ctx       context.Context
 	Namespace string
+	Config    *rest.Config // of clients of the API server
 	Live      client.WithWatch
 	Clock     *clocktesting.FakePassiveClock
 
@@ -97,12 +98,27 @@ type Site struct {
 // New makes a site.
 func New(t *testing.T) *Site {
 	t.Helper()
-	live, err := client.NewWithWatch(ControlPlane(t), client.Options{Scheme: testenv.Scheme()})
+	return newSite(t, startServer)
+}
+
+// NewReal makes a site of a real control plane, for what the API server in memory does not have.
+func NewReal(t *testing.T) *Site {
+	t.Helper()
+	return newSite(t, startControlPlane)
+}
+
+func newSite(t *testing.T, start func() (*rest.Config, error)) *Site {
+	t.Helper()
 	g := gomega.NewWithT(t)
+	config, err := start()
+	g.Expect(err).NotTo(gomega.HaveOccurred())
+	mapper := testrestmapper.TestOnlyStaticRESTMapper(testenv.Scheme()) // the server in memory has no discovery
+	live, err := client.NewWithWatch(config, client.Options{Scheme: testenv.Scheme(), Mapper: mapper})
 	g.Expect(err).NotTo(gomega.HaveOccurred())
 	return &Site{
 		WithT:     g,
 		Ctx:       t.Context(),
+		Config:    config,
 		Namespace: testenv.Namespace(t, live),
 		Live:      live,
 		Created:   map[types.UID]metav1.Time{},
