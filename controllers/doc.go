@@ -25,18 +25,22 @@
 //  2. After that, list the metadata of the AlertEvents from the quorum: those of all namespaces, or of the Incident's alone while
 //     the former takes long. Many folds share one list, but none uses a list that began before its own read of the Incident.
 //     An event exists for an Incident if the list has it without a mark for that Incident.
-//  3. Take the cached events that exist for the Incident and are not in its ledger, in commit order, and fold them. The new
-//     ledger has them as well, and has lost no entry whose event exists for the Incident. Write the status on condition that
+//  3. Take the cached events that exist for the Incident and are not in its ledger, in commit order, and fold them. They
+//     enter the ledger, from which only those are dropped whose event does not exist for the Incident any more. Write the status on condition that
 //     the Incident is still the version that was read. If it is not, or if the Incident to create is there already, start over.
 //  4. Delete the events that are settled for all their Incidents, on condition of their UIDs. Which these are is kept in
 //     memory; after a restart, the ledgers and the marks tell it again.
 //
 // # Why nothing is counted twice
 //
-// Say an event was folded by an earlier write, and a fold comes to it again. Either the Incident that it read is older than that
-// write: then the condition on its own write fails. Or it is not older: then the ledger had the event once. If the ledger still
-// has it, the event is skipped. If not, a write between removed the entry, because a list did not show the event, or showed
-// its mark. UIDs are never reused, marks only grow, and our list began later: the event does not exist for the Incident in it.
+// Say write A folded an event, and another fold comes to the event. By when that fold read the Incident:
+//
+//   - Before A: its own write fails, as its condition is the version before A.
+//   - After A, and the ledger has the event: the event is skipped.
+//   - After A, and the ledger does not have it any more: then a write B, after A, dropped the entry, since a list before B showed
+//     that the event is gone, or marked for the Incident. The fold read the Incident after B, and listed after that. UIDs are never
+//     reused and marks only grow, so its list shows the same: the event does not exist for the Incident, and is not folded.
+//
 // This needs no clock, no lease, and no numbers but the API server's own check of a resourceVersion. Two leaders at once only
 // cause conflicts. (Second copies are another matter, see below.)
 //
@@ -86,8 +90,8 @@
 // A create whose response was lost is retried under the same name (docs/internals/decisions.md says why). The API server
 // rejects the second copy while the first exists. But one attempt may be folded and deleted before the other one is stored,
 // which then makes an object with a UID that no ledger has. Every replica remembers for two minutes the names that its watch
-// saw deleted, whoever leads (queue.Memory). A name that the server generated, or derived from a key with the same
-// alerts, and that comes again with another UID is a second copy: it is deleted and never folded (replica/copies.go). A key
+// saw deleted, whoever leads (queue.Memory). A name that the webhook server has made (a UUID, or a hash of an idempotency key
+// if the alerts are the same) and that comes again with another UID is a second copy: it is deleted and never folded (replica/copies.go). A key
 // comes again as a new request after its AlertEvent has stayed for ten minutes. The watch shows the deletion before the
 // creation, and a fold waits until the memory has seen the event.
 //

@@ -97,9 +97,9 @@ type endpointHealth struct {
 // health returns the health of an endpoint, and reports whether that of all its addresses is known. isOwn selects the Incidents
 // of an integration.
 func (e *endpoint) health(isOwn func(types.NamespacedName) bool, now time.Time) (h endpointHealth, known bool) {
-	peers := e.peers.all()
-	h = endpointHealth{total: len(peers), failures: sets.New[string](), rejections: sets.New[string]()}
-	for _, s := range peers {
+	posters := e.posters.all()
+	h = endpointHealth{total: len(posters), failures: sets.New[string](), rejections: sets.New[string]()}
+	for _, s := range posters {
 		healthy, known := s.record.health(now)
 		if !known {
 			return h, false

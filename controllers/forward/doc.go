@@ -3,30 +3,30 @@
 // # How an Incident becomes a post
 //
 //  1. term.incidentChanged (term.go): the cache shows a change of an open Incident. One that people have to know at once is
-//     queued for each peer. An Incident that ends leaves the cache: the fold that wrote its end tells the sweep
-//     (sweep.Sweeper.NoteWritten), whose Listener, Forwarder.Resolved, calls term.resolved. The watch's deletion
-//     (term.incidentGone) tells of an end that another process wrote, and a sweep tells a new leader. What comes second posts
-//     the end once more at most.
-//  2. peer.run (peer.go): a peer, one for each address of an Alertmanager, takes the Incidents of its next request from
-//     its schedule (schedule.go): open ones that changed, then those of its round, which has all open ones once a minute, and
-//     when the round has reached them all, those that ended, also those of which it was just told.
-//  3. Stages of the peer, each in a file of its own, make the alerts of each Incident: readStage reads it, wantStage decides
+//     queued for each poster. The fold that wrote the end of one calls Forwarder.Resolved at once, and so term.resolved.
+//     Otherwise an end would be learned from the cache, which an Incident leaves when it ends (term.incidentGone): so are those
+//     that another process wrote. A new leader learns of earlier ones from its first sweep. Whoever comes second has the end
+//     posted once more at most.
+//  2. poster.run (poster.go): a poster, one for each address of an Alertmanager, takes the Incidents of its next request from
+//     its schedule (schedule.go): first those of which it was told, then those of its round, which has all open ones once a
+//     minute. An ended one that it comes to goes behind the round (takeOpen, takeEnded): open ones expire, ends do not.
+//  3. Stages of the poster, each in a file of its own, make the alerts of each Incident: readStage reads it, wantStage decides
 //     with which labels Alertmanager is to know it (package alerts, pure), historyStage adds what was posted before and must
 //     end, and encodeStage makes the alerts.
-//  4. The poster of the peer (post.go) posts them in one request. If Alertmanager accepts only some, it finds out which.
-//  5. The record of the peer (record.go) has what was accepted and rejected, by Incident. The next round, the status of the
+//  4. The splitter of the poster (splitter.go) posts them in one request. If Alertmanager accepts only some, it finds out which.
+//  5. The record of the poster (record.go) has what was accepted and rejected, by Incident. The next round, the status of the
 //     Incident (report.go) and the condition of its integration (condition.go) depend on it.
 //
-// A term has an endpoint for each Alertmanager of the configuration (package config), which keeps the peers, and a silencer
+// A term has an endpoint for each Alertmanager of the configuration (package config), which keeps the posters, and a silencer
 // that compares the silences there with those that are wanted (package silences, pure). Package alertmanager is the client.
 //
 // # Invariants
 //
-//   - Level-triggered: a peer posts what is true now, again and again: every open Incident as an alert that ends with its
-//     expiry, and every Resolved one, for some time, as an alert that has ended. Nothing is stored, so the next round repairs
+//   - Level-triggered: a poster posts what is true now, again and again: every open Incident as an alert that ends some
+//     minutes from now, and every Resolved one, for some time, as an alert that has ended. Nothing is stored, so the next round repairs
 //     a restart, a failover, a lost request and an Alertmanager that forgot everything.
 //   - Identity: while an Incident is open, one set of its labels fires. A request that starts another set ends the former one.
-//   - Isolation: each peer has its own queues, connection, record and backoff, so an Alertmanager that is down, slow or
+//   - Isolation: each poster has its own queues, connection, record and backoff, so an Alertmanager that is down, slow or
 //     hanging delays no other. Namespaces take turns. An alert that is not accepted keeps no other from being posted.
 //   - Time: Alertmanager compares the end of an alert with its own clock. A leader whose clock is an hour behind would end every
 //     alert at once, so all times are those of the API server, see replica.IngestHealth, and of Alertmanager where its clock

@@ -11,7 +11,7 @@ import (
 type encodeStage struct{ record *record }
 
 // exec implements stage.
-func (e *encodeStage) exec(_ context.Context, at moment, p *post) bool {
+func (e *encodeStage) fill(_ context.Context, at moment, p *post) bool {
 	if p.wanted.IsEmpty() {
 		e.record.accept(p.key, "")
 		return false

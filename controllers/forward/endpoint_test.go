@@ -100,17 +100,17 @@ func TestEveryPodOfAHeadlessServiceGetsEveryAlert(t *testing.T) {
 			g.Eventually(ams[pod].firing, "10s", "2ms").Should(HaveLen(want), addresses[pod])
 		}
 	}
-	lookAgain := func(peers ...int) {
+	lookAgain := func(posters ...int) {
 		t.Helper()
 		e.signal.give()
 		g.Eventually(func() []string {
 			var at []string
-			for _, s := range e.peers.all() {
+			for _, s := range e.posters.all() {
 				at = append(at, s.address)
 			}
 			return at
 		}, "10s", "2ms").Should(ConsistOf(func() (want []any) {
-			for _, pod := range peers {
+			for _, pod := range posters {
 				want = append(want, net.JoinHostPort(addresses[pod], port))
 			}
 			return want

@@ -116,7 +116,7 @@ func (f *Forwarder) load() {
 // current returns the configuration in use.
 func (f *Forwarder) current() *config.Config { return f.file.Load().config }
 
-// Resolved implements sweep.Listener.
+// Resolved implements sweep.Listener and incident.Forwarder.
 func (f *Forwarder) Resolved(incident *v1alpha1.Incident) {
 	if t := f.term.Load(); t != nil {
 		t.resolved(incident)

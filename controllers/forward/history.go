@@ -21,7 +21,7 @@ type historyStage struct {
 }
 
 // exec implements stage.
-func (h *historyStage) exec(ctx context.Context, at moment, p *post) bool {
+func (h *historyStage) fill(ctx context.Context, at moment, p *post) bool {
 	// Without the integration, a set that fires is neither renewed nor ended, so nothing changes if the integration is created
 	// again within the expiry; otherwise the set ends with it.
 	if p.integration == nil && p.incident != nil && p.incident.Status.State == v1alpha1.IncidentOpen {

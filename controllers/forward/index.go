@@ -77,7 +77,7 @@ func (x *index) gone(incident *v1alpha1.Incident, now time.Time) bool {
 	return true
 }
 
-// missing notes that an Incident does not exist. What a peer has posted about it still ends, see alerts.History.
+// missing notes that an Incident does not exist. What a poster has posted about it still ends, see alerts.History.
 func (x *index) missing(key types.NamespacedName, version string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -18,7 +18,7 @@ const (
 	changedBytes     = batchBytes * 3 / 4
 
 	// endedTime bounds how long the Incidents that are not open are prepared for one request. Most of them are read: readRate bounds
-	// the reads in a second, of all peers, and readTimeout each of them.
+	// the reads in a second, of all posters, and readTimeout each of them.
 	endedTime   = 250 * time.Millisecond
 	readRate    = 100
 	readTimeout = time.Second

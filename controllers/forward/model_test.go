@@ -17,14 +17,14 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-// world is a cluster, an Alertmanager and the peer of the present leader, with a clock that the test moves.
+// world is a cluster, an Alertmanager and the poster of the present leader, with a clock that the test moves.
 type world struct {
 	*rapid.T
 	time    time.Time
 	cluster *cluster
 	am      *fakeAlertmanager
 	target  *config.Target
-	peer    *peer
+	poster  *poster
 	down    time.Time // since when the Alertmanager has rejected every request; zero: it does not
 	swept   time.Time
 	// shown is the set of each Incident that is to fire: its own, or the one that fired when it was muted.
@@ -44,30 +44,30 @@ func newWorld(t *rapid.T) *world {
 	return w
 }
 
-// lead replaces the leader: the new peer knows nothing.
+// lead replaces the leader: the new poster knows nothing.
 func (w *world) lead() {
 	w.cluster.clock = func() (time.Time, bool) { return w.time, true }
-	w.peer = newPeer(w.cluster.term, "alertmanager:9093", "model")
-	w.peer.configured.Store(&moment{target: w.target, client: w.am.client()})
+	w.poster = newPoster(w.cluster.term, "alertmanager:9093", "model")
+	w.poster.configured.Store(&moment{target: w.target, client: w.am.client()})
 	w.sweep()
 }
 
 func (w *world) sweep() {
 	w.swept = w.time
-	w.peer.schedule.beginRound(w.time.Add(-w.target.EndedWindow()))
+	w.poster.schedule.beginRound(w.time.Add(-w.target.EndedWindow()))
 	w.post()
 }
 
 // post empties the queue, unless a request fails.
 func (w *world) post() {
 	for {
-		at, _ := w.peer.moment()
-		b := w.peer.next(w.Context(), at)
+		at, _ := w.poster.moment()
+		b := w.poster.next(w.Context(), at)
 		if len(b.posts)+len(b.alone) == 0 {
 			return
 		}
-		if err := w.peer.deliver(w.Context(), at, b); err != nil {
-			w.peer.schedule.putBack(slices.Concat(b.posts, b.alone))
+		if err := w.poster.deliver(w.Context(), at, b); err != nil {
+			w.poster.schedule.putBack(slices.Concat(b.posts, b.alone))
 			return
 		}
 	}
@@ -113,7 +113,7 @@ func (w *world) alert(withTypes bool) {
 	}
 	before, after := w.cluster.fold(alert)
 	if received, urgent := alerts.Urgent(before, after, nil); urgent {
-		w.peer.schedule.changed.add(key, received)
+		w.poster.schedule.changed.add(key, received)
 	}
 	w.follow(before, after)
 }
@@ -143,7 +143,7 @@ func (w *world) refold() {
 	for _, before := range w.cluster.refold() {
 		after := w.cluster.objects[client.ObjectKeyFromObject(before)]
 		if received, urgent := alerts.Urgent(before, after, nil); urgent {
-			w.peer.schedule.changed.add(client.ObjectKeyFromObject(after), received)
+			w.poster.schedule.changed.add(client.ObjectKeyFromObject(after), received)
 		}
 		w.follow(before, after)
 	}
@@ -173,7 +173,7 @@ func (w *world) check() {
 	}
 	firing := w.firing()
 	for key, incident := range w.cluster.objects {
-		if w.shown[key] != "" && len(firing[key]) == 0 && w.peer.schedule.changed.turns.IsEmpty() {
+		if w.shown[key] != "" && len(firing[key]) == 0 && w.poster.schedule.changed.turns.IsEmpty() {
 			w.Fatalf("%s is open, and nothing fires", key.Name)
 		}
 		if incident.Status.State == v1alpha1.IncidentOpen && w.shown[key] == "" && incident.Status.Mute == nil {

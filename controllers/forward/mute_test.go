@@ -32,7 +32,7 @@ func (r *rig) foldAgain() {
 	for _, before := range r.refold() {
 		after := r.objects[client.ObjectKeyFromObject(before)]
 		if received, urgent := alerts.Urgent(before, after, nil); urgent {
-			r.peer.schedule.changed.add(client.ObjectKeyFromObject(after), received)
+			r.poster.schedule.changed.add(client.ObjectKeyFromObject(after), received)
 		}
 	}
 	synctest.Wait()
@@ -101,7 +101,7 @@ func TestANewLeaderLearnsTheLabelsOfMutedIncidents(t *testing.T) {
 				r.wait(time.Hour)
 				r.Expect(r.am.firing()).To(ConsistOf(test.firing))
 				r.Expect(r.am.listed).To(BeNumerically("<=", 1), "it is asked once")
-				r.Expect(len(r.peer.record.incidents)).To(BeNumerically("<=", 1), "what others have there takes no memory")
+				r.Expect(len(r.poster.record.incidents)).To(BeNumerically("<=", 1), "what others have there takes no memory")
 				r.maintain()
 				r.wait(time.Second)
 				r.Expect(r.am.firing()).To(ConsistOf("alertname=New severity=critical"), "and what fired before has ended")

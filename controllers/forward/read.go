@@ -13,7 +13,7 @@ type readStage struct {
 }
 
 // exec implements stage.
-func (r *readStage) exec(ctx context.Context, _ moment, p *post) bool {
+func (r *readStage) fill(ctx context.Context, _ moment, p *post) bool {
 	var err error
 	if p.incident, p.integration, err = r.incidents.read(ctx, p.key); err != nil {
 		r.log.Error(err, "Incident cannot be posted", "namespace", p.key.Namespace, "incident", p.key.Name)

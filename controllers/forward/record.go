@@ -12,7 +12,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
 )
 
-// record is what a peer knows of its Alertmanager in this term, and of each Incident there.
+// record is what a poster knows of its Alertmanager in this term, and of each Incident there.
 type record struct {
 	mu        sync.Mutex
 	began     time.Time
@@ -25,7 +25,7 @@ type record struct {
 	rejected  int // how many Incidents are rejected: most often none
 }
 
-// state is what a peer knows of an Incident in its Alertmanager.
+// state is what a poster knows of an Incident in its Alertmanager.
 type state struct {
 	history  alerts.History    // what it has posted
 	severity v1alpha1.Severity // with which the Incident fires, by what Alertmanager has accepted; empty: it does not
@@ -203,7 +203,7 @@ func (r *record) causes() (failure, rejection string) {
 }
 
 // health reports whether Alertmanager accepts alerts. It is not known until the first request has been accepted or requests have
-// failed for failingAfter. One that accepts only empty requests fails as well, see poster.
+// failed for failingAfter. One that accepts only empty requests fails as well, see splitter.
 func (r *record) health(now time.Time) (healthy, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -80,7 +80,7 @@ func (t *term) results(
 			continue
 		}
 		accepted, isPending, cause := false, false, "" // by one of its addresses
-		for _, s := range e.peers.all() {
+		for _, s := range e.posters.all() {
 			o := s.record.outcomeOf(key, now)
 			accepted = accepted || o.severity == severity
 			isPending = isPending || o.failure == ""

@@ -21,12 +21,12 @@ import (
 // reported counts the writes that a rig's term has caused.
 type reported struct{ writes int }
 
-// report has the term of a rig report on what its peer posts, and folds each Incident that it names.
+// report has the term of a rig report on what its poster posts, and folds each Incident that it names.
 func (r *rig) report() *reported {
 	r.Helper()
 	result := &reported{}
 	e := newEndpoint(r.term, r.target)
-	e.peers.members["address"] = r.peer
+	e.posters.members["address"] = r.poster
 	r.term.endpoints.members[e.name] = e
 	r.term.forwarder.term.Store(r.term)
 	changed := func(name types.NamespacedName) {
@@ -208,7 +208,7 @@ func TestANewLeaderLeavesWhatWasPosted(t *testing.T) {
 		r.am.fail = func(string) int { return http.StatusBadGateway }
 		r.lead()
 		for _, e := range r.term.endpoints.members {
-			e.peers.members["address"] = r.peer
+			e.posters.members["address"] = r.poster
 		}
 		r.wait(time.Hour)
 		r.Expect(r.said(key)).To(Equal("Posted warning"))

@@ -11,7 +11,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
-// schedule says which Incidents a peer posts next. The open ones come first, since they expire. The others follow when the
+// schedule says which Incidents a poster posts next. The open ones come first, since they expire. The others follow when the
 // round has reached all that are open: thousands of them may have to be read one after another.
 type schedule struct {
 	changed  *incidentQueue         // the Incidents that changed
@@ -38,7 +38,7 @@ type batch struct {
 func (b *batch) fits(incidents, bytes int) bool { return len(b.posts) < incidents && b.size < bytes }
 
 // beginRound begins a round over the Incidents that are open, and has those posted again that were resolved after a time, or of
-// which this peer has posted alerts that it has to end. It reports false while the last one is under way.
+// which this poster has posted alerts that it has to end. It reports false while the last one is under way.
 func (s *schedule) beginRound(resolvedAfter time.Time) bool {
 	if len(s.round) > 0 {
 		return false

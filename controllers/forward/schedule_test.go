@@ -44,7 +44,7 @@ func (r *rig) storm(name string, count int) {
 		ended := incident.DeepCopy()
 		ended.ResourceVersion = "2"
 		r.term.incidentGone(ended)
-		r.peer.schedule.changed.add(client.ObjectKeyFromObject(ended), time.Time{})
+		r.poster.schedule.changed.add(client.ObjectKeyFromObject(ended), time.Time{})
 	}
 }
 

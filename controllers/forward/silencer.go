@@ -22,17 +22,17 @@ import (
 // silencer keeps the silences of Tocsin in the Alertmanagers of an endpoint, and reads which silences match Incidents.
 // Alertmanagers of one endpoint share their silences, so one that answers is enough.
 type silencer struct {
-	term  *term
-	name  string // of the endpoint
-	peers *group[*peer]
+	term    *term
+	name    string // of the endpoint
+	posters *group[*poster]
 
 	mu       sync.Mutex
 	silenced map[types.NamespacedName]v1alpha1.Silence // the silence that matches an Incident for the longest; nil: not read yet
 	ended    map[types.NamespacedName]time.Time        // the endTime of requests whose silence somebody has ended
 }
 
-func newSilencer(term *term, name string, peers *group[*peer]) *silencer {
-	return &silencer{term: term, name: name, peers: peers}
+func newSilencer(term *term, name string, posters *group[*poster]) *silencer {
+	return &silencer{term: term, name: name, posters: posters}
 }
 
 // run reconciles the silences until ctx ends.
@@ -41,11 +41,11 @@ func (s *silencer) run(ctx context.Context) {
 	synced.SetToCurrentTime()
 	defer silencesSynced.DeleteLabelValues(s.name)
 	failing := false
-	sleep(ctx, silenceInterval, nil) // until there are peers
+	sleep(ctx, silenceInterval, nil) // until there are posters
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		err := alertmanager.ErrNoClient
-		for _, peer := range s.peers.all() {
-			at, ok := peer.moment()
+		for _, poster := range s.posters.all() {
+			at, ok := poster.moment()
 			if !ok || at.client == nil || ctx.Err() != nil {
 				continue
 			}

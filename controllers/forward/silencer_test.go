@@ -289,9 +289,9 @@ func TestSilencesStayWhileAnIntegrationIsAbsent(t *testing.T) {
 // An alert that ends under a silence is not notified about, so its end is posted again once the silence has ended.
 func TestResolveEndsARequestedSilence(t *testing.T) {
 	r := newSilenceRig(t)
-	s := newPeer(r.term, "am", "am")
+	s := newPoster(r.term, "am", "am")
 	r.term.endpoints.members["am"] = r.endpoint
-	r.endpoint.peers.members["am"] = s
+	r.endpoint.posters.members["am"] = s
 	key := r.alert("firing", "", "", "")
 	r.request(key, time.Hour)
 	r.poll()

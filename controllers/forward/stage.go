@@ -16,7 +16,7 @@ import (
 // stage is a step from an Incident to its alerts in an Alertmanager. It fills in its part of the post, and reports false if
 // nothing is to be posted.
 type stage interface {
-	exec(ctx context.Context, at moment, p *post) bool
+	fill(ctx context.Context, at moment, p *post) bool
 }
 
 // moment is what the posts of a request have in common.
@@ -25,7 +25,7 @@ type moment struct {
 	client   *alertmanager.Client // nil: http_config cannot be used
 	now      time.Time            // by the API server's clock
 	ahead    time.Duration        // how far the Alertmanager's clock is ahead of that
-	deadline time.Time            // until when requests are split, see poster
+	deadline time.Time            // until when requests are split, see splitter
 }
 
 // post is what is posted about one Incident.

@@ -124,10 +124,10 @@ func (t *term) integrationGone(integration *v1alpha1.WebhookIntegration) {
 	t.incidents.replaceIntegration(client.ObjectKeyFromObject(integration), nil)
 }
 
-// notify puts an Incident in the queue of every peer.
+// notify puts an Incident in the queue of every poster.
 func (t *term) notify(key types.NamespacedName, received time.Time) {
 	for _, e := range t.endpoints.all() {
-		for _, s := range e.peers.all() {
+		for _, s := range e.posters.all() {
 			s.schedule.changed.add(key, received)
 		}
 	}

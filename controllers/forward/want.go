@@ -10,7 +10,7 @@ import (
 type wantStage struct{ windows *maintenance.Windows }
 
 // exec implements stage.
-func (w *wantStage) exec(_ context.Context, at moment, p *post) bool {
+func (w *wantStage) fill(_ context.Context, at moment, p *post) bool {
 	p.wanted = at.target.Want(p.incident, p.integration, w.windows.Of(p.integration), at.now)
 	return true
 }

@@ -138,6 +138,9 @@ func (r *reconciler) write(
 	}
 	r.writes.wrote(incident, r.Clock.Now())
 	r.sweeper.NoteWritten(read, incident)
+	if r.Forwarder != nil && incident.Status.State == v1alpha1.IncidentResolved {
+		r.Forwarder.Resolved(incident)
+	}
 	return incident, nil
 }
 

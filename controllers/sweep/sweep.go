@@ -69,10 +69,9 @@ const (
 	messageBehind    = "Incidents of this namespace have waited for the archive for over 15 minutes. They are not deleted before."
 )
 
-// Listener is told of Resolved Incidents, which no informer shows. Package forward has one.
+// Listener is told of the Resolved Incidents that a sweep reads. Package forward has one.
 type Listener interface {
-	// Resolved tells of an Incident that is Resolved, because it was just written, or because a sweep has found it. It must
-	// not block, nor change the Incident.
+	// Resolved tells of an Incident that is Resolved. It must not block, nor change the Incident.
 	Resolved(incident *v1alpha1.Incident)
 
 	// Swept says that Resolved was called for all Incidents that were Resolved at the start of the term.
@@ -120,14 +119,14 @@ func New(options Options) *Sweeper {
 	}
 }
 
-// NoteWritten notes that a status was written over another one, or that this process deleted an Incident: after is nil then.
+// NoteWritten counts what has changed where a status was written over another one, or this process deleted an Incident: after is
+// nil then.
 func (s *Sweeper) NoteWritten(before, after *v1alpha1.Incident) {
 	if before.Status.State == v1alpha1.IncidentResolved {
 		s.count(before, -1)
 	}
 	if after != nil && after.Status.State == v1alpha1.IncidentResolved {
 		s.count(after, 1)
-		s.options.Listener.Resolved(after)
 	}
 }
 

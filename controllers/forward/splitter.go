@@ -14,8 +14,8 @@ import (
 
 var errNoClock = errors.New("the API server's time is not known, or the lease has run out")
 
-// poster posts Incidents.
-type poster struct {
+// splitter posts Incidents.
+type splitter struct {
 	clock    clock
 	skew     *skew
 	record   *record
@@ -31,7 +31,7 @@ type poster struct {
 // matter, since a proxy may answer an alert that it dislikes with anything. The cause is in the alerts if Alertmanager accepts an
 // empty list; that does not count as a success, because alerts are what it has to accept. After the deadline, all that are left
 // may be the cause: they are posted alone later, so that those of others do not expire.
-func (s *poster) post(ctx context.Context, at moment, posts []*post, timeout time.Duration) error {
+func (s *splitter) post(ctx context.Context, at moment, posts []*post, timeout time.Duration) error {
 	cause := s.request(ctx, at, posts, timeout)
 	if cause == nil {
 		s.accept(posts)
@@ -59,7 +59,7 @@ func (s *poster) post(ctx context.Context, at moment, posts []*post, timeout tim
 	return nil
 }
 
-func (s *poster) request(ctx context.Context, at moment, posts []*post, timeout time.Duration) error {
+func (s *splitter) request(ctx context.Context, at moment, posts []*post, timeout time.Duration) error {
 	alerts := []json.RawMessage{}
 	for _, p := range posts {
 		alerts = append(alerts, p.alerts...)
@@ -88,7 +88,7 @@ func (s *poster) request(ctx context.Context, at moment, posts []*post, timeout 
 }
 
 // accept records that Alertmanager has accepted a request with these Incidents, or an empty one.
-func (s *poster) accept(posts []*post) {
+func (s *splitter) accept(posts []*post) {
 	s.metrics.succeeded(time.Now())
 	for _, p := range posts {
 		if s.record.accept(p.key, p.wanted.Firing()) {
@@ -100,7 +100,7 @@ func (s *poster) accept(posts []*post) {
 
 // reject records that Alertmanager does not accept the alerts of an Incident. They are posted alone, first after short delays and
 // then in every round.
-func (s *poster) reject(p *post, cause error) {
+func (s *splitter) reject(p *post, cause error) {
 	s.metrics.count(resultRejected, len(p.alerts))
 	since, isFirst := s.record.reject(p.key, cause)
 	if isFirst {

@@ -14,8 +14,8 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/forward/config"
 )
 
-// peer posts alerts to one address of an Alertmanager. It depends on no other peer.
-type peer struct {
+// poster posts alerts to one address of an Alertmanager. It depends on no other poster.
+type poster struct {
 	address  string
 	log      logr.Logger
 	metrics  addressMetrics
@@ -23,15 +23,15 @@ type peer struct {
 	dialer   alertmanager.Dialer
 	schedule *schedule
 	stages   []stage // from an Incident to its alerts, in order
-	poster   *poster
+	splitter *splitter
 	record   *record
 	skew     *skew
 
 	configured atomic.Pointer[moment] // its target and client
 }
 
-func newPeer(t *term, name, address string) *peer {
-	s := &peer{
+func newPoster(t *term, name, address string) *poster {
+	s := &poster{
 		address: address, log: t.forwarder.log.WithValues("alertmanager", name, "address", address),
 		metrics: addressMetrics{name, address}, clock: t.clock, dialer: t.forwarder.Dialer, record: newRecord(),
 	}
@@ -45,7 +45,7 @@ func newPeer(t *term, name, address string) *peer {
 		&historyStage{incidents: t.incidents, record: s.record, log: s.log},
 		&encodeStage{s.record},
 	}
-	s.poster = &poster{
+	s.splitter = &splitter{
 		clock: s.clock, skew: s.skew, record: s.record, metrics: s.metrics, log: s.log,
 		accepted: t.reporter.add, retry: s.schedule.changed.add,
 	}
@@ -53,39 +53,39 @@ func newPeer(t *term, name, address string) *peer {
 }
 
 // configure sets the target, and makes a client unless there is one for it. A new target has everything posted at once.
-func (s *peer) configure(t *config.Target) {
-	before := s.configured.Load()
+func (p *poster) configure(t *config.Target) {
+	before := p.configured.Load()
 	if before.target == t && before.client != nil {
 		return
 	}
-	client, err := t.NewClient(s.address, s.dialer)
+	client, err := t.NewClient(p.address, p.dialer)
 	if err != nil {
-		s.log.Error(err, "Alertmanager cannot be configured")
+		p.log.Error(err, "Alertmanager cannot be configured")
 	}
 	before.client.Close()
-	s.configured.Store(&moment{target: t, client: client})
-	s.schedule.changed.signal.give()
+	p.configured.Store(&moment{target: t, client: client})
+	p.schedule.changed.signal.give()
 }
 
 // moment returns what the next request begins with. It is not ok while nothing may be posted.
-func (s *peer) moment() (at moment, ok bool) {
-	at = *s.configured.Load()
-	at.ahead = s.skew.get()
-	at.now, ok = s.clock()
+func (p *poster) moment() (at moment, ok bool) {
+	at = *p.configured.Load()
+	at.ahead = p.skew.get()
+	at.now, ok = p.clock()
 	return at, ok
 }
 
 // run posts until ctx ends. The first request is empty: its Date shows Alertmanager's clock, so that firing alerts do not arrive
 // already ended.
-func (s *peer) run(ctx context.Context) {
-	defer s.metrics.remove()
+func (p *poster) run(ctx context.Context) {
+	defer p.metrics.remove()
 	var round moment     // at which the last round began
 	var due time.Time    // when the next one begins
 	var logged time.Time // when the failure was last logged; zero while nothing fails
-	quiet := true        // nothing was accepted since the last round began
+	probe := true        // nothing was accepted since the last round began: the next request is posted even if it is empty
 	knowsClock, delays := false, newBackoff()
 	for ctx.Err() == nil {
-		at, ok := s.moment()
+		at, ok := p.moment()
 		if !ok {
 			sleep(ctx, minBackoff, nil)
 			continue
@@ -93,68 +93,68 @@ func (s *peer) run(ctx context.Context) {
 		b := &batch{}
 		if knowsClock {
 			isDue := at.target != round.target || !time.Now().Before(due)
-			if isDue && s.schedule.beginRound(at.now.Add(-at.target.EndedWindow())) {
-				round, due, quiet = at, time.Now().Add(at.target.RoundInterval()), true
+			if isDue && p.schedule.beginRound(at.now.Add(-at.target.EndedWindow())) {
+				round, due, probe = at, time.Now().Add(at.target.RoundInterval()), true
 			}
-			b = s.next(ctx, at)
-			if len(b.posts)+len(b.alone) == 0 && !quiet {
-				s.schedule.wait(ctx, due)
+			b = p.next(ctx, at)
+			if len(b.posts)+len(b.alone) == 0 && !probe {
+				p.schedule.wait(ctx, due)
 				continue
 			}
 		}
-		if err := s.deliver(ctx, at, b); err != nil {
+		if err := p.deliver(ctx, at, b); err != nil {
 			if ctx.Err() != nil {
 				return
 			}
-			s.schedule.putBack(slices.Concat(b.posts, b.alone))
-			if s.record.fail(err); time.Since(logged) >= logInterval {
-				s.log.Error(err, "Alerts cannot be forwarded")
+			p.schedule.putBack(slices.Concat(b.posts, b.alone))
+			if p.record.fail(err); time.Since(logged) >= logInterval {
+				p.log.Error(err, "Alerts cannot be forwarded")
 				logged = time.Now()
 			}
 			sleep(ctx, delays.Step(), nil)
 			continue
 		}
-		quiet, knowsClock = !knowsClock, true
-		if isWrong(s.skew.get() - round.ahead) {
+		probe, knowsClock = !knowsClock, true
+		if isWrong(p.skew.get() - round.ahead) {
 			due = fold.Earliest(due, time.Now().Add(minBackoff)) // what was posted may have ended at once
 		}
 		if !logged.IsZero() {
-			s.log.Info("Alerts are forwarded again")
+			p.log.Info("Alerts are forwarded again")
 			logged, delays, due = time.Time{}, newBackoff(), time.Time{} // Alertmanager may have lost what it had
 		}
 	}
 }
 
 // next returns the posts of the next request.
-func (s *peer) next(ctx context.Context, at moment) *batch {
+func (p *poster) next(ctx context.Context, at moment) *batch {
 	b := &batch{}
-	s.schedule.fill(ctx, b, func(key types.NamespacedName, received time.Time) *post {
-		p := &post{key: key, received: received}
-		for _, stage := range s.stages {
-			if !stage.exec(ctx, at, p) {
+	p.schedule.fill(ctx, b, func(key types.NamespacedName, received time.Time) *post {
+		one := &post{key: key, received: received}
+		for _, stage := range p.stages {
+			if !stage.fill(ctx, at, one) {
 				return nil
 			}
 		}
-		return p
+		return one
 	})
 	return b
 }
 
 // deliver posts a batch: all in one request, which is empty if there are none, and then those that were rejected before. It fails
 // if Alertmanager accepts nothing at all.
-func (s *peer) deliver(ctx context.Context, at moment, b *batch) error {
+func (p *poster) deliver(ctx context.Context, at moment, b *batch) error {
 	at.deadline = time.Now().Add(isolationTime)
 	if len(b.posts) > 0 || len(b.alone) == 0 {
-		if err := s.poster.post(ctx, at, b.posts, alertmanager.RequestTimeout); err != nil {
+		if err := p.splitter.post(ctx, at, b.posts, alertmanager.RequestTimeout); err != nil {
 			return err
 		}
 	}
 	for i := range b.alone {
 		if time.Now().After(at.deadline) {
-			s.schedule.putBack(b.alone[i:])
+			p.schedule.putBack(b.alone[i:])
 			break
 		}
-		if err := s.poster.post(ctx, at, b.alone[i:i+1], alertmanager.RequestTimeout); err != nil {
+		if err := p.splitter.post(ctx, at, b.alone[i:i+1], alertmanager.RequestTimeout); err != nil {
 			return err
 		}
 	}

@@ -24,14 +24,14 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/forward/config"
 )
 
-// rig is a peer of a cluster's Incidents to an Alertmanager, in a synctest bubble: times are exact and cost nothing.
+// rig is a poster of a cluster's Incidents to an Alertmanager, in a synctest bubble: times are exact and cost nothing.
 type rig struct {
 	*testing.T
 	*WithT
 	*cluster
 	am     *fakeAlertmanager
 	target *config.Target
-	peer   *peer
+	poster *poster
 	stop   func()
 }
 
@@ -42,17 +42,17 @@ func newRig(t *testing.T) *rig {
 	return r
 }
 
-// lead starts a new peer, as a new leader does, after stopping the last one.
+// lead starts a new poster, as a new leader does, after stopping the last one.
 func (r *rig) lead() {
 	if r.stop != nil {
 		r.stop()
 	}
-	r.peer = r.newPeer(r.am)
+	r.poster = r.newPoster(r.am)
 	ctx, cancel := context.WithCancel(r.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		r.peer.run(ctx)
+		r.poster.run(ctx)
 	}()
 	r.stop = func() {
 		cancel()
@@ -62,21 +62,21 @@ func (r *rig) lead() {
 	synctest.Wait()
 }
 
-func (r *rig) newPeer(am *fakeAlertmanager) *peer {
-	s := newPeer(r.term, "alertmanager:9093", r.Name())
+func (r *rig) newPoster(am *fakeAlertmanager) *poster {
+	s := newPoster(r.term, "alertmanager:9093", r.Name())
 	s.configured.Store(&moment{target: r.target, client: am.client()})
 	return s
 }
 
-// alert folds an alert and tells the peer, as the informer does.
+// alert folds an alert and tells the poster, as the informer does.
 func (r *rig) alert(key string, status v1alpha1.AlertStatus, change ...func(*v1alpha1.Alert)) types.NamespacedName {
 	alert := v1alpha1.Alert{DedupKey: key, Status: status}
 	for _, c := range change {
 		c(&alert)
 	}
 	before, after := r.fold(alert)
-	if received, urgent := alerts.Urgent(before, after, r.target.AlertLabels); urgent && r.peer != nil {
-		r.peer.schedule.changed.add(client.ObjectKeyFromObject(after), received)
+	if received, urgent := alerts.Urgent(before, after, r.target.AlertLabels); urgent && r.poster != nil {
+		r.poster.schedule.changed.add(client.ObjectKeyFromObject(after), received)
 		synctest.Wait()
 	}
 	return client.ObjectKeyFromObject(after)
@@ -151,7 +151,7 @@ func TestChangedLabelsEndTheOldSet(t *testing.T) {
 		r.alert("k", v1alpha1.AlertResolved)
 		r.wait(time.Hour)
 		r.Expect(r.am.firing()).To(BeEmpty())
-		r.Expect(r.peer.record.incidents).To(BeEmpty())
+		r.Expect(r.poster.record.incidents).To(BeEmpty())
 	})
 }
 
@@ -174,7 +174,7 @@ func TestAlertmanagerGetsFewSetsOfAnIncident(t *testing.T) {
 		r.wait(time.Second)
 		r.Expect(r.am.firing()).To(BeEmpty())
 		r.wait(time.Hour)
-		r.Expect(r.peer.record.incidents).To(BeEmpty())
+		r.Expect(r.poster.record.incidents).To(BeEmpty())
 		r.alert("k", v1alpha1.AlertFiring, typed("New"), severity("info"))
 		r.Expect(r.am.firing()).To(ConsistOf("alertname=New severity=info"))
 	})
@@ -207,7 +207,7 @@ func TestNewLeaderEndsEarlierSeverities(t *testing.T) {
 		r.lead()
 		r.alert("k", v1alpha1.AlertFiring)
 		r.stop() // between leaders, nobody posts
-		r.peer = nil
+		r.poster = nil
 		r.alert("k", v1alpha1.AlertFiring, severity("critical"))
 		r.wait(time.Minute)
 		r.lead()
@@ -223,15 +223,15 @@ func TestDeletedAndDeselectedIncidentsEnd(t *testing.T) {
 		deleted := r.alert("deleted", v1alpha1.AlertFiring, typed("Deleted"))
 		kept := r.alert("kept", v1alpha1.AlertFiring, typed("Kept"))
 		r.delete(deleted)
-		r.peer.schedule.changed.add(deleted, time.Time{})
+		r.poster.schedule.changed.add(deleted, time.Time{})
 		r.wait(time.Second)
 		r.Expect(r.am.firing()).To(ConsistOf("alertname=Kept severity=warning"))
 		r.integrate(v1alpha1.WebhookIntegrationSpec{Forward: v1alpha1.ForwardNever})
-		r.peer.schedule.changed.add(kept, time.Time{})
+		r.poster.schedule.changed.add(kept, time.Time{})
 		r.wait(time.Second)
 		r.Expect(r.am.firing()).To(BeEmpty())
 		r.wait(time.Hour)
-		r.Expect(r.peer.record.incidents).To(BeEmpty())
+		r.Expect(r.poster.record.incidents).To(BeEmpty())
 		r.Expect(r.am.fired).To(HaveLen(2))
 	})
 }
@@ -243,7 +243,7 @@ func TestIntegrationThatIsReplaced(t *testing.T) {
 		r.lead()
 		key := r.alert("k", v1alpha1.AlertFiring)
 		r.disintegrate()
-		r.peer.schedule.changed.add(key, time.Time{})
+		r.poster.schedule.changed.add(key, time.Time{})
 		r.wait(10 * time.Minute)
 		r.Expect(r.am.firing()).To(HaveLen(1))
 		r.integrate(v1alpha1.WebhookIntegrationSpec{})
@@ -350,10 +350,10 @@ func TestRejectedAlertDelaysNoOther(t *testing.T) {
 				r.wait(maxAlone * partTimeout)
 				r.Expect(r.am.firing()).To(HaveLen(201 - c.bad))
 
-				healthy, known := r.peer.record.health(time.Now())
+				healthy, known := r.poster.record.health(time.Now())
 				r.Expect(healthy && known).To(BeTrue(), "others are accepted")
 				e := newEndpoint(r.term, r.target)
-				e.peers.members["a"] = r.peer
+				e.posters.members["a"] = r.poster
 				condition := metav1.Condition{}
 				r.Expect(r.term.describeHealth(&condition, []*endpoint{e}, types.NamespacedName{Namespace: namespace, Name: integration}, time.Now())).To(BeTrue())
 				r.Expect(condition.Reason).To(Equal(v1alpha1.ReasonSomeFailing))
@@ -367,7 +367,7 @@ func TestRejectedAlertDelaysNoOther(t *testing.T) {
 				r.am.fail = nil
 				r.wait(2 * time.Minute)
 				r.Expect(r.am.firing()).To(HaveLen(201), "the next sweep tries again")
-				r.Expect(r.peer.record.rejected).To(BeZero())
+				r.Expect(r.poster.record.rejected).To(BeZero())
 			})
 		})
 	}
@@ -388,7 +388,7 @@ func TestAnAlertThatFailsOnceIsPostedAgainAtOnce(t *testing.T) {
 		r.alert("k", v1alpha1.AlertFiring)
 		r.wait(3 * time.Second)
 		r.Expect(r.am.firing()).To(HaveLen(1))
-		r.Expect(r.peer.record.rejected).To(BeZero())
+		r.Expect(r.poster.record.rejected).To(BeZero())
 	})
 }
 
@@ -405,7 +405,7 @@ func TestAcceptingOnlyEmptyListsIsAFailure(t *testing.T) {
 		r.alert("k", v1alpha1.AlertFiring)
 		r.lead()
 		r.wait(5 * time.Minute)
-		healthy, known := r.peer.record.health(time.Now())
+		healthy, known := r.poster.record.health(time.Now())
 		r.Expect(!healthy && known).To(BeTrue())
 	})
 }
@@ -420,7 +420,7 @@ func TestProxyThatRejectsEverythingIsNotBisected(t *testing.T) {
 		r.lead()
 		r.wait(10 * time.Minute)
 		r.Expect(r.am.requests).To(BeNumerically("<", 120), "two for each attempt")
-		healthy, known := r.peer.record.health(time.Now())
+		healthy, known := r.poster.record.health(time.Now())
 		r.Expect(!healthy && known).To(BeTrue())
 		r.am.fail = nil
 		r.wait(2 * maxBackoff)
@@ -434,11 +434,11 @@ func TestHangingAlertmanagerDelaysNoOther(t *testing.T) {
 		r.lead()
 		hanging := newFakeAlertmanager()
 		hanging.hang = true
-		other := r.newPeer(hanging)
+		other := r.newPoster(hanging)
 		go other.run(r.Context())
 		before, after := r.fold(v1alpha1.Alert{DedupKey: "k", Status: v1alpha1.AlertFiring})
 		received, _ := alerts.Urgent(before, after, nil)
-		for _, s := range []*peer{other, r.peer} {
+		for _, s := range []*poster{other, r.poster} {
 			s.schedule.changed.add(client.ObjectKeyFromObject(after), received)
 		}
 		synctest.Wait()
@@ -461,11 +461,11 @@ func TestHealthWithoutIncidents(t *testing.T) {
 		r := newRig(t)
 		r.lead()
 		r.Expect(r.am.empty).To(Equal(2), "an empty list tells the time, and another one in each round whether Alertmanager works")
-		healthy, known := r.peer.record.health(time.Now())
+		healthy, known := r.poster.record.health(time.Now())
 		r.Expect(healthy && known).To(BeTrue())
 		r.am.fail = func(string) int { return http.StatusNotFound }
 		r.wait(5 * time.Minute)
-		healthy, known = r.peer.record.health(time.Now())
+		healthy, known = r.poster.record.health(time.Now())
 		r.Expect(!healthy && known).To(BeTrue())
 	})
 }
@@ -509,8 +509,8 @@ func TestNothingIsPostedAfterTheLease(t *testing.T) {
 		r.wait(time.Minute)
 		lease.ended = true
 		requests := r.am.requests
-		at, _ := r.peer.moment()
-		r.Expect(r.peer.deliver(t.Context(), at, b)).To(MatchError(errNoClock), "it was frozen just before it posts")
+		at, _ := r.poster.moment()
+		r.Expect(r.poster.deliver(t.Context(), at, b)).To(MatchError(errNoClock), "it was frozen just before it posts")
 		r.alert("new", v1alpha1.AlertFiring)
 		r.wait(time.Hour)
 		r.Expect(r.am.requests).To(Equal(requests))
@@ -543,7 +543,7 @@ func TestWrongClockOfAlertmanager(t *testing.T) {
 				r.alert("new", v1alpha1.AlertFiring)
 				r.Expect(r.am.firing()).To(HaveLen(2), "at once")
 				e := newEndpoint(r.term, r.target)
-				e.peers.members["a"] = r.peer
+				e.posters.members["a"] = r.poster
 				var condition metav1.Condition
 				r.Expect(r.term.describeHealth(&condition, []*endpoint{e}, types.NamespacedName{Namespace: namespace, Name: integration}, time.Now())).To(BeTrue())
 				r.Expect(condition.Message).To(Equal(messageForwarding + "alertmanager:9093. " + messageWrongClock + "alertmanager:9093."))
@@ -591,7 +591,7 @@ func TestStormDoesNotStopTheSweep(t *testing.T) {
 		for i := range 300 {
 			r.alert(fmt.Sprint(i), v1alpha1.AlertFiring, typed(fmt.Sprint("Disk", i)))
 		}
-		s := r.newPeer(r.am)
+		s := r.newPoster(r.am)
 		open, _ := r.term.incidents.active(time.Time{})
 		for _, key := range open {
 			s.schedule.changed.add(key, time.Time{})
@@ -630,7 +630,7 @@ func TestReadsDelayNoPage(t *testing.T) {
 		for i := range 5000 {
 			gone := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "storm", Name: fmt.Sprint(i), ResourceVersion: "1"}}
 			r.term.incidents.gone(gone, time.Now())
-			r.peer.schedule.changed.add(client.ObjectKeyFromObject(gone), time.Time{})
+			r.poster.schedule.changed.add(client.ObjectKeyFromObject(gone), time.Time{})
 		}
 		time.Sleep(10 * time.Second)
 		before := time.Now()
@@ -643,7 +643,7 @@ func TestReadsDelayNoPage(t *testing.T) {
 		r.Expect(time.Since(before)).To(BeNumerically("<", 2*time.Second))
 		r.wait(10 * time.Minute)
 		r.Expect(posted("Open")).To(BeTrue())
-		r.Expect(r.peer.schedule.changed.isEmpty()).To(BeTrue())
+		r.Expect(r.poster.schedule.changed.isEmpty()).To(BeTrue())
 	})
 }
 
