@@ -45,6 +45,7 @@ const (
 	MaxLinkChars        = 2048
 	MaxDescriptionChars = 16384
 	MaxCommentChars     = 1024
+	MaxOriginsChars     = 192 // and bytes
 )
 
 // MaxSilence is the longest silence that an alert may request, equal to that of the schema.
@@ -95,6 +96,13 @@ type AlertContent struct {
 	// +kubebuilder:validation:MaxLength=64
 	// +optional
 	Preset string `json:"preset,omitempty"`
+
+	// origins says which key of the payload or which expression of a mapping gave which field, as "kubectl tocsin explain incident"
+	// explains it, and what was not taken as sent: letters, digests of mappings and names of fields, but no values. In an Incident,
+	// it is about its newest alert. Absent if that was not read from a payload. Written by the operator.
+	// +kubebuilder:validation:MaxLength=192
+	// +optional
+	Origins string `json:"origins,omitempty"`
 
 	// labels identify the subject of the alert. Values of a payload that are no strings are their JSON text.
 	// +kubebuilder:validation:MaxProperties=256

@@ -92,7 +92,7 @@ func Keys(c *v1alpha1.AlertContent) int {
 
 // Size returns an upper bound of the size in bytes of the content's JSON as the API server stores it.
 func Size(c *v1alpha1.AlertContent) int {
-	const overhead = 512 // field names, braces and the two times
+	const overhead = 512 // field names, braces, the two times and the origins, which are written when the size has been bounded
 	size := overhead
 	for _, s := range []string{c.Title, c.Description, string(c.Severity), c.Type, c.Link, c.Hostname, c.Region, c.Preset} {
 		size += quotedLen(s)

@@ -115,7 +115,7 @@ func summarize(alerts []v1alpha1.Alert) string {
 }
 
 // Decode fills in the alerts of an event from its spec. If that fails, it returns the reason and changes nothing. It bounds the
-// keys of the alerts, whoever made them.
+// keys and the origins of the alerts, whoever made them.
 func Decode(event *v1alpha1.AlertEvent) error {
 	alerts, err := decode(&event.Spec)
 	if err != nil {
@@ -123,6 +123,9 @@ func Decode(event *v1alpha1.AlertEvent) error {
 	}
 	for i := range alerts {
 		alertcontent.LimitKeys(&alerts[i].AlertContent)
+		if len(alerts[i].Origins) > v1alpha1.MaxOriginsChars { // another version may know more; the alert counts all the same
+			alerts[i].Origins = ""
+		}
 	}
 	event.Alerts = alerts
 	return nil
