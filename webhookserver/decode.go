@@ -16,6 +16,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
+	"github.com/tocsin-dev/tocsin/internal/origins"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
@@ -102,7 +103,7 @@ func (h *handler) decodeBody(r *read, body []byte) (_ *decoded, p *problem) {
 	d.Warnings = allWarnings(content.Warnings, &d.Result)
 	for i := range d.Alerts {
 		if !r.dryRun { // whose answer has the sources
-			d.Alerts[i].Forget()
+			d.Alerts[i].TellOrigins()
 		}
 	}
 	return d, nil
@@ -141,6 +142,7 @@ func (h *handler) evaluate(r *read, requestHeader http.Header, payloads []protoc
 		if err != nil {
 			return all, decodeProblem(err)
 		}
+		noteParameters(&result, payloads[i].Value, defaults, r.integration)
 		complete(&result, &payloads[i], r.received)
 		giveSeverity(&result, r.integration)
 		h.admit(r.integration, result.Alerts, r.received)
@@ -189,17 +191,44 @@ func complete(result *mapping.Result, p *protocol.Payload, received time.Time) {
 	}
 	for i := range result.Alerts {
 		alert := &result.Alerts[i]
+		alert.About(result.Warnings)
 		if size := alertcontent.Size(&fallback.AlertContent); i == 1 && (size > maxFallback || size*len(result.Alerts) > maxFallbacks) {
 			fallback.Labels, fallback.Custom = nil, nil
 		}
+		before := origins.Present(&alert.Alert)
 		fill(alert, &fallback)
+		alert.From.Given(before, &alert.Alert)
 		if p.IncidentName != "" {
 			alert.IncidentName, alert.DedupKey = p.IncidentName, ""
 		}
-		alert.Status = cmp.Or(p.Status, alert.Status)
+		if p.Status != "" {
+			alert.Status, alert.From.Kinds[origins.Status] = p.Status, origins.Request
+		}
 		alert.Comment = p.Comment
 		if alert.DedupKey != "" || alert.IncidentName != "" {
 			alert.Warnings = slices.DeleteFunc(alert.Warnings, payload.Warning.IsNoMatch)
+		}
+	}
+}
+
+// noteParameters notes which fields the parameters of the request gave, rather than the payload. With a list of alerts within the
+// payload, they gave none.
+func noteParameters(result *mapping.Result, value any, defaults map[string]any, integration *v1alpha1.WebhookIntegration) {
+	own := integration.Spec.Mapping
+	if len(defaults) == 0 || result.Preset != "" || own != nil && own.Alerts != "" {
+		return
+	}
+	sent, isList := value.([]any)
+	if !isList {
+		sent = []any{value}
+	}
+	for i := range min(len(sent), len(result.Alerts)) {
+		object, _ := sent[i].(map[string]any)
+		for f := range origins.Whole {
+			kind := &result.Alerts[i].From.Kinds[f]
+			if _, given := defaults[f.String()]; given && *kind == origins.Key && !payload.IsGiven(object, f.String()) {
+				*kind = origins.Request
+			}
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package mapping
 
 import (
-	"encoding/json"
 	"maps"
 	"math"
 	"slices"
@@ -9,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/origins"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
@@ -46,7 +46,7 @@ func (b *builder) evaluate() {
 			b.refused = append(b.refused, e.ownKeys...)
 			continue
 		}
-		b.values[i], b.out.from[i] = b.reader.program.prefixed(e, value), e
+		b.values[i], b.out.by[i] = b.reader.program.prefixed(e, value), e
 		b.left.settle(fields[i].object, value, b.element, b.reader.vars.looked)
 		b.around.settle(fields[i].object, value, b.reader.body, b.reader.vars.lookedAround)
 	}
@@ -55,30 +55,33 @@ func (b *builder) evaluate() {
 // fail records that an expression failed. The payload rules read the field, but not the status: a wrong resolve hides an outage.
 func (b *builder) fail(i int, e *expression, err error) {
 	b.reader.fail(e, err)
-	instead := "the field is read by the payload rules"
+	reason := payload.ExpressionFailed
 	if i == statusIndex {
-		instead = "the alert counts as firing"
+		reason = payload.StatusFailed
 		b.values[i] = string(v1alpha1.AlertFiring)
 	}
-	b.out.Warn(fields[i].key, "the mapping's expression failed (%s); %s", oneLine(err.Error()), instead)
+	b.out.warn(reason, fields[i].key, oneLine(err.Error()))
 }
 
 // normalise assembles the object from the results of the expressions and what they left of the payload, and normalises it.
 func (b *builder) normalise() Alert {
 	var warnings []payload.Warning
+	var named map[string]string
 	if element, ok := b.element.(map[string]any); ok && !b.reader.program.hasExpressions() {
-		b.object, warnings = payload.ReadNames(element) // of our own format: nothing to leave out
+		b.object, named, warnings = payload.ReadNames(element) // of our own format: nothing to leave out
 		b.out.Warnings = append(b.out.Warnings, warnings...)
 	} else {
 		b.assemble()
 	}
-	b.out.Alert, warnings = payload.Normalise(b.object, b.reader.vars.received)
+	var keys payload.Keys
+	b.out.Alert, keys, warnings = payload.Read(b.object, b.reader.vars.received)
 	b.out.Warnings = append(b.out.Warnings, warnings...)
+	b.judge(&keys, named)
 	if b.out.Status != v1alpha1.AlertFiring && b.isMessageKey() {
-		b.out.DedupKey = ""
+		b.out.DedupKey, b.out.From.Kinds[dedupKeyIndex] = "", origins.Absent
 		b.out.Warnings = append(b.out.Warnings, payload.NoMatch(b.out.Status))
 	}
-	b.out.object, b.out.Preset = b.object, b.reader.program.preset
+	b.out.Preset = b.reader.program.preset
 	if recognized := b.reader.program.recognized; b.out.Dropped && recognized != "" { // nobody has chosen it
 		b.out.Warn("", "the preset %s, which recognizes the payload, drops the alert", recognized)
 	}
@@ -165,7 +168,7 @@ func (b *builder) startCustom() {
 	if entries, isObject := given.(map[string]any); isObject {
 		maps.Copy(b.custom, entries)
 	} else if given != nil {
-		b.out.Warn(customKey, "the mapping gives no map for it; what it gives is kept in it as %s", customKey)
+		b.out.warn(payload.CustomIsNoMap, customKey, customKey)
 		b.custom[customKey] = given
 	}
 }
@@ -237,37 +240,7 @@ func (r *reader) share(builders []*builder) (once bool) {
 	}
 	once = len(builders) > 1 && (size > maxSharedBytes || size*len(builders) > maxSharedTotal)
 	if once {
-		r.warn("what the payload says beside its alerts is large; it is kept in custom of the first alert only")
+		r.warn(payload.AroundTooLarge)
 	}
 	return once
-}
-
-// Source says where one field of an alert comes from.
-type Source struct {
-	Field      string `json:"field"`                // its name as in a payload: "dedup_key"
-	Key        string `json:"key,omitempty"`        // that the payload rules read it from; empty if they read none
-	Preset     string `json:"preset,omitempty"`     // of the expression; empty if it is spec.mapping's own
-	Expression string `json:"expression,omitempty"` // that gave the field; empty if it was not mapped
-}
-
-// Sources returns for each field that the alert has where it comes from, in the order of the fields.
-func (a *Alert) Sources() []Source {
-	var present map[string]json.RawMessage
-	if encoded, err := json.Marshal(a.Alert); err != nil || json.Unmarshal(encoded, &present) != nil {
-		return nil // cannot happen: an alert is stored as JSON
-	}
-	var sources []Source
-	for i, f := range fields {
-		if _, found := present[f.name]; !found {
-			continue
-		}
-		source := Source{Field: f.key}
-		if e := a.from[i]; e != nil {
-			source.Expression, source.Preset = e.source, e.preset
-		} else if at := slices.IndexFunc(payload.Names(f.key), func(name string) bool { return !isAbsent(a.object[name]) }); at >= 0 {
-			source.Key = payload.Names(f.key)[at]
-		}
-		sources = append(sources, source)
-	}
-	return sources
 }

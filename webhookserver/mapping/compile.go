@@ -15,6 +15,7 @@ import (
 	"github.com/google/cel-go/interpreter"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/origins"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
@@ -36,6 +37,7 @@ func (e *CompileError) Error() string {
 type Program struct {
 	expressions [expressionCount]*expression // those of the fields, then alerts and drop; nil without one
 	preset      string
+	digests     digests     // of what the expressions are from
 	handshake   *expression // of the preset; nil without one
 	messageKeys [][]string  // the steps of the paths of what names one message
 	recognized  string      // the preset, if auto has chosen it for a payload
@@ -88,6 +90,7 @@ func Compile(preset string, m *v1alpha1.Mapping) (*Program, error) {
 func (p *Program) over(base *Program) *Program {
 	merged := *p
 	merged.preset, merged.auto, merged.handshake, merged.messageKeys = base.preset, base.auto, base.handshake, base.messageKeys
+	merged.digests.preset = base.digests.preset
 	for i, e := range base.expressions {
 		if merged.expressions[i] == nil {
 			merged.expressions[i] = e
@@ -101,6 +104,9 @@ func compileMapping(preset string, m *v1alpha1.Mapping) (*Program, error) {
 	p := &Program{preset: preset}
 	if m == nil {
 		return p, nil
+	}
+	if p.digests.mapping = digestOf(m); preset != "" {
+		p.digests = digests{preset: p.digests.mapping}
 	}
 	var mistakes []error
 	compile := func(i int, name, field string, source v1alpha1.Expression, wanted resultKind) {
@@ -316,12 +322,12 @@ var fields = []field{
 	{"custom", "custom", true, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Custom }},
 }
 
-// fieldCount is the number of fields; the others are the places of some of them.
+// fieldCount is the number of fields; the others are the places of some of them. A field has the same place in package origins.
 const (
-	fieldCount    = 16
-	statusIndex   = 3
-	dedupKeyIndex = 4
-	customIndex   = fieldCount - 1
+	fieldCount    = origins.Count
+	statusIndex   = int(origins.Status)
+	dedupKeyIndex = int(origins.DedupKey)
+	customIndex   = int(origins.Custom)
 )
 
 // fieldOfKey finds the field that the payload rules read a key for.

@@ -345,14 +345,15 @@ func TestSources(t *testing.T) {
 	for _, source := range result.Alerts[0].Sources() {
 		sources[source.Field] = source
 	}
-	g.Expect(sources["region"]).To(Equal(mapping.Source{Field: "region", Expression: "'eu'"}))
+	g.Expect(sources["region"]).To(Equal(mapping.Source{Field: "region", From: mapping.FromMapping, Expression: "'eu'"}))
 	g.Expect(sources["title"].Preset).To(Equal("alertmanager"))
 	g.Expect(sources["title"].Expression).NotTo(BeEmpty())
 	g.Expect(sources).NotTo(HaveKey("link"))
 
 	result = readBody(t, compiled(t, "{}"), `{"subject": "x", "severity": "P1", "labels": {"a": 1}, "other": 1}`, nil)
 	g.Expect(result.Alerts[0].Sources()).To(Equal([]mapping.Source{
-		{Field: "title", Key: "subject"}, {Field: "severity", Key: "severity"}, {Field: "status"}, {Field: "labels", Key: "labels"},
-		{Field: "custom"},
+		{Field: "title", From: mapping.FromKey, Key: "subject"}, {Field: "severity", From: mapping.FromKey, Key: "severity"},
+		{Field: "status", From: mapping.FromBuiltIn}, {Field: "labels", From: mapping.FromKey, Key: "labels"},
+		{Field: "custom", From: mapping.FromUnmapped},
 	}))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
+	"github.com/tocsin-dev/tocsin/internal/origins"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
@@ -49,8 +50,8 @@ type Alert struct {
 	Returned  string            // why the webhook server dropped it for its Hops; empty if it did not
 	Warnings  []payload.Warning // what was not taken as sent or as mapped
 
-	from   [fieldCount]*expression // those that gave a field
-	object map[string]any          // what was normalised
+	From origins.Origins         // where its fields come from; see TellOrigins
+	by   [fieldCount]*expression // those that gave a field
 }
 
 // TooManyError says that a payload has more alerts than are read at a time.
@@ -66,9 +67,6 @@ func (p *Program) Mapped() bool { return p.auto || p.hasExpressions() }
 func (p *Program) hasExpressions() bool {
 	return slices.ContainsFunc(p.expressions[:], func(e *expression) bool { return e != nil })
 }
-
-// Forget drops what the alert refers to of the payload. Without it there are no Sources.
-func (a *Alert) Forget() { a.object = nil }
 
 // Alerts reads a payload, as payload.ParseAny gives it, as alerts. headers are those of the request, received is when it came
 // in. When ctx ends before all is evaluated, the error is ErrInterrupted. The others are payload.ErrNotObject and *TooManyError,
@@ -125,9 +123,9 @@ func newReader(ctx context.Context, p *Program, body any, headers http.Header, r
 func (r *reader) read() error {
 	switch {
 	case r.program.broken && r.program.auto:
-		r.warn("this version has no preset of the name that the integration gives; the payload is read without it")
+		r.warn(payload.PresetUnknown)
 	case r.program.broken:
-		r.warn("the mapping of the integration does not compile; the payload is read without it")
+		r.warn(payload.MappingBroken)
 	}
 	if r.program.auto {
 		r.recognize()
@@ -146,7 +144,7 @@ func (r *reader) read() error {
 		return &TooManyError{Count: len(elements)}
 	}
 	if len(elements) == 0 {
-		r.warn("the payload holds no alert; nothing is stored")
+		r.tell("the payload holds no alert; nothing is stored")
 	}
 	builders := make([]*builder, len(elements))
 	for i, element := range elements {
@@ -177,7 +175,7 @@ func (r *reader) readHandshake() {
 	value, err := r.evaluate(e)
 	if text, _ := payload.TextOf(value); err == nil && value != nil && text != "" {
 		r.result.Handshake = payload.Shorten(plaintext.SanitizeLine(text), maxHandshake)
-		r.warn("%s", r.result.Handshake)
+		r.tell(r.result.Handshake)
 	}
 }
 
@@ -195,8 +193,13 @@ func (r *reader) evaluateAlert(element any, several int) *builder {
 	return b
 }
 
-func (r *reader) warn(format string, args ...any) {
-	r.result.Warnings = append(r.result.Warnings, payload.Warning{Detail: fmt.Sprintf(format, args...)})
+func (r *reader) warn(reason payload.Reason, args ...any) {
+	r.result.Warnings = append(r.result.Warnings, reason.Warn("", args...))
+}
+
+// tell adds a warning that is not stored.
+func (r *reader) tell(detail string) {
+	r.result.Warnings = append(r.result.Warnings, payload.Warning{Detail: detail})
 }
 
 // elements returns the alerts in a payload, as they were sent.
@@ -213,9 +216,9 @@ func (r *reader) elements() ([]any, error) {
 		}
 		if err != nil {
 			r.fail(e, err)
-			r.warn("the mapping could not find the alerts (%s); the payload itself is read as one", oneLine(err.Error()))
+			r.warn(payload.AlertsNotFound, oneLine(err.Error()))
 		} else {
-			r.warn("the mapping found no list of alerts; the payload itself is read as one")
+			r.warn(payload.AlertsNoList)
 		}
 	}
 	switch v := r.body.(type) {
@@ -291,7 +294,7 @@ func (r *reader) dropped(out *Alert) bool {
 	}
 	if err != nil {
 		r.fail(e, err)
-		out.Warn("", "the mapping could not tell whether to drop the alert (%s); it is kept", oneLine(err.Error()))
+		out.warn(payload.DropFailed, "", oneLine(err.Error()))
 	}
 	if drop {
 		out.DroppedBy = oneLine(e.source)
@@ -299,9 +302,14 @@ func (r *reader) dropped(out *Alert) bool {
 	return drop
 }
 
-// Warn adds a warning about a field, or about the alert as a whole.
+// Warn adds a warning about a field, or about the alert as a whole, that is not stored with it.
 func (a *Alert) Warn(field, format string, args ...any) {
 	a.Warnings = append(a.Warnings, payload.Warning{Field: field, Detail: fmt.Sprintf(format, args...)})
+}
+
+// warn adds a warning whose reason is stored with the alert.
+func (a *Alert) warn(reason payload.Reason, field string, args ...any) {
+	a.Warnings = append(a.Warnings, reason.Warn(field, args...))
 }
 
 // bound keeps all alerts together within maxContentTotal, or maxGroupTotal. Only a mapping that puts the same large thing into
@@ -355,9 +363,8 @@ func (a *Alert) shrink(limit, total int) {
 	}
 	switch {
 	case len(dropped) > 0:
-		a.Warn("", "the alerts of the payload are larger than %d bytes as stored; dropped from this one: %s",
-			total, oneLine(strings.Join(dropped, ", ")))
+		a.warn(payload.AlertsTooLarge, "", total, oneLine(strings.Join(dropped, ", ")))
 	case cut:
-		a.Warn("", "the alerts of the payload are larger than %d bytes as stored; the texts of this one were cut", total)
+		a.warn(payload.TextsCut, "", total)
 	}
 }

@@ -122,7 +122,7 @@ func (r *reader) recognize() {
 		r.program = r.program.over(must(presetProgram(names[0])))
 		r.program.recognized = names[0]
 	default:
-		r.warn("more than one preset recognizes the payload (%s); it is read by the payload rules", strings.Join(names, ", "))
+		r.warn(payload.SeveralPresets, strings.Join(names, ", "))
 	}
 }
 

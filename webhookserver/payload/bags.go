@@ -9,6 +9,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
+	"github.com/tocsin-dev/tocsin/internal/origins"
 )
 
 // bagOf encodes an object as a bag.
@@ -23,7 +24,7 @@ func (n *normaliser) bagOf(field string, object map[string]any) v1alpha1.Bag {
 }
 
 // textsOf returns the entries of an object as texts: a string as it is, any other value as its JSON, and no null.
-func (n *normaliser) textsOf(field string) map[string]string {
+func (n *normaliser) textsOf(field origins.Field) map[string]string {
 	var texts map[string]string
 	e := encoder{asText: true}
 	for key, value := range n.objectOf(field) {
@@ -44,16 +45,20 @@ func (n *normaliser) textsOf(field string) map[string]string {
 }
 
 // objectOf returns the object that a field holds, if any. Anything else that is not absent goes to custom.
-func (n *normaliser) objectOf(field string) map[string]any {
+func (n *normaliser) objectOf(bag origins.Field) map[string]any {
+	field := bag.String()
 	value := n.object[field]
 	if object, ok := value.(map[string]any); ok || value == nil {
+		if len(object) > 0 {
+			n.keys[bag] = field
+		}
 		return object
 	}
 	if text, ok := value.(string); ok && isBlank(text) {
 		return nil
 	}
 	n.keep(field, field, value)
-	n.warnings.addf(field, "it is not an object; it is kept in custom")
+	n.warnings.add(notObject, field)
 	return nil
 }
 
@@ -61,7 +66,7 @@ func (n *normaliser) objectOf(field string) map[string]any {
 // own custom object, the top-level keys without a rule, and what the rules kept. A name that is wanted
 // twice stays with the entry of the custom object; the other value gets a number behind its name.
 func (n *normaliser) custom() v1alpha1.Bag {
-	explicit := n.objectOf("custom")
+	explicit := n.objectOf(origins.Custom)
 	for key, value := range n.object {
 		if !listed[key] {
 			n.keep(key, key, value)
@@ -95,7 +100,7 @@ func (n *normaliser) addKept(bag v1alpha1.Bag) {
 	for _, k := range taken {
 		name := FreeName(bag, k.name)
 		bag[name] = k.value.(json.RawMessage)
-		n.warnings.addf(k.from, "custom has %s already; this value is kept there as %s", quote(k.name), quote(name))
+		n.warnings.add(nameTaken, k.from, quote(k.name), quote(name))
 	}
 }
 
@@ -125,9 +130,9 @@ func (n *normaliser) encode(bag, key string, value any) json.RawMessage {
 	switch len(e.inexact) {
 	case 0:
 	case 1:
-		n.warnings.addf(path, "the number %s cannot be stored exactly; it is kept as a string", quote(e.inexact[0]))
+		n.warnings.add(inexactNumber, path, quote(e.inexact[0]))
 	default:
-		n.warnings.addf(path, "%d numbers in it cannot be stored exactly; they are kept as strings", len(e.inexact))
+		n.warnings.add(inexactNumbers, path, len(e.inexact))
 	}
 	return raw
 }
@@ -144,8 +149,7 @@ func LimitKeys(content *v1alpha1.AlertContent) []Warning {
 
 func keysWarnings(bags []string) (warned warnings) {
 	for _, bag := range bags {
-		warned.addf(bag, "labels, annotations, values and custom have more than %d keys together; this object is kept as text in %s.%s",
-			alertcontent.MaxKeys, bag, alertcontent.JSONKey)
+		warned.add(tooManyKeys, bag, alertcontent.MaxKeys, bag, alertcontent.JSONKey)
 	}
 	return warned
 }
@@ -163,6 +167,6 @@ func (n *normaliser) trim() {
 	dropped, replaced := alertcontent.Bound(content)
 	n.warnings = append(n.warnings, keysWarnings(replaced)...)
 	if len(dropped) > 0 {
-		n.warnings.addf("", "the alert is larger than %d bytes as stored; dropped: %s", alertcontent.MaxBytes, summary(dropped))
+		n.warnings.add(tooLarge, "", alertcontent.MaxBytes, summary(dropped))
 	}
 }

@@ -123,7 +123,7 @@ func (m *mender) warn(w *warnings, skipped int) {
 			more = fmt.Sprintf(", and so were %d more", m.count[f]-1)
 		}
 		if m.count[f] > 0 {
-			w.addf("", "the body is not valid JSON: at byte %d, %s%s", m.first[f]+skipped, f, more)
+			w.addf("the body is not valid JSON: at byte %d, %s%s", m.first[f]+skipped, f, more)
 		}
 	}
 }

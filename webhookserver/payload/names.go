@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 const (
@@ -72,10 +74,11 @@ type candidate struct {
 
 // ReadNames returns a payload of our own format with the fields that are absent and that it names in another way which is beyond
 // doubt: in other letters, such as dedupKey, or by a usual name. The key that was read stays in it, so it is kept in custom as
-// well. The warnings tell what was read, and which keys may have been meant as a field. The payload is not changed.
-func ReadNames(object map[string]any) (map[string]any, []Warning) {
+// well. named has the keys that were read, by field. The warnings tell of them, and which keys may have been meant as a field.
+// The payload is not changed.
+func ReadNames(object map[string]any) (whole map[string]any, named map[string]string, told []Warning) {
 	if len(object) > maxNamedKeys {
-		return object, nil
+		return object, nil, nil
 	}
 	meant := map[string][]candidate{}
 	for key := range object {
@@ -86,9 +89,8 @@ func ReadNames(object map[string]any) (map[string]any, []Warning) {
 			meant[field] = append(meant[field], found)
 		}
 	}
-	var told warnings
 	for _, field := range slices.Sorted(maps.Keys(meant)) {
-		if isGiven(object, field) {
+		if IsGiven(object, field) {
 			continue
 		}
 		candidates := meant[field]
@@ -98,15 +100,21 @@ func ReadNames(object map[string]any) (map[string]any, []Warning) {
 		best := candidates[0]
 		if !best.reads || isAmbiguous(object, candidates) {
 			for _, c := range candidates {
-				told.addf(c.key, "it is kept in custom; did you mean %s?", field)
+				told = append(told, maybeMeant.Warn(c.key, field))
 			}
 			continue
 		}
 		object = maps.Clone(object)
 		object[field] = object[best.key]
-		told.addf(best.key, "it is read as %s, which is absent, and kept in custom", field)
+		if named == nil {
+			named = map[string]string{}
+		}
+		named[field] = plaintext.SanitizeLine(best.key)
+		told = append(told, Warning{
+			Field: named[field], Detail: fmt.Sprintf("it is read as %s, which is absent, and kept in custom", field),
+		})
 	}
-	return object, told
+	return object, named, told
 }
 
 // order sorts candidates.
@@ -124,8 +132,8 @@ func isAmbiguous(object map[string]any, candidates []candidate) bool {
 	return a != b
 }
 
-// isGiven reports whether a payload has a usable value under one of a field's own names.
-func isGiven(object map[string]any, field string) bool {
+// IsGiven reports whether a payload has a usable value under one of a field's own names.
+func IsGiven(object map[string]any, field string) bool {
 	return slices.ContainsFunc(Names(field), func(name string) bool { return isUsable(object[name]) })
 }
 
@@ -186,7 +194,7 @@ func WithDefaults(value any, defaults map[string]any) any {
 	case map[string]any:
 		var with map[string]any
 		for field, text := range defaults {
-			if isGiven(value, field) {
+			if IsGiven(value, field) {
 				continue
 			}
 			if with == nil {

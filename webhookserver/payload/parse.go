@@ -55,10 +55,10 @@ func ParseAny(body []byte) (any, []Warning, error) {
 		return nil, nil, err
 	}
 	if !utf8.Valid(text) {
-		w.addf("", "the body is not valid UTF-8; the bytes that are wrong were replaced by U+FFFD")
+		w.addf("the body is not valid UTF-8; the bytes that are wrong were replaced by U+FFFD")
 	}
 	if found.loneSurrogate {
-		w.addf("", "half of a surrogate pair (\\ud800 to \\udfff) stands alone; it was replaced by U+FFFD")
+		w.addf("half of a surrogate pair (\\ud800 to \\udfff) stands alone; it was replaced by U+FFFD")
 	}
 	return value, w, nil
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/origins"
 )
 
 type normaliser struct {
@@ -28,8 +29,12 @@ type normaliser struct {
 	kept     []kept
 	// guessedStart is true when the alert's StartTime is the time of receipt.
 	guessedStart bool
+	keys         Keys
 	warnings     warnings
 }
+
+// Keys are the keys of a payload that the fields were read from; empty for a field that was read from none.
+type Keys [origins.Count]string
 
 type kept struct {
 	name  string // in the bag
@@ -41,14 +46,20 @@ type kept struct {
 // read. What the payload does not say stays empty: defaults, ID, IncidentName and an absent DedupKey are left to the caller. The
 // object is not changed and shares no memory with the alert.
 func Normalise(object map[string]any, received time.Time) (v1alpha1.Alert, []Warning) {
+	alert, _, warnings := Read(object, received)
+	return alert, warnings
+}
+
+// Read does what Normalise does, and returns from which keys it read the fields.
+func Read(object map[string]any, received time.Time) (v1alpha1.Alert, Keys, []Warning) {
 	n := &normaliser{object: object, received: received, kept: make([]kept, 0, len(object))}
 	n.alert.Status = v1alpha1.AlertFiring
 	for i := range rules {
 		n.apply(&rules[i])
 	}
 	n.settleTimes()
-	n.alert.Labels, n.alert.Annotations = n.textsOf("labels"), n.textsOf("annotations")
-	if object := n.objectOf("values"); len(object) > 0 {
+	n.alert.Labels, n.alert.Annotations = n.textsOf(origins.Labels), n.textsOf(origins.Annotations)
+	if object := n.objectOf(origins.Values); len(object) > 0 {
 		n.alert.Values = n.bagOf("values", object)
 	}
 	n.alert.Custom = n.custom()
@@ -56,7 +67,7 @@ func Normalise(object map[string]any, received time.Time) (v1alpha1.Alert, []War
 		n.warnings = append(n.warnings, NoMatch(n.alert.Status))
 	}
 	n.trim()
-	return n.alert, n.warnings.list()
+	return n.alert, n.keys, n.warnings.list()
 }
 
 // apply reads one field from the first of its names that holds a usable value, the canonical one first.
@@ -70,12 +81,12 @@ func (n *normaliser) apply(r *rule) {
 		case !scalar:
 			given = true
 			n.keep(r.names[0], name, value)
-			n.warnings.addf(name, "it is not a string; it is kept in custom as %s", r.names[0])
+			n.warnings.add(notText, name, r.names[0])
 		case isBlank(text):
 		case winner != "": // kept, unless it says the same
 			if used, _ := TextOf(n.object[winner]); used != text {
 				n.keep(name, name, value)
-				n.warnings.addf(name, "%s is given too and used; this is kept in custom", winner)
+				n.warnings.add(givenTwice, name, winner)
 			}
 		default:
 			given = true
@@ -84,6 +95,7 @@ func (n *normaliser) apply(r *rule) {
 			}
 		}
 	}
+	n.keys[r.field] = winner
 	if given && winner == "" && r.fallback != nil {
 		r.fallback(n)
 	}

@@ -5,11 +5,13 @@ import (
 	"encoding/hex"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/origins"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 // rule says how one field that holds text is read.
 type rule struct {
+	field origins.Field
 	names []string // in a payload: the field's own, then aliases, of which the first with a usable value counts
 	read  reader
 	// fallback, if any, is called when the field was given but nothing was of use.
@@ -23,21 +25,24 @@ type reader func(n *normaliser, name string, value any, text string) bool
 // rules are the fields that hold text, in the order in which they are read. status comes before ends_at,
 // whose fallback looks at it.
 var rules = []rule{
-	{names: []string{"title", "subject"}, read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Title })},
-	{names: []string{"description", "message"},
+	{field: origins.Title, names: []string{"title", "subject"},
+		read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Title })},
+	{field: origins.Description, names: []string{"description", "message"},
 		read: textOfField(maxDescription, plaintext.SanitizeText, func(a *v1alpha1.Alert) *string { return &a.Description })},
-	{names: []string{"severity", "priority"}, read: readSeverity},
-	{names: []string{"type"}, read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Type })},
-	{names: []string{"link"}, read: oneLine(maxLink, func(a *v1alpha1.Alert) *string { return &a.Link })},
-	{names: []string{"hostname"}, read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Hostname })},
-	{names: []string{"region"}, read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Region })},
-	{names: []string{"status"}, read: readStatus},
-	{names: []string{"dedup_key"}, read: readDedupKey},
-	{names: []string{"starts_at"}, fallback: startsWhenReceived,
+	{field: origins.Severity, names: []string{"severity", "priority"}, read: readSeverity},
+	{field: origins.Type, names: []string{"type"}, read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Type })},
+	{field: origins.Link, names: []string{"link"}, read: oneLine(maxLink, func(a *v1alpha1.Alert) *string { return &a.Link })},
+	{field: origins.Hostname, names: []string{"hostname"},
+		read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Hostname })},
+	{field: origins.Region, names: []string{"region"}, read: oneLine(maxLine, func(a *v1alpha1.Alert) *string { return &a.Region })},
+	{field: origins.Status, names: []string{"status"}, read: readStatus},
+	{field: origins.DedupKey, names: []string{"dedup_key"}, read: readDedupKey},
+	{field: origins.StartsAt, names: []string{"starts_at"}, fallback: startsWhenReceived,
 		read: readTime(andReceiptCounts, func(a *v1alpha1.Alert) **v1alpha1.Timestamp { return &a.StartTime })},
-	{names: []string{"ends_at"}, fallback: endsWhenReceived,
+	{field: origins.EndsAt, names: []string{"ends_at"}, fallback: endsWhenReceived,
 		read: readTime(andReceiptCounts, func(a *v1alpha1.Alert) **v1alpha1.Timestamp { return &a.EndTime })},
-	{names: []string{"expires_at"}, read: readTime("", func(a *v1alpha1.Alert) **v1alpha1.Timestamp { return &a.ExpiryTime })},
+	{field: origins.ExpiresAt, names: []string{"expires_at"},
+		read: readTime("", func(a *v1alpha1.Alert) **v1alpha1.Timestamp { return &a.ExpiryTime })},
 }
 
 // listed are the top-level keys that a field is read from; every other one goes into the custom bag.
@@ -72,7 +77,7 @@ func textOfField(limit int, sanitize func(string) string, place func(*v1alpha1.A
 		whole := sanitize(text)
 		cut := Shorten(whole, limit)
 		if cut != whole {
-			n.warnings.addf(name, "it is longer than %d characters and was cut", limit)
+			n.warnings.add(tooLong, name, limit)
 		}
 		*place(&n.alert) = cut
 		return cut != ""
@@ -86,7 +91,7 @@ func readDedupKey(n *normaliser, name string, _ any, text string) bool {
 	if len(key) > maxDedupKeyBytes {
 		sum := sha256.Sum256([]byte(key))
 		key = CutBytes(key, dedupKeyPrefixBytes) + "-" + hex.EncodeToString(sum[:])
-		n.warnings.addf(name, "it is longer than %d bytes and was shortened; the response gives the key in use", maxDedupKeyBytes)
+		n.warnings.add(keyTooLong, name, maxDedupKeyBytes)
 	}
 	n.alert.DedupKey = key
 	return key != ""

@@ -60,26 +60,30 @@ type Warning struct {
 	Field string `json:"field"`
 	// Detail says what was done, in plain words.
 	Detail string `json:"detail"`
+	// Reason tells of it without the sender's text; 0 if nothing does.
+	Reason Reason `json:"-"`
 }
-
-// noMatch ends the warning that an alert without a dedup_key has no effect.
-const noMatch = "matches no incident without it"
 
 // NoMatch is the warning that an alert of the status has no effect because it has no dedup_key.
 func NoMatch(status v1alpha1.AlertStatus) Warning {
-	return Warning{Field: "dedup_key", Detail: fmt.Sprintf("an alert that is %s %s", status, noMatch)}
+	return noMatch.Warn("dedup_key", status)
 }
 
 // IsNoMatch reports whether the warning says that the alert has no effect because it has no dedup_key.
 func (w Warning) IsNoMatch() bool {
-	return w.Field == "dedup_key" && strings.HasSuffix(w.Detail, noMatch)
+	return w.Reason == noMatch
 }
 
 type warnings []Warning
 
-// addf adds a warning about a field. The field's name may be of the sender's making.
-func (w *warnings) addf(field, format string, args ...any) {
-	*w = append(*w, Warning{Field: Shorten(plaintext.SanitizeLine(field), maxQuoted), Detail: fmt.Sprintf(format, args...)})
+// add adds a warning about a field. The field's name may be of the sender's making.
+func (w *warnings) add(reason Reason, field string, args ...any) {
+	*w = append(*w, reason.Warn(field, args...))
+}
+
+// addf adds a warning about the body.
+func (w *warnings) addf(format string, args ...any) {
+	*w = append(*w, Warning{Detail: fmt.Sprintf(format, args...)})
 }
 
 // sort puts warnings in order that came from walking a map.

@@ -41,7 +41,7 @@ func readTime(otherwise string, place func(*v1alpha1.Alert) **v1alpha1.Timestamp
 		t, ok := parseTime(text)
 		if !ok {
 			n.keep(name, name, value)
-			n.warnings.addf(name, "%s cannot be read as a time with its zone; it is kept in custom%s", quote(text), otherwise)
+			n.warnings.add(unreadableTime, name, quote(text), otherwise)
 			return false
 		}
 		if !t.IsZero() {
@@ -75,8 +75,7 @@ func (n *normaliser) settleTimes() {
 		n.alert.ExpiryTime = nil
 	} else if starts != nil {
 		if lead := starts.Sub(n.received); lead > maxLead {
-			n.warnings.addf("starts_at", "it is %s ahead: check the clock and the time zone of the sender, "+
-				"since a resolve with an earlier time may be ignored", strings.TrimSuffix(lead.Round(time.Minute).String(), "0s"))
+			n.warnings.add(startsAhead, "starts_at", strings.TrimSuffix(lead.Round(time.Minute).String(), "0s"))
 		}
 	}
 	switch {
@@ -85,7 +84,7 @@ func (n *normaliser) settleTimes() {
 		n.alert.StartTime = nil
 	default:
 		n.alert.EndTime = nil
-		n.warnings.addf("ends_at", "it is before starts_at and was dropped")
+		n.warnings.add(endsBeforeStart, "ends_at")
 	}
 }
 

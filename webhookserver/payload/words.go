@@ -31,7 +31,7 @@ func readSeverity(n *normaliser, name string, value any, text string) bool {
 		return true
 	}
 	n.keep("severity", name, value)
-	n.warnings.addf(name, "%s is not a known severity; it is kept in custom", quote(text))
+	n.warnings.add(unknownSeverity, name, quote(text))
 	return false
 }
 
@@ -81,10 +81,10 @@ func readStatus(n *normaliser, name string, value any, text string) bool {
 		n.alert.Status = v1alpha1.AlertUnacknowledged
 	case slices.Contains(resolvedSynonyms, word):
 		n.alert.Status = v1alpha1.AlertResolved
-		n.warnings.addf(name, "%s is read as resolved", quote(text))
+		n.warnings.add(readAsResolved, name, quote(text))
 	default:
 		n.keep("status", name, value)
-		n.warnings.addf(name, "%s is not a known status; the alert fires, and the word is kept in custom", quote(text))
+		n.warnings.add(unknownStatus, name, quote(text))
 	}
 	return true
 }

@@ -1,0 +1,223 @@
+package mapping
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"strings"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/origins"
+	"github.com/tocsin-dev/tocsin/webhookserver/payload"
+)
+
+// judge says where each field comes from: keys are those that the payload rules read, of the object that was assembled for them,
+// and named those of the payload that they took for a field's name.
+func (b *builder) judge(keys *payload.Keys, named map[string]string) {
+	from := &b.out.From
+	from.Mapping, from.Preset = b.reader.program.digests.mapping, b.reader.program.digests.preset
+	for i, key := range keys[:customIndex] {
+		switch own := fields[i].key; {
+		case key == "":
+		case key != own:
+			from.Kinds[i] = origins.Alias
+		case b.out.by[i] != nil:
+			from.Kinds[i] = b.out.by[i].kind()
+		case named[own] != "":
+			from.Kinds[i] = origins.OtherName
+			from.Keys = append(from.Keys, origins.NamedKey{Field: origins.Field(i), Key: named[own]})
+		case b.values[i] != nil: // fail replaced it
+			from.Kinds[i] = origins.Failed
+		default:
+			from.Kinds[i] = origins.Key
+		}
+	}
+	sent, _ := valueAt(b.element, []string{customKey})
+	given, _ := sent.(map[string]any)
+	switch e := b.out.by[customIndex]; {
+	case e != nil:
+		from.Kinds[customIndex] = e.kind()
+	case len(given) > 0:
+		from.Kinds[customIndex] = origins.Key
+	}
+}
+
+func (of *expression) kind() origins.Kind {
+	if of.preset != "" {
+		return origins.Preset
+	}
+	return origins.Mapping
+}
+
+// About notes warnings about the payload as a whole.
+func (a *Alert) About(warnings []payload.Warning) {
+	for _, w := range warnings {
+		if w.Reason != 0 {
+			a.From.Warn(origins.Whole, byte(w.Reason))
+		}
+	}
+}
+
+// TellOrigins writes into the alert, which is complete, where its fields come from and what was not taken as sent.
+func (a *Alert) TellOrigins() {
+	a.From.Settle(&a.Alert)
+	for _, w := range a.Warnings {
+		if w.Reason == 0 {
+			continue
+		}
+		field, key := origins.Whole, w.Field
+		if key != "" {
+			field = origins.Custom // where what has another name is
+		}
+		key, _, _ = strings.Cut(key, ".") // and a key in a bag
+		if at, listed := fieldOfKey[key]; listed {
+			field = origins.Field(at)
+		}
+		a.From.Warn(field, byte(w.Reason))
+	}
+	a.Origins = a.From.String()
+}
+
+// Source says where one field of an alert comes from.
+type Source struct {
+	Field      string `json:"field"`                // its name as in a payload: "dedup_key"
+	From       string `json:"from"`                 // one of the constants
+	Key        string `json:"key,omitempty"`        // of the payload, for FromKey; empty if it is not known
+	Preset     string `json:"preset,omitempty"`     // for FromPreset
+	Expression string `json:"expression,omitempty"` // that gave the field, for FromPreset and FromMapping
+
+	// Earlier says that an earlier alert of the Incident gave the field, and Changed that the expression is not known, because the
+	// mapping or the preset has changed since. Only Explain sets them.
+	Earlier bool `json:"earlier,omitempty"`
+	Changed bool `json:"changed,omitempty"`
+}
+
+// What fields come from.
+const (
+	FromKey       = "key"
+	FromMapping   = "mapping"
+	FromPreset    = "preset"
+	FromRequest   = "request"
+	FromUnmapped  = "unmapped"
+	FromGenerated = "generated"
+	FromFailed    = "failed"      // the expression of status failed
+	FromDefault   = "default"     // the integration's
+	FromBuiltIn   = "builtin"     // the operator's default
+	FromFirstLine = "description" // its first line
+	FromEarlier   = "earlier"     // an earlier alert, of which nothing else is known
+	FromUnknown   = "unknown"     // another version of Tocsin knows it
+)
+
+var fromOfKind = map[origins.Kind]string{
+	origins.Key: FromKey, origins.Alias: FromKey, origins.OtherName: FromKey, origins.Mapping: FromMapping,
+	origins.Preset: FromPreset, origins.PresetSeverity: FromPreset, origins.Failed: FromFailed, origins.Request: FromRequest,
+	origins.Unmapped: FromUnmapped, origins.Generated: FromGenerated, origins.Default: FromDefault,
+	origins.BuiltIn: FromBuiltIn, origins.FirstLine: FromFirstLine,
+}
+
+// sourceOf returns the source of a field that there is, without its expression.
+func sourceOf(of *origins.Origins, field origins.Field, preset string) Source {
+	kind := of.Kinds[field]
+	source := Source{Field: field.String(), From: fromOfKind[kind], Earlier: of.Earlier[field]}
+	names := payload.Names(source.Field)
+	switch {
+	case source.From == "":
+		source.From = FromUnknown
+	case source.From == FromPreset:
+		source.Preset = preset
+	case kind == origins.Key:
+		source.Key = names[0]
+	case kind == origins.Alias:
+		source.Key = names[len(names)-1]
+	case kind == origins.OtherName:
+		source.Key = of.KeyOf(field)
+	}
+	return source
+}
+
+// Sources returns for each field that the alert has where it comes from, in the order of the fields.
+func (a *Alert) Sources() (sources []Source) {
+	a.From.Settle(&a.Alert)
+	for i, kind := range a.From.Kinds {
+		if kind == origins.Absent {
+			continue
+		}
+		source := sourceOf(&a.From, origins.Field(i), a.Preset)
+		if kind == origins.Mapping || kind == origins.Preset {
+			source.Expression = a.by[i].source
+		}
+		sources = append(sources, source)
+	}
+	return sources
+}
+
+// Explanation says where the content of an Incident comes from.
+type Explanation struct {
+	Preset   string            `json:"preset,omitempty"` // of the newest alert that one has read
+	Sources  []Source          `json:"sources"`          // in the order of the fields
+	Warnings []payload.Warning `json:"warnings"`         // about the newest alert, without what its sender wrote
+}
+
+// Explain explains an Incident by what is stored with it, and by the mapping that its integration has now; nil if it has none.
+// known is false if nothing is stored.
+func Explain(incident *v1alpha1.Incident, own *v1alpha1.Mapping) (e Explanation, known bool) {
+	content := &incident.Status.Alert
+	from, known := origins.Parse(content.Origins)
+	if !known {
+		return e, false
+	}
+	e = Explanation{Preset: content.Preset, Warnings: []payload.Warning{}}
+	var ofPreset *v1alpha1.Mapping
+	if p := presetNamed(content.Preset); p != nil {
+		ofPreset = &p.Mapping
+	}
+	present := origins.Present(&v1alpha1.Alert{DedupKey: incident.Spec.DedupKey, AlertContent: *content})
+	for i, kind := range from.Kinds {
+		source := Source{Field: fields[i].key, From: FromEarlier}
+		switch {
+		case kind == origins.Absent && !present[i]:
+			continue
+		case kind != origins.Absent:
+			source = sourceOf(&from, origins.Field(i), content.Preset)
+		}
+		switch kind {
+		case origins.Mapping:
+			source.Expression, source.Changed = expressionOf(own, i, from.Mapping)
+		case origins.Preset:
+			source.Expression, source.Changed = expressionOf(ofPreset, i, from.Preset)
+		default: // it has no expression
+		}
+		e.Sources = append(e.Sources, source)
+	}
+	for _, w := range from.Warnings {
+		e.Warnings = append(e.Warnings, payload.Reason(w.Reason).General(w.Field.String()))
+	}
+	return e, true
+}
+
+// expressionOf returns the expression of a field; changed is true if the mapping is not the one with the digest.
+func expressionOf(m *v1alpha1.Mapping, field int, digest string) (source string, changed bool) {
+	if m == nil || digestOf(m) != digest {
+		return "", true
+	}
+	return string(*fields[field].expression(&m.Fields)), false
+}
+
+// digests tell the mappings that the expressions of a program are from; empty for none.
+type digests struct{ mapping, preset string }
+
+// digestOf returns a digest of what decides on the fields. It is short, because it is stored with each alert: once in 2^36 times, a
+// change of a mapping goes unnoticed.
+func digestOf(m *v1alpha1.Mapping) string {
+	const characters = 6
+	hash := sha256.New()
+	add := func(source v1alpha1.Expression) {
+		hash.Write(binary.BigEndian.AppendUint64(nil, uint64(len(source))))
+		hash.Write([]byte(source))
+	}
+	add(m.Alerts)
+	for _, f := range fields {
+		add(*f.expression(&m.Fields))
+	}
+	return base64.RawURLEncoding.EncodeToString(hash.Sum(nil))[:characters]
+}
