@@ -71,6 +71,7 @@ func DescribeEpisode(status *v1alpha1.IncidentStatus) (e EndedEpisode, ok bool) 
 		Timeline:      lastEpisode(status.Timeline),
 		Digest:        status.Ledger.Digest,
 	}
+	e.Alert.Origins = "" // by a mapping that will have changed, and of no use in an archive
 	e.describeSeverities()
 	if acknowledgement := acknowledgementOf(status); acknowledgement != nil {
 		e.AcknowledgedTime, e.AcknowledgedBy = acknowledgement.Time, AcknowledgedBy(status)

@@ -203,6 +203,7 @@ func (f *folding) merge(a receivedAlert) {
 		mergeInto = mergeResolve
 	}
 	mergeInto(content, &a.AlertContent)
+	content.Origins = mergeOrigins(content, &a)
 	fillContent(content, a.defaults, a.integration)
 	// Measuring a large content for each of thousands of small alerts would cost seconds: measure it when
 	// the sum of the alerts could have passed the limit.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
+	"github.com/tocsin-dev/tocsin/internal/origins"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
@@ -84,22 +85,57 @@ func mergeBag[M ~map[string]V, V any](into *M, newer M) {
 	maps.Copy(*into, newer)
 }
 
+// mergeOrigins returns where a content comes from that an alert was merged into. What people report has no origins, and
+// changes none.
+func mergeOrigins(content *v1alpha1.AlertContent, a *receivedAlert) string {
+	if a.IsReport {
+		return content.Origins
+	}
+	var kept []origins.Field
+	if a.Status == v1alpha1.AlertResolved {
+		kept = append(kept, origins.Title, origins.Description, origins.Severity)
+	}
+	if isSet(a.StartTime) && !a.StartTime.Equal(content.StartTime.Time) {
+		kept = append(kept, origins.StartsAt)
+	}
+	return origins.Merge(content.Origins, a.Origins, kept...)
+}
+
 // fillContent sets the fields that no alert had: a severity, a type, a title, and the default
 // labels whose keys it lacks.
 func fillContent(content *v1alpha1.AlertContent, defaults *v1alpha1.AlertDefaults, integration string) {
 	if defaults == nil {
 		defaults = &v1alpha1.AlertDefaults{}
 	}
-	content.Severity = cmp.Or(content.Severity, defaults.Severity, defaultSeverity)
-	content.Type = cmp.Or(content.Type, defaults.Type, defaultType)
+	if content.Severity == "" {
+		content.Severity = cmp.Or(defaults.Severity, defaultSeverity)
+		content.Origins = origins.Set(content.Origins, origins.Severity, kindOfDefault(string(defaults.Severity)))
+	}
+	if content.Type == "" {
+		content.Type = cmp.Or(defaults.Type, defaultType)
+		content.Origins = origins.Set(content.Origins, origins.Type, kindOfDefault(defaults.Type))
+	}
 	if content.Title == "" { // the first line of a description takes a while to find
-		content.Title = cmp.Or(firstLine(content.Description), defaults.Title, defaultTitle+integration)
+		line, kind := firstLine(content.Description), origins.FirstLine
+		if line == "" {
+			kind = kindOfDefault(defaults.Title)
+		}
+		content.Title = cmp.Or(line, defaults.Title, defaultTitle+integration)
+		content.Origins = origins.Set(content.Origins, origins.Title, kind)
 	}
 	for key, value := range defaults.Labels {
 		if _, present := content.Labels[key]; !present {
 			mergeBag(&content.Labels, map[string]string{key: string(value)})
 		}
 	}
+}
+
+// kindOfDefault returns the origin of a field for which the integration has this default.
+func kindOfDefault(own string) origins.Kind {
+	if own == "" {
+		return origins.BuiltIn
+	}
+	return origins.Default
 }
 
 // boundContent keeps merged content within alertcontent.MaxBytes and MaxKeys: the newest alert's bags replace the
