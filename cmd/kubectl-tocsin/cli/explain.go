@@ -63,6 +63,7 @@ func (p *plugin) explainCommand() *cobra.Command {
 		"Output format: json or yaml, as a dry run's response. Default: a description.")
 	flags.BoolVar(&o.strict, "strict", false, "Exit with 1 also if there are other warnings.")
 	command.MarkFlagsMutuallyExclusive("integration", "manifest", "preset", "preset-file")
+	command.AddCommand(p.explainIncidentCommand())
 	return command
 }
 
@@ -194,33 +195,39 @@ func (o *explainOptions) print(r *response, incidents []v1alpha1.Incident) {
 // print prints the effect of an alert, and the origin of each of its fields.
 func (a *alertResponse) print(s *screen, incidents []v1alpha1.Incident) {
 	s.printf("\n%s\n", s.styled(bold, s.wrap(a.effect(), 0)))
-	const maxValueCells = 60
-	rows := [][3]string{}
-	widths := [2]int{}
-	add := func(field, value, from string) {
-		value = cut(safe(value), maxValueCells)
-		rows = append(rows, [3]string{field, value, from})
-		widths[0] = max(widths[0], len(field))
-		widths[1] = max(widths[1], runewidth.StringWidth(value))
-	}
+	var rows []fieldRow
 	fields := jsonFields(a.Alert)
 	for _, source := range a.Sources {
-		add(source.Field, valueText(fields[source.Field]), origin(source))
+		rows = append(rows, fieldRow{source.Field, valueText(fields[source.Field]), origin(source)})
 	}
 	at := slices.IndexFunc(incidents, func(i v1alpha1.Incident) bool { return i.Namespace+"/"+i.Name == a.Incident })
 	for _, name := range []string{"title", "severity", "type"} {
 		if at >= 0 && fields[name] == nil {
-			add(name, valueText(jsonFields(incidents[at].Status.Alert)[name]), "default")
+			rows = append(rows, fieldRow{name, valueText(jsonFields(incidents[at].Status.Alert)[name]), "default"})
 		}
 	}
+	s.printFields(rows)
+}
+
+// fieldRow is a field with its value and its origin.
+type fieldRow struct{ field, value, origin string }
+
+func (s *screen) printFields(rows []fieldRow) {
+	const maxValueCells = 60
+	fieldWidth, valueWidth := 0, 0
+	for i := range rows {
+		row := &rows[i]
+		row.value = cut(safe(row.value), maxValueCells)
+		fieldWidth, valueWidth = max(fieldWidth, len(row.field)), max(valueWidth, runewidth.StringWidth(row.value))
+	}
 	for _, row := range rows {
-		field := "  " + runewidth.FillRight(row[0], widths[0]) + "  "
-		value := runewidth.FillRight(row[1], widths[1]) + "  "
-		if indent := len(field); s.isTerminal() && runewidth.StringWidth(field+value+row[2]) > s.width {
-			value = cut(row[1], max(1, s.width-indent)) + "\n" + strings.Repeat(" ", indent+2)
-			row[2] = cut(row[2], max(1, s.width-indent-2))
+		field := "  " + runewidth.FillRight(row.field, fieldWidth) + "  "
+		value := runewidth.FillRight(row.value, valueWidth) + "  "
+		if indent := len(field); s.isTerminal() && runewidth.StringWidth(field+value+row.origin) > s.width {
+			value = cut(row.value, max(1, s.width-indent)) + "\n" + strings.Repeat(" ", indent+2)
+			row.origin = cut(row.origin, max(1, s.width-indent-2))
 		}
-		s.printf("%s%s%s\n", field, value, s.styled(dim, row[2]))
+		s.printf("%s%s%s\n", field, value, s.styled(dim, row.origin))
 	}
 }
 
@@ -235,20 +242,36 @@ func (a *alertResponse) effect() string {
 	}
 }
 
+// origin describes where a field comes from.
 func origin(source mapping.Source) string {
+	text := originTexts[source.From]
 	switch {
-	case source.Expression != "" && source.Preset != "":
-		return "preset " + source.Preset + ": " + safe(source.Expression)
-	case source.Expression != "":
-		return "mapping: " + safe(source.Expression)
-	case source.Key != "":
-		return "key " + safe(source.Key)
-	case source.Field == "custom":
-		return "unmapped keys"
-	case source.Field == "dedup_key":
-		return "generated"
+	case source.From == mapping.FromKey && source.Key != "":
+		text = "key " + safe(source.Key)
+	case source.From == mapping.FromPreset:
+		text = "preset " + safe(source.Preset)
+	case source.From == mapping.FromGenerated && source.Field != "dedup_key":
+		text = "time of receipt"
 	}
-	return "default"
+	switch {
+	case source.Changed && source.From == mapping.FromPreset:
+		text += " of another version"
+	case source.Changed:
+		text += ", changed or deleted since"
+	case source.Expression != "":
+		text += ": " + safe(source.Expression)
+	}
+	if source.Earlier {
+		text = "earlier alert: " + text
+	}
+	return text
+}
+
+var originTexts = map[string]string{
+	mapping.FromKey: "another key", mapping.FromMapping: "mapping", mapping.FromRequest: "request",
+	mapping.FromUnmapped: "unmapped keys", mapping.FromGenerated: "generated", mapping.FromFailed: "failed expression", mapping.FromDefault: "default of the integration",
+	mapping.FromBuiltIn: "default", mapping.FromFirstLine: "first line of the description", mapping.FromEarlier: "earlier alert",
+	mapping.FromUnknown: "unknown to this version of the plugin",
 }
 
 // jsonFields returns the fields of an alert as JSON, by their names in a payload.

@@ -57,6 +57,7 @@ func TestDocs(t *testing.T) {
 		`Resolved by admin: replaced the disk`,
 		`nothing critical: go on`,
 		`Would open shop/monitoring-\w{26}, or update it if it is open.`,
+		`title +Disk 97 % full +key title`,
 	} {
 		g.Expect(string(output)).To(MatchRegexp(said))
 	}
