@@ -94,7 +94,7 @@ func TestParametersAreDefaults(t *testing.T) {
 			}
 			g.Expect(response.StatusCode).To(Equal(http.StatusAccepted))
 			got := b.store.Stored()[0].Alerts[0]
-			test.want.ID, test.want.IncidentName = got.ID, got.IncidentName
+			test.want.ID, test.want.IncidentName, test.want.Origins = got.ID, got.IncidentName, got.Origins
 			test.want.Status = cmp.Or(test.want.Status, v1alpha1.AlertFiring)
 			g.Expect(got).To(Equal(test.want))
 		})

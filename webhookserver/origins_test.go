@@ -25,7 +25,7 @@ func TestOriginsAreStored(t *testing.T) {
 		"a parameter that the payload lacks":       {"?severity=critical&region=eu", `{"title": "a", "region": "us"}`, nil, "//k-rbg---k"},
 		"a parameter beside a list":                {"?severity=critical", `[{"title": "a", "priority": "P1"}]`, nil, "//k-abg"},
 		"a parameter for the first one of a list":  {"?severity=critical", `[{"title": "a"}, {"title": "b"}]`, nil, "//k-rbg"},
-		"the attributes of an event":               {"", `{"specversion": "1.0", "id": "1", "source": "s", "type": "t", "time": "2026-01-01T00:00:00Z", "data": {"message": "b"}}`, []func(*http.Request){with("Content-Type", eventType)}, "//-a-brr---r--r--u"},
+		"the attributes of an event":               {"", `{"specversion": "1.0", "id": "1", "source": "s", "type": "t", "time": "2026-01-01T00:00:00Z", "data": {"message": "b"}}`, []func(*http.Request){with("Content-Type", eventType)}, "//-a-brr---r--r--r"},
 		"an alias in the path, and a status of it": {action + "/unacknowledge", `{"source": "x"}`, nil, ""},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -62,8 +62,8 @@ func TestOriginsAreSmall(t *testing.T) {
 		preset, around, alert string
 		each, ofMany          int // bytes
 	}{
-		"own format": {"", "[%s]", usual, 35, 1},
-		"a preset":   {"alertmanager", `{"alerts":[%s]}`, notification, 45, 1},
+		"own format": {"", "[%s]", usual, 35, 4},
+		"a preset":   {"alertmanager", `{"alerts":[%s]}`, notification, 45, 4},
 	} {
 		stored := func(n int) (with, without int) {
 			var list []string

@@ -180,6 +180,7 @@ func anyContent(t *rapid.T) v1alpha1.AlertContent {
 	content := v1alpha1.AlertContent{
 		Title: cut("title", 1024), Description: cut("description", 16384), Type: cut("type", 1024), Link: cut("link", 2048),
 		Hostname: cut("hostname", 1024), Region: cut("region", 1024), Severity: v1alpha1.SeverityCritical,
+		Origins: strings.Repeat("k", v1alpha1.MaxOriginsChars),
 	}
 	starts := v1alpha1.NewTimestamp(time.Unix(rapid.Int64Range(0, 1<<33).Draw(t, "startTime"), 1000))
 	content.StartTime, content.EndTime = &starts, &starts

@@ -69,6 +69,18 @@ func TestAPlainTextIsReadToo(t *testing.T) {
 	g.Expect(queue.Decode(event)).To(MatchError("alerts: not a JSON array of alerts"))
 }
 
+// Another version may store more of them, and a user anything: the alert counts all the same.
+func TestOriginsThatAreTooLongAreLeftOut(t *testing.T) {
+	g := NewWithT(t)
+	for length, want := range map[int]int{v1alpha1.MaxOriginsChars: v1alpha1.MaxOriginsChars, v1alpha1.MaxOriginsChars + 1: 0, 1 << 20: 0} {
+		event := &v1alpha1.AlertEvent{Spec: v1alpha1.AlertEventSpec{IntegrationName: "a", Alerts: v1alpha1.AlertsText(
+			`[{"dedupKey":"k","status":"firing","origins":"` + strings.Repeat("k", length) + `"}]`)}}
+		g.Expect(queue.Decode(event)).To(Succeed())
+		g.Expect(event.Alerts[0].DedupKey).To(Equal("k"))
+		g.Expect(event.Alerts[0].Origins).To(HaveLen(want))
+	}
+}
+
 func TestAReportIsAnAlert(t *testing.T) {
 	g := NewWithT(t)
 	event := &v1alpha1.AlertEvent{Spec: v1alpha1.AlertEventSpec{Report: &v1alpha1.Report{
