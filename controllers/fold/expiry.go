@@ -29,7 +29,7 @@ func Deadline(incident *v1alpha1.Incident, p Policy) (at time.Time, ok bool) {
 		}
 		return at, !since.IsZero()
 	case v1alpha1.IncidentOpen:
-		at, _ = openDeadline(incident, p)
+		at, _ = openDeadline(incident, &p)
 		return at, !at.IsZero()
 	default: // created and not yet written: an alert is on its way, or its writer never came back
 		return created.Add(EmptyPatience), !created.IsZero()
@@ -38,26 +38,34 @@ func Deadline(incident *v1alpha1.Incident, p Policy) (at time.Time, ok bool) {
 
 // openDeadline is when an Open Incident resolves by itself: when its integration's autoResolveAfter has passed without an
 // alert, or when it expires. at is zero when that never happens.
-func openDeadline(incident *v1alpha1.Incident, p Policy) (at time.Time, expires bool) {
+func openDeadline(incident *v1alpha1.Incident, p *Policy) (at time.Time, expires bool) {
 	status := &incident.Status
 	since := valueOf(status.LastAlertTime, status.OpenedTime, &v1alpha1.Timestamp{Time: incident.CreationTimestamp.Time})
-	if since.IsZero() {
-		return time.Time{}, false
-	}
-	if p.Missed || slices.Contains(p.Heartbeats, incident.Spec.DedupKey) { // the sender may be dead, or its job may have failed
+	quietFrom, never := quietFrom(incident.Spec.DedupKey, p)
+	if since.IsZero() || never {
 		return time.Time{}, false
 	}
 	if p.AutoResolveAfter > 0 {
-		at = Latest(since.Time, p.QuietFrom, p.HeardSince).Add(p.AutoResolveAfter)
+		at = Latest(since.Time, quietFrom).Add(p.AutoResolveAfter)
 	}
 	if status.Expiry == nil || p.Absent { // the sender cannot repeat the alert if there is no integration
 		return at, false
 	}
-	end := Latest(since.Time, p.QuietFrom, p.HeardSince, p.AcceptingFrom).Add(boundExpiry(status.Expiry.Duration))
+	end := Latest(since.Time, quietFrom, p.AcceptingFrom).Add(boundExpiry(status.Expiry.Duration))
 	if at.IsZero() || end.Before(at) {
 		return end, true
 	}
 	return at, false
+}
+
+// quietFrom is since when an Open Incident is without alerts at the earliest, unless a rule says that it never is.
+func quietFrom(dedupKey string, p *Policy) (from time.Time, never bool) {
+	from = p.QuietFrom
+	for _, r := range rules {
+		since, isNever := r.quiet(dedupKey, p)
+		from, never = Latest(from, since), never || isNever
+	}
+	return from, never
 }
 
 // expiryOf returns how long an Incident stays open after a firing alert that is not repeated; nil if its sender does not

@@ -2,9 +2,9 @@
 //
 // To fold alerts is to reduce all those of one integration and one dedup key, in commit order, into one Incident. Decide
 // does it: from the Incident as it was read, the AlertEvents and the time, it returns a Plan, which package incident
-// carries out. The rules are those of docs/lifecycle.md: lifecycle.go has the states, late.go the alerts that come too
-// late, merge.go the content, ledger.go the memory of what was folded, expiry.go the deadlines. Preview shows the
-// Incidents that alerts would open.
+// carries out. It follows docs/lifecycle.md: lifecycle.go has the states, late.go the alerts that come too late, merge.go the
+// content, ledger.go the memory of what was folded, expiry.go the deadlines. What features add to that is a list of rules
+// (rules.go), each in a file of its own. Preview shows the Incidents that alerts would open.
 //
 // Nothing here does I/O or reads a clock: the same input gives the same plan. Package controllers tells why each alert
 // counts exactly once.
@@ -113,13 +113,8 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, policy *Policy, r
 	}
 	status.Alert.Severity, status.Alert.Preset = known.Severity, known.Preset
 	status.Alert.StartTime, status.Alert.EndTime = known.StartTime, known.EndTime // they tell what is late
-	if _, muted := policy.Maintenance.Mutes(&status.Alert, now); !muted && stored.Mute == nil {
-		status.Mute = nil // without the labels that a window matches, the next fold could not tell why it is muted
-	}
-	for _, silence := range []*v1alpha1.Silence{status.Silence, status.SilencedBy} {
-		if silence != nil {
-			silence.Comment = ""
-		}
+	for _, r := range rules {
+		r.bare(status, stored, policy, now)
 	}
 	if status.Acknowledgement != nil {
 		status.Acknowledgement.Comment = ""
@@ -134,8 +129,7 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, policy *Policy, r
 }
 
 // Decide folds AlertEvents into an Incident: those that are not settled yet, in commit order. It then resolves the Incident if
-// no alert has come for too long, and records whether a silence covers it or a maintenance window mutes it, whether people are
-// told, and its retention.
+// no alert has come for too long, records its retention, and has the rules complete the status.
 func Decide(in Input) Plan {
 	f := openFold(in)
 	for _, event := range f.pending() {
@@ -145,14 +139,17 @@ func Decide(in Input) Plan {
 		}
 		f.foldEvent(event)
 	}
-	before := f.forwarding()
+	before := f.former()
 	f.autoResolve()
-	f.endSilence()
-	f.updateSilenced()
-	f.updateMute(before)
-	f.updateForwarding()
 	f.keepRetention()
-	return f.close()
+	f.closeLedger()
+	for _, r := range rules {
+		r.finish(f, before)
+	}
+	if f.plan.Write {
+		f.status.ObservedGeneration = f.in.Incident.Generation
+	}
+	return f.plan // it shares nothing with the input: openFold copies the status, and merging copies alerts
 }
 
 // folding is one fold under way.
@@ -178,7 +175,9 @@ func openFold(in Input) *folding {
 	if f.isNew = stored.State == ""; f.isNew {
 		f.unmatched = f.settledBefore()
 	}
-	f.dropArchived()
+	for _, r := range rules {
+		r.begin(f)
+	}
 	return f
 }
 
@@ -291,9 +290,11 @@ func (f *folding) foldAlert(a receivedAlert) string {
 		f.plan.Create = &v1alpha1.IncidentSpec{IntegrationName: a.integration, DedupKey: a.DedupKey}
 		f.spec = *f.plan.Create
 	}
-	before := f.forwarding()
+	before := f.former()
 	result := f.apply(a)
-	f.updateMute(before)
+	for _, r := range rules {
+		r.alert(f, before)
+	}
 	return result
 }
 
@@ -302,7 +303,7 @@ func (f *folding) autoResolve() {
 	if f.plan.LedgerFull || f.in.Waiting || f.status.State != v1alpha1.IncidentOpen {
 		return
 	}
-	at, expires := openDeadline(f.written(), f.in.Policy)
+	at, expires := openDeadline(f.written(), &f.in.Policy)
 	if at.IsZero() || f.in.Now.Before(at) {
 		return
 	}
@@ -349,18 +350,13 @@ func (f *folding) written() *v1alpha1.Incident {
 	return &v1alpha1.Incident{ObjectMeta: f.in.Incident.ObjectMeta, Status: *f.status}
 }
 
-// close completes the plan. It shares nothing with the input: openFold copies the status, and merging copies alerts.
-func (f *folding) close() Plan {
+// closeLedger writes the ledger to the status.
+func (f *folding) closeLedger() {
 	if f.isNew && f.plan.Write {
 		// What came before the Incident is settled with it, and must not be found again as its own.
 		f.ledger.addBefore(f.unmatched)
 	}
 	f.status.Ledger = f.ledger.close()
-	f.awaitArchive()
-	if f.plan.Write {
-		f.status.ObservedGeneration = f.in.Incident.Generation
-	}
-	return f.plan
 }
 
 // AlertID tells an alert from every other one; the one made by hand gets its place as its id.

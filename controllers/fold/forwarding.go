@@ -66,8 +66,12 @@ func (known *Forwarding) of(status *v1alpha1.IncidentStatus) *v1alpha1.Forwardin
 	return next
 }
 
-// updateForwarding records whether people are told of the Incident, and each change of that in the timeline.
-func (f *folding) updateForwarding() {
+// forwardingRule records whether people are told of the Incident, and each change of that in the timeline.
+type forwardingRule struct{ noRule }
+
+func (forwardingRule) opens(f *folding) { f.status.Forwarding = nil } // people are to be told anew
+
+func (forwardingRule) finish(f *folding, _ former) {
 	before := f.status.Forwarding
 	next := ForwardingOf(f.status, f.in.Forwarding, f.in.Now)
 	f.status.Forwarding = next

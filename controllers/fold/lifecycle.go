@@ -57,8 +57,13 @@ func (f *folding) step(a receivedAlert) string {
 		return ResultOpened
 	case a.overtaken:
 		return f.ignore(a, v1alpha1.IgnoredOvertaken)
-	case a.Status == v1alpha1.AlertSilenced:
-		return f.silence(a)
+	}
+	for _, r := range rules {
+		if result := r.report(f, a); result != "" {
+			return result
+		}
+	}
+	switch {
 	case f.status.State != v1alpha1.IncidentResolved:
 		return f.stepOpen(a)
 	case isFollowUp(a.Status):
@@ -161,17 +166,18 @@ func (a *receivedAlert) report(kind v1alpha1.TransitionType, bySender, byUser st
 
 // open begins an episode. The content starts afresh, but when a person reopens the Incident, who tells nothing of it.
 func (f *folding) open(a receivedAlert, transition v1alpha1.TransitionType) {
+	for _, r := range rules {
+		r.opens(f)
+	}
 	s := f.status
 	number := int64(1)
 	if s.Episode != nil {
 		number = s.Episode.Number + 1
-		f.keepEpisode()
 	}
 	s.State = v1alpha1.IncidentOpen
 	s.Episode = &v1alpha1.Episode{Number: number}
 	s.OpenedTime = timestamp(a.received)
-	s.Forwarding, s.LastIgnored = nil, nil // people are to be told anew
-	s.ResolvedTime, s.Resolution, s.Acknowledgement, s.Silence = nil, nil, nil, nil
+	s.ResolvedTime, s.Resolution, s.Acknowledgement, s.LastIgnored = nil, nil, nil, nil
 	s.Expiry = expiryOf(a)
 	if a.IsReport {
 		s.Alert.StartTime, s.Alert.EndTime = nil, nil
@@ -227,10 +233,13 @@ func (f *folding) resolve(reason, message string, entry v1alpha1.Transition) {
 	f.status.State = v1alpha1.IncidentResolved
 	f.status.ResolvedTime = &entry.Time
 	f.status.Resolution = &v1alpha1.Resolution{Reason: reason, By: entry.By}
-	f.status.Expiry, f.status.Silence = nil, nil
+	f.status.Expiry = nil
 	f.condition(v1alpha1.ConditionResolved, metav1.ConditionTrue, entry.Time.Time, reason, message)
 	f.plan.record(entry)
 	f.plan.Urgent = true
+	for _, r := range rules {
+		r.ends(f)
+	}
 }
 
 // count counts an alert, whatever else became of it. It does not count what people send (notes, requests for a silence, reports):

@@ -56,15 +56,12 @@ type Policy struct {
 	Refusing   bool      // the integration accepts no alerts
 	ReadySince time.Time // it has accepted alerts since then, as far as its conditions tell
 
-	Missed     bool      // a heartbeat of the integration is missed, or none watches its link: no Incident ends for want of alerts
-	HeardSince time.Time // all heartbeats are looked at since then, and none has been missed; zero without any
-	Heartbeats []string  // the dedup keys of the heartbeats: their Incidents end when they are heard
-
 	Unavailable time.Time // when a replica last reported an answer of 5xx, by the API server's clock
 
 	QuietFrom     time.Time // quiet is measured from then on at the earliest
 	AcceptingFrom time.Time // as QuietFrom, for expiries: their senders can renew them from then on
 
+	Heartbeats  Heartbeats
 	Maintenance maintenance.Plan // the windows that are for the integration
 	Stub        bool             // the windows are unknown: what is muted stays so; and nothing ends for its age
 }
@@ -91,14 +88,10 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presets Presets, beats .
 		Refusing:         true, // also one that is new or restored: alerts may have been rejected until now
 		Stub:             !integrations.IsWhole(integration),
 		Unavailable:      valueOf(integration.Status.LastUnavailableTime).Time,
+		Heartbeats:       heartbeatsOf(beats),
 	}
 	if spec.LateFiringWindow == nil {
 		p.Presets = presets
-	}
-	for _, h := range beats {
-		p.Missed = p.Missed || h.Status.MissedTime != nil
-		p.HeardSince = Latest(p.HeardSince, valueOf(h.Status.MissedUntilTime).Time, valueOf(h.Status.ObservedTime).Time)
-		p.Heartbeats = append(p.Heartbeats, v1alpha1.HeartbeatKey(h.Name))
 	}
 	ready := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady)
 	if ready != nil && ready.Status == metav1.ConditionTrue {

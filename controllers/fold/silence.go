@@ -30,10 +30,15 @@ type Silencing struct {
 	EndedIn string
 }
 
-// silence records the request of a user for a silence, or the end of it. A request lasts no longer than the episode: a silence
+// silenceRule records requests for silences, and what is known about silences in Alertmanager.
+type silenceRule struct{ noRule }
+
+// report records the request of a user for a silence, or the end of it. A request lasts no longer than the episode: a silence
 // that outlives it would keep the receiver from hearing that the Incident is resolved.
-func (f *folding) silence(a receivedAlert) string {
+func (silenceRule) report(f *folding, a receivedAlert) string {
 	switch {
+	case a.Status != v1alpha1.AlertSilenced:
+		return ""
 	case f.status.State == v1alpha1.IncidentResolved:
 		return ResultLate
 	case a.SilenceFor == nil || a.SilenceFor.Duration <= 0:
@@ -49,6 +54,23 @@ func (f *folding) silence(a receivedAlert) string {
 	}
 	f.plan.Urgent = true
 	return ResultSilenced
+}
+
+func (silenceRule) opens(f *folding) { f.status.Silence = nil }
+
+func (silenceRule) ends(f *folding) { f.status.Silence = nil }
+
+func (silenceRule) finish(f *folding, _ former) {
+	f.endSilence()
+	f.updateSilenced()
+}
+
+func (silenceRule) bare(status, _ *v1alpha1.IncidentStatus, _ *Policy, _ time.Time) {
+	for _, silence := range []*v1alpha1.Silence{status.Silence, status.SilencedBy} {
+		if silence != nil {
+			silence.Comment = ""
+		}
+	}
 }
 
 // endSilence ends the request for a silence that somebody has ended in Alertmanager, which does not tell who did.

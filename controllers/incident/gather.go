@@ -208,10 +208,10 @@ func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *fa
 			}
 			policy = fold.PolicyOf(&integration, r.Presets, beats...)
 			if integration.Spec.Federate && !slices.ContainsFunc(beats, heartbeats.WatchesLink) {
-				policy.Missed = true // nobody tells whether the leaf is there
+				policy.Heartbeats.Missed = true // nobody tells whether the leaf is there
 			}
 			if deleted, ok := r.missedBeats.Get(key); ok {
-				policy.HeardSince = fold.Latest(policy.HeardSince, deleted.(time.Time))
+				policy.Heartbeats.HeardSince = fold.Latest(policy.Heartbeats.HeardSince, deleted.(time.Time))
 			}
 			policy.Maintenance = r.Windows.Of(&integration)
 		case !apierrors.IsNotFound(err):
