@@ -30,7 +30,8 @@ type Alert struct {
 	AlertContent `json:",inline"`
 
 	// IsReport says that the alert is a Report. Only then it has the others: nobody speaks in a user's name in a text.
-	IsReport   bool             `json:"-"`
-	By         string           `json:"-"`
-	SilenceFor *metav1.Duration `json:"-"`
+	IsReport       bool             `json:"-"`
+	By             string           `json:"-"`
+	SilenceFor     *metav1.Duration `json:"-"`
+	AcknowledgeFor *metav1.Duration `json:"-"`
 }

@@ -51,6 +51,9 @@ const (
 // MaxSilence is the longest silence that an alert may request, equal to that of the schema.
 const MaxSilence = 720 * time.Hour
 
+// MaxAcknowledgement is the longest time that a report may acknowledge an Incident for, equal to that of the schema.
+const MaxAcknowledgement = 720 * time.Hour
+
 // Bag is a JSON object from the sender. Its values are kept unchanged.
 type Bag map[string]json.RawMessage
 

@@ -101,6 +101,15 @@ type Report struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="must be a duration from 0s to 720h, such as 2h"
 	// +optional
 	SilenceFor *metav1.Duration `json:"silenceFor,omitempty"`
+
+	// acknowledgeFor is how long an acknowledgement lasts, from 1m to 720h after the report was received, whatever the integration
+	// says. Ignored unless the status is acknowledged. Default: acknowledgementExpiresAfter of the integration.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('720h')",message="must be a duration from 1m to 720h, such as 4h"
+	// +optional
+	AcknowledgeFor *metav1.Duration `json:"acknowledgeFor,omitempty"`
 }
 
 // AlertEventSpec holds accepted alerts, or what a person reports. It is immutable.

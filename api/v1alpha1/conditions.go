@@ -3,13 +3,17 @@ package v1alpha1
 // Condition types of an Incident.
 const (
 	ConditionResolved     = "Resolved"     // True while the Incident is Resolved, else False; present from the first write on
-	ConditionAcknowledged = "Acknowledged" // True until the acknowledgement is withdrawn or a new episode begins
+	ConditionAcknowledged = "Acknowledged" // True until the acknowledgement is withdrawn or expires, or a new episode begins
 	ConditionSilenced     = "Silenced"     // absent until a silence in Alertmanager was requested or found
 )
 
 // ForwardedLabel is the label by which alerts that Tocsin forwards to Alertmanager name their Incident. Alerts with this
 // label are dropped on the way in: they came from a Tocsin. Integrations with spec.federate accept them.
 const ForwardedLabel = "tocsin_incident"
+
+// ReminderLabel is the label that counts the expired acknowledgements of an episode, from the first one on: Alertmanager takes
+// the alert for a new one, and notifies again.
+const ReminderLabel = "tocsin_reminder"
 
 // HopsLabel is the label that counts the Tocsins that have forwarded an alert, from the second one on. MaxHops is the largest
 // number that is accepted. Without a bound, a Tocsin that forwards to itself would open Incidents about its own for ever.
@@ -24,7 +28,7 @@ const (
 	ReasonResolvedByAlert      = "ResolvedByAlert"
 	ReasonResolvedByUser       = "ResolvedByUser"
 	ReasonAutoResolved         = "AutoResolved"
-	ReasonExpired              = "Expired"
+	ReasonExpired              = "Expired" // of Resolved, and of Acknowledged
 	ReasonNotAcknowledged      = "NotAcknowledged"
 	ReasonAcknowledged         = "AcknowledgedByAlert"
 	ReasonAcknowledgedByUser   = "AcknowledgedByUser"

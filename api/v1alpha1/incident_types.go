@@ -73,6 +73,18 @@ type Episode struct {
 	// +required
 	AlertCount int64 `json:"alertCount"`
 
+	// forwardTime is the time before which nothing of the episode is forwarded, by the forwardAfter of the integration. An episode
+	// that is resolved before is not forwarded at all. Absent if nothing keeps it.
+	// +optional
+	ForwardTime *Timestamp `json:"forwardTime,omitempty,omitzero"`
+
+	// expiredAcknowledgements is how many acknowledgements of the episode have expired. Forwarded alerts have it as a label, so
+	// that Alertmanager notifies again.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"
+	// +optional
+	ExpiredAcknowledgements int64 `json:"expiredAcknowledgements,omitempty"`
+
 	// title is the beginning of the title with which the episode began. It does not change while the Incident is open. Absent in
 	// episodes that an earlier version began.
 	// +kubebuilder:validation:MaxLength=256
@@ -220,6 +232,10 @@ type Acknowledgement struct {
 	// severe Incident.
 	// +optional
 	Severity Severity `json:"severity,omitempty"`
+
+	// expirationTime is the time at which the acknowledgement ends unless it is repeated. Absent if it does not end by itself.
+	// +optional
+	ExpirationTime *Timestamp `json:"expirationTime,omitempty,omitzero"`
 }
 
 // Resolution describes why and by whom the last episode was resolved.
@@ -254,7 +270,7 @@ type Silence struct {
 }
 
 // ForwardingReason says whether people are told of an open Incident by an Alertmanager, and if not, why.
-// +kubebuilder:validation:Enum=Posted;Silenced;Muted;Filtered;FromAlertmanager;Off;Failing
+// +kubebuilder:validation:Enum=Posted;Silenced;Muted;Held;Filtered;FromAlertmanager;Off;Failing
 type ForwardingReason string
 
 // The reasons of a forwarding. People are told of Incidents with the reason Posted only.
@@ -267,6 +283,9 @@ const (
 
 	// ForwardingMuted: a maintenance window keeps it from being posted.
 	ForwardingMuted ForwardingReason = "Muted"
+
+	// ForwardingHeld: it has not been open for as long as its integration's forwardAfter asks.
+	ForwardingHeld ForwardingReason = "Held"
 
 	// ForwardingFiltered: the operator's configuration has no Alertmanager for its severity.
 	ForwardingFiltered ForwardingReason = "Filtered"

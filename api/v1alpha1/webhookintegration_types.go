@@ -39,6 +39,50 @@ const (
 	ForwardNever  ForwardPolicy = "Never"
 )
 
+// ForwardAfter has the times, by severity, for which an Incident stays open before it is forwarded.
+// +kubebuilder:validation:MinProperties=1
+type ForwardAfter struct {
+	// default is the time of severities without a time of their own, from 0s to 24h. Default: 0s.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="must be a duration from 0s to 24h, such as 2m"
+	// +optional
+	Default *metav1.Duration `json:"default,omitempty"`
+
+	// critical is the time of Incidents with the severity critical. Default: default.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="must be a duration from 0s to 24h, such as 2m"
+	// +optional
+	Critical *metav1.Duration `json:"critical,omitempty"`
+
+	// error is the time of Incidents with the severity error. Default: default.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="must be a duration from 0s to 24h, such as 2m"
+	// +optional
+	Error *metav1.Duration `json:"error,omitempty"`
+
+	// warning is the time of Incidents with the severity warning. Default: default.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="must be a duration from 0s to 24h, such as 2m"
+	// +optional
+	Warning *metav1.Duration `json:"warning,omitempty"`
+
+	// info is the time of Incidents with the severity info. Default: default.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="must be a duration from 0s to 24h, such as 2m"
+	// +optional
+	Info *metav1.Duration `json:"info,omitempty"`
+}
+
 // PublicKey verifies signatures of a sender.
 type PublicKey struct {
 	// name identifies the key within the integration.
@@ -109,6 +153,21 @@ type WebhookIntegrationSpec struct {
 	// Always: forward. Never: do not forward. Default: Auto.
 	// +optional
 	Forward ForwardPolicy `json:"forward,omitempty"`
+
+	// forwardAfter keeps Incidents from Alertmanager that end by themselves: one is forwarded if it is still open so long after
+	// its episode has opened, by its severity. If it ends before, nothing of it is forwarded. Default: at once.
+	// +optional
+	ForwardAfter *ForwardAfter `json:"forwardAfter,omitempty,omitzero"`
+
+	// acknowledgementExpiresAfter ends an acknowledgement that is not repeated for this time, unless its report has acknowledgeFor:
+	// a duration such as 4h, from 1m to 720h. The Incident is then as one that nobody has acknowledged, and Alertmanager notifies
+	// again. It applies to acknowledgements from then on. Default: never.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('720h')",message="must be a duration from 1m to 720h, such as 4h"
+	// +optional
+	AcknowledgementExpiresAfter *metav1.Duration `json:"acknowledgementExpiresAfter,omitempty"`
 
 	// federate accepts alerts that the Tocsin of another cluster forwards, which are dropped otherwise. The operator creates a
 	// Heartbeat for the link: while that is missed, none of the alerts ends. Default: false.

@@ -135,7 +135,7 @@ func decode(spec *v1alpha1.AlertEventSpec) (alerts []v1alpha1.Alert, err error) 
 	if r := spec.Report; r != nil {
 		return []v1alpha1.Alert{{
 			IncidentName: r.IncidentName, DedupKey: r.DedupKey, Status: r.Status,
-			IsReport: true, By: r.By, Comment: r.Comment, SilenceFor: r.SilenceFor,
+			IsReport: true, By: r.By, Comment: r.Comment, SilenceFor: r.SilenceFor, AcknowledgeFor: r.AcknowledgeFor,
 		}}, nil
 	}
 	text := []byte(spec.Alerts)
