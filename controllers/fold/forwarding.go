@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -28,7 +29,7 @@ func ForwardingOf(status *v1alpha1.IncidentStatus, known Forwarding, now time.Ti
 	if status.State != v1alpha1.IncidentOpen {
 		return before
 	}
-	next := known.of(status)
+	next := known.of(status, now)
 	switch {
 	case next == nil:
 		return nil
@@ -43,7 +44,7 @@ func ForwardingOf(status *v1alpha1.IncidentStatus, known Forwarding, now time.Ti
 }
 
 // of returns what is so of an open Incident with the status, without the time.
-func (known *Forwarding) of(status *v1alpha1.IncidentStatus) *v1alpha1.Forwarding {
+func (known *Forwarding) of(status *v1alpha1.IncidentStatus, now time.Time) *v1alpha1.Forwarding {
 	before := status.Forwarding
 	next := &v1alpha1.Forwarding{Reason: known.Reason, Message: plaintext.ShortMessage(known.Message)}
 	switch {
@@ -52,6 +53,10 @@ func (known *Forwarding) of(status *v1alpha1.IncidentStatus) *v1alpha1.Forwardin
 		next.Message = plaintext.ShortMessage("The maintenance window " + status.Mute.Window + " is open.")
 	case known.Disabled:
 		return nil
+	case IsHeld(status, now) && !known.isExcluded():
+		next.Reason = v1alpha1.ForwardingHeld
+		next.Message = fmt.Sprintf("Held back by the integration's forwardAfter until %s.",
+			status.Episode.ForwardTime.UTC().Format(time.RFC3339))
 	case known.Reason == v1alpha1.ForwardingPosted:
 		next.Severity, next.Alertmanagers = known.Severity, known.Alertmanagers
 	case known.Reason == "" && before != nil && before.Severity != "":
@@ -66,6 +71,12 @@ func (known *Forwarding) of(status *v1alpha1.IncidentStatus) *v1alpha1.Forwardin
 	return next
 }
 
+// isExcluded reports whether the Incident is not posted at all.
+func (known *Forwarding) isExcluded() bool {
+	return known.Reason == v1alpha1.ForwardingOff || known.Reason == v1alpha1.ForwardingFiltered ||
+		known.Reason == v1alpha1.ForwardingFromAlertmanager
+}
+
 // forwardingRule records whether people are told of the Incident, and each change of that in the timeline.
 type forwardingRule struct{ noRule }
 
@@ -76,6 +87,8 @@ func (forwardingRule) finish(f *folding, _ former) {
 	next := ForwardingOf(f.status, f.in.Forwarding, f.in.Now)
 	f.status.Forwarding = next
 	if next == before || next == nil { // turning the forwarding off costs no writes: it is written with the next change
+		isReleased := before != nil && before.Reason == v1alpha1.ForwardingHeld // which the forwarding has to learn
+		f.plan.Write = f.plan.Write || next == nil && isReleased
 		return
 	}
 	f.plan.Write = true
@@ -90,6 +103,7 @@ var forwardingMessages = map[v1alpha1.ForwardingReason]string{
 	v1alpha1.ForwardingPosted:           "Posted to Alertmanager",
 	v1alpha1.ForwardingSilenced:         "Silenced in Alertmanager",
 	v1alpha1.ForwardingMuted:            "Muted",
+	v1alpha1.ForwardingHeld:             "Not posted to Alertmanager yet",
 	v1alpha1.ForwardingFiltered:         "Not posted to Alertmanager",
 	v1alpha1.ForwardingFromAlertmanager: "Not posted to Alertmanager",
 	v1alpha1.ForwardingOff:              "Not posted to Alertmanager",

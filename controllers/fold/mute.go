@@ -14,7 +14,7 @@ import (
 // keeps the record: what was not forwarded has no end to forward.
 type muteRule struct{ noRule }
 
-func (muteRule) alert(f *folding, before former) { f.updateMute(before) }
+func (muteRule) alert(f *folding, _ receivedAlert, before former) { f.updateMute(before) }
 
 func (muteRule) finish(f *folding, before former) { f.updateMute(before) }
 
@@ -62,7 +62,7 @@ func (f *folding) muteOf(before former, isOpen, muted bool) *v1alpha1.Mute {
 	case before.isOpen && mute != nil:
 		return &v1alpha1.Mute{StartTime: mute.StartTime, ForwardedSeverity: mute.ForwardedSeverity}
 	case before.isOpen && isOpen:
-		return &v1alpha1.Mute{StartTime: now, ForwardedSeverity: before.severity}
+		return &v1alpha1.Mute{StartTime: now, ForwardedSeverity: before.forwarded}
 	case isOpen:
 		return &v1alpha1.Mute{StartTime: now}
 	default:

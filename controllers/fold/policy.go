@@ -61,6 +61,8 @@ type Policy struct {
 	QuietFrom     time.Time // quiet is measured from then on at the earliest
 	AcceptingFrom time.Time // as QuietFrom, for expiries: their senders can renew them from then on
 
+	ForwardAfter                *v1alpha1.ForwardAfter // nil: nothing is held back
+
 	Heartbeats  Heartbeats
 	Maintenance maintenance.Plan // the windows that are for the integration
 	Stub        bool             // the windows are unknown: what is muted stays so; and nothing ends for its age
@@ -89,6 +91,10 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presets Presets, beats .
 		Stub:             !integrations.IsWhole(integration),
 		Unavailable:      valueOf(integration.Status.LastUnavailableTime).Time,
 		Heartbeats:       heartbeatsOf(beats),
+
+	}
+	if spec.Forward != v1alpha1.ForwardNever {
+		p.ForwardAfter = spec.ForwardAfter
 	}
 	if spec.LateFiringWindow == nil {
 		p.Presets = presets

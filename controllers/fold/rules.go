@@ -9,11 +9,11 @@ import (
 // rule is what a feature adds to the life cycle, at certain moments of a fold. All that the feature decides lies in the file of
 // its rule, so that the feature can be removed with its file and its entry in rules. A rule embeds noRule for the other moments.
 type rule interface {
-	begin(f *folding)                 // before the first alert
-	opens(f *folding)                 // an episode is about to open; the status still has the last one, if there was one
-	ends(f *folding)                  // the episode has ended
-	alert(f *folding, before former)  // an alert has been folded
-	finish(f *folding, before former) // all alerts have been folded, and the time may have ended the episode
+	begin(f *folding)                                 // before the first alert
+	opens(f *folding)                                 // an episode is about to open; the status still has the last one, if any
+	ends(f *folding)                                  // the episode has ended
+	alert(f *folding, a receivedAlert, before former) // an alert has been folded
+	finish(f *folding, before former)                 // all alerts have been folded, and the time may have ended the episode
 
 	// report folds a report that the life cycle does not know, and returns its result; empty for all other alerts.
 	report(f *folding, a receivedAlert) (result string)
@@ -21,27 +21,45 @@ type rule interface {
 	// quiet returns since when an Open Incident with the key is without alerts at the earliest, or that it never is.
 	quiet(dedupKey string, p *Policy) (from time.Time, never bool)
 
+	// due returns when the rule changes the Incident if no alert comes until then; zero if it does not.
+	due(status *v1alpha1.IncidentStatus, p *Policy) time.Time
+
 	// bare adapts a status whose content is left out.
 	bare(status, stored *v1alpha1.IncidentStatus, p *Policy, now time.Time)
 }
 
 // rules are those of all features. The order matters where a rule reads what an earlier one has decided in the same fold.
 var rules = [...]rule{
-	heartbeatRule{},  // nothing ends for want of alerts while a heartbeat is missed
-	silenceRule{},    // requests for silences, and which silence covers the Incident
-	muteRule{},       // a maintenance window mutes the Incident
-	forwardingRule{}, // whether people are told: not of what a silence covers or a window mutes
-	archiveRule{},    // ended episodes wait for the archive, in the version that the whole fold makes of them
+	heartbeatRule{},       // nothing ends for want of alerts while a heartbeat is missed
+	silenceRule{},         // requests for silences, and which silence covers the Incident
+	holdRule{},            // an episode is not forwarded yet
+	muteRule{},            // a maintenance window mutes the Incident
+	forwardingRule{},      // whether people are told: not of what a silence covers, is held back or muted
+	archiveRule{},         // ended episodes wait for the archive, in the version that the whole fold makes of them
+}
+
+// Due is when a rule changes an Incident if no alert comes until then; zero if none does.
+func Due(incident *v1alpha1.Incident, p *Policy) (first time.Time) {
+	for _, r := range rules {
+		if at := r.due(&incident.Status, p); first.IsZero() || !at.IsZero() && at.Before(first) {
+			first = at
+		}
+	}
+	return first
 }
 
 // former is what an Incident was before an alert, or before the time changed it.
 type former struct {
-	isOpen   bool
-	severity v1alpha1.Severity
+	isOpen    bool
+	forwarded v1alpha1.Severity // the severity with which it is forwarded, unless it is muted; empty while it is held back
 }
 
 func (f *folding) former() former {
-	return former{f.status.State == v1alpha1.IncidentOpen, f.status.Alert.Severity}
+	was := former{f.status.State == v1alpha1.IncidentOpen, f.status.Alert.Severity}
+	if f.isHeld() {
+		was.forwarded = ""
+	}
+	return was
 }
 
 // noRule adds nothing.
@@ -50,8 +68,9 @@ type noRule struct{}
 func (noRule) begin(*folding)                                             {}
 func (noRule) opens(*folding)                                             {}
 func (noRule) ends(*folding)                                              {}
-func (noRule) alert(*folding, former)                                     {}
+func (noRule) alert(*folding, receivedAlert, former)                      {}
 func (noRule) finish(*folding, former)                                    {}
 func (noRule) report(*folding, receivedAlert) string                      { return "" }
 func (noRule) quiet(string, *Policy) (from time.Time, never bool)         { return from, never }
+func (noRule) due(*v1alpha1.IncidentStatus, *Policy) (never time.Time)    { return never }
 func (noRule) bare(_, _ *v1alpha1.IncidentStatus, _ *Policy, _ time.Time) {}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -31,11 +32,14 @@ type world struct {
 	shown map[types.NamespacedName]string
 	// begun is how often each Incident began to have a set: the model's limit of how often it may fire.
 	begun map[types.NamespacedName]map[string]int
+	// held is when each Incident opened that is held back, and holdFor for how long those of a severity are.
+	held    map[types.NamespacedName]time.Time
+	holdFor map[v1alpha1.Severity]time.Duration
 }
 
 func newWorld(t *rapid.T) *world {
 	w := &world{T: t, time: noon, cluster: newCluster(), am: newFakeAlertmanager(), begun: map[types.NamespacedName]map[string]int{}}
-	w.shown = map[types.NamespacedName]string{}
+	w.shown, w.held = map[types.NamespacedName]string{}, map[types.NamespacedName]time.Time{}
 	w.cluster.now = func() time.Time { return w.time }
 	w.am.now = w.cluster.now
 	w.target = targetOf(&config.Config{})
@@ -123,6 +127,8 @@ func (w *world) follow(before, after *v1alpha1.Incident) {
 	key, set := client.ObjectKeyFromObject(after), setOf(after)
 	_, muted := w.cluster.windows.In(namespace).Mutes(&after.Status.Alert, w.time)
 	switch {
+	case w.holds(before, after):
+		set = ""
 	case !muted || set == "":
 	case setOf(before) != "":
 		set = w.shown[key]
@@ -136,6 +142,24 @@ func (w *world) follow(before, after *v1alpha1.Incident) {
 		w.begun[key][set]++
 	}
 	w.shown[key] = set
+}
+
+// holds reports whether an open Incident was not open for as long as its severity asks, since its episode began.
+func (w *world) holds(before, after *v1alpha1.Incident) bool {
+	key := client.ObjectKeyFromObject(after)
+	switch {
+	case setOf(after) == "":
+		delete(w.held, key)
+	case setOf(before) == "":
+		w.held[key] = w.time
+	}
+	opened, held := w.held[key]
+	length := w.holdFor[after.Status.Alert.Severity]
+	if held && !w.time.Before(opened.Add(length)) {
+		delete(w.held, key)
+		held = false
+	}
+	return held
 }
 
 // refold folds the Incidents of which other windows are open now.
@@ -176,8 +200,8 @@ func (w *world) check() {
 		if w.shown[key] != "" && len(firing[key]) == 0 && w.poster.schedule.changed.turns.IsEmpty() {
 			w.Fatalf("%s is open, and nothing fires", key.Name)
 		}
-		if incident.Status.State == v1alpha1.IncidentOpen && w.shown[key] == "" && incident.Status.Mute == nil {
-			w.Fatalf("%s is open and not muted, and nothing is to fire", key.Name)
+		if incident.Status.State == v1alpha1.IncidentOpen && w.shown[key] == "" && incident.Status.Mute == nil && w.held[key].IsZero() {
+			w.Fatalf("%s is open, neither muted nor held back, and nothing is to fire", key.Name)
 		}
 	}
 }
@@ -222,11 +246,18 @@ func (w *world) settled() {
 }
 
 // Property: whatever alerts come, and whichever leaders and outages, the Alertmanager ends up with exactly the set of each
-// open Incident, or the one that fired when it was muted; no set fires more often than it began; and no open Incident that is not
-// muted is without an alert.
+// open Incident, or the one that fired when it was muted; no set fires more often than it began; no open Incident that is neither
+// muted nor held back is without an alert; and nothing is posted of one that ends while it is held back.
 func TestAlertmanagerFollowsTheIncidents(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
+		if rapid.Bool().Draw(t, "hold back") {
+			w.holdFor = map[v1alpha1.Severity]time.Duration{"info": 5 * time.Minute, "warning": 2 * time.Minute}
+			length := func(of v1alpha1.Severity) *metav1.Duration { return &metav1.Duration{Duration: w.holdFor[of]} }
+			w.cluster.integrate(v1alpha1.WebhookIntegrationSpec{ForwardAfter: &v1alpha1.ForwardAfter{
+				Default: length("warning"), Info: length("info"), Critical: length("critical"),
+			}})
+		}
 		// A new leader knows earlier severities from the timeline, but not earlier types.
 		leaders := rapid.Bool().Draw(t, "leaders")
 		steps := map[string]func(*rapid.T){

@@ -162,7 +162,11 @@ func (r *reporter) compare(key types.NamespacedName, now time.Time) (*v1alpha1.I
 	if known.open == nil {
 		return nil, nil
 	}
-	return known.open, fold.ForwardingOf(&known.open.Status, r.term.forwarding(known.open, integration, now), now)
+	apiTime, ok := r.term.forwarder.clock.Now()
+	if !ok {
+		apiTime = now
+	}
+	return known.open, fold.ForwardingOf(&known.open.Status, r.term.forwarding(known.open, integration, now), apiTime)
 }
 
 // isBehind reports whether the status of an Incident does not say what it is to say.

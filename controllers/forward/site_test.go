@@ -65,6 +65,7 @@ type cluster struct {
 	id      string // of the installation
 	term    *term
 	windows *maintenance.Windows
+	spec    v1alpha1.WebhookIntegrationSpec
 
 	unreadable types.NamespacedName
 }
@@ -114,6 +115,7 @@ const namespace, integration = "shop", "mon"
 func (c *cluster) integrate(spec v1alpha1.WebhookIntegrationSpec) {
 	c.mu.Lock()
 	c.folded++
+	c.spec = spec
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: integration, Generation: int64(c.folded)}
 	c.mu.Unlock()
 	c.term.integrationChanged(&v1alpha1.WebhookIntegration{ObjectMeta: meta, Spec: spec}, false)
@@ -149,7 +151,9 @@ func (c *cluster) refold() (before []*v1alpha1.Incident) {
 func (c *cluster) input(name string, before *v1alpha1.Incident, events ...*v1alpha1.AlertEvent) fold.Input {
 	return fold.Input{
 		Name: name, Incident: before, Events: events, Queue: fold.Stored{},
-		Policy: fold.Policy{Retention: time.Hour, Maintenance: c.windows.In(namespace)}, Now: c.now(),
+		Policy: fold.Policy{
+			Retention: time.Hour, Maintenance: c.windows.In(namespace), ForwardAfter: c.spec.ForwardAfter,
+		}, Now: c.now(),
 	}
 }
 

@@ -280,12 +280,21 @@ func (r *reconciler) finish(ctx context.Context, o *facts, plan fold.Plan) (ctrl
 	}
 	result, err := r.expireOrWait(ctx, o, plan)
 	if !o.hold.IsZero() {
-		left := max(o.hold.Sub(o.now), time.Millisecond)
-		result.RequeueAfter = min(left, cmp.Or(result.RequeueAfter, left))
+		result.RequeueAfter = sooner(result.RequeueAfter, max(o.hold.Sub(o.now), time.Millisecond))
+	}
+	if o.incident != nil {
+		if at := fold.Due(o.incident, &o.policy); at.After(o.apiTime) {
+			result.RequeueAfter = sooner(result.RequeueAfter, at.Sub(o.apiTime))
+		} else if !at.IsZero() { // alerts wait, or the time is not certain
+			result.RequeueAfter = sooner(result.RequeueAfter, pausedRetry)
+		}
 	}
 	result.Priority = new(handler.LowPriority) // no alert waits for this: thousands of Incidents may expire at once
 	return result, err
 }
+
+// sooner returns the shorter of two delays; 0 stands for none.
+func sooner(a, b time.Duration) time.Duration { return min(b, cmp.Or(a, b)) }
 
 // expireOrWait deletes the Incident if its time has come, and says when to look again.
 func (r *reconciler) expireOrWait(ctx context.Context, o *facts, plan fold.Plan) (ctrl.Result, error) {

@@ -35,6 +35,9 @@ var notPosted = map[v1alpha1.ForwardingReason]bool{
 	v1alpha1.ForwardingOff: true, v1alpha1.ForwardingFiltered: true, v1alpha1.ForwardingFromAlertmanager: true,
 }
 
+// isWithheld has the reasons for which an Incident reaches Alertmanager later.
+var isWithheld = map[v1alpha1.ForwardingReason]bool{v1alpha1.ForwardingMuted: true, v1alpha1.ForwardingHeld: true}
+
 // Forwarding has why the Incidents of an integration are not forwarded; empty if they are. It reads each integration once.
 type Forwarding map[client.ObjectKey]string
 
@@ -77,8 +80,9 @@ func notForwarded(name string, conditions []metav1.Condition) string {
 }
 
 // AwaitSilence waits until Alertmanager has the silence that was requested, or until the one that the request ended is gone.
-// That of a muted Incident is not found in Alertmanager, where no alert shows it: that it was requested is enough. It calls get
-// for the Incident as it is now. It returns the condition Silenced, or an error that says what is so when ctx ends.
+// That of an Incident that is muted or held back is not found in Alertmanager, where no alert shows it: that it was requested is
+// enough. It calls get for the Incident as it is now. It returns the condition Silenced, or an error that says what is so when
+// ctx ends.
 func (a Action) AwaitSilence(
 	ctx context.Context, before *v1alpha1.Incident, get func(context.Context) (*v1alpha1.Incident, error),
 ) (*metav1.Condition, error) {
@@ -117,7 +121,7 @@ func (a Action) silenceSettled(condition *metav1.Condition, now *v1alpha1.Incide
 		return now.SilencedBy == nil || !isRequested(now.SilencedBy, before)
 	case condition != nil && condition.Reason == v1alpha1.ReasonForwardingDisabled:
 		return true
-	case now.Silence != nil && now.Forwarding != nil && now.Forwarding.Reason == v1alpha1.ForwardingMuted:
+	case now.Silence != nil && now.Forwarding != nil && isWithheld[now.Forwarding.Reason]:
 		return true
 	}
 	return now.SilencedBy != nil && now.Silence != nil &&

@@ -123,7 +123,7 @@ func TestSilenceCommandsReportWhatIsSo(t *testing.T) {
 		"the silence of a muted Incident is not awaited": {
 			server: actServer{forwarded: forwarding, told: &v1alpha1.Forwarding{Reason: v1alpha1.ForwardingMuted}, request: requestOfMaria(),
 				silenced: []silencing{requested}},
-			length: 2 * time.Hour, says: "incident.tocsin.dev/disk silenced for 2h, and muted by a maintenance window meanwhile\n", created: 1,
+			length: 2 * time.Hour, says: "incident.tocsin.dev/disk silenced for 2h, and not forwarded meanwhile, because of a maintenance window or forwardAfter\n", created: 1,
 		},
 		"a heartbeat is silenced although its integration is not forwarded": {
 			server: actServer{forwarded: &metav1.Condition{Type: v1alpha1.ConditionForwarded, Status: metav1.ConditionFalse,

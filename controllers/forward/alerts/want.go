@@ -63,7 +63,7 @@ func (t *Target) Want(
 			w.sets = append(w.sets, s)
 		}
 	}
-	if status.State == v1alpha1.IncidentOpen {
+	if status.State == v1alpha1.IncidentOpen && !fold.IsHeld(status, now) {
 		add(severity, since, time.Time{})
 	}
 	for _, period := range slices.Backward(periodsOf(status, w.mute)) {
@@ -71,11 +71,17 @@ func (t *Target) Want(
 		if status.OpenedTime != nil && period.To.Before(status.OpenedTime.Time) { // of an earlier episode
 			from = period.From
 		}
-		if !period.To.IsZero() && now.Sub(period.To) < t.EndedWindow() {
+		if t.isToEnd(status, period.To, now) {
 			add(period.Severity, from, period.To)
 		}
 	}
 	return w
+}
+
+// isToEnd reports whether the end of what fired until a time is posted; zero stands for what fires still. What was never
+// forwarded has no end to forward.
+func (t *Target) isToEnd(status *v1alpha1.IncidentStatus, ended, now time.Time) bool {
+	return !ended.IsZero() && now.Sub(ended) < t.EndedWindow() && !fold.WasHeld(status, ended)
 }
 
 // mutedBy returns the record of the maintenance by which an Incident is muted, nil if it is not. An open Incident is muted only
@@ -140,10 +146,15 @@ func Urgent(before, after *v1alpha1.Incident, labels []string) (received time.Ti
 			return newest.Time.Time, true
 		}
 	}
-	urgent = was.State != is.State || (was.Mute == nil) != (is.Mute == nil) ||
+	urgent = was.State != is.State || (was.Mute == nil) != (is.Mute == nil) || isHeld(was) != isHeld(is) ||
 		was.Alert.Severity != is.Alert.Severity || was.Alert.Type != is.Alert.Type ||
 		slices.ContainsFunc(labels, func(name string) bool { return was.Alert.Labels[name] != is.Alert.Labels[name] })
 	return time.Time{}, urgent
+}
+
+// isHeld reports whether the fold that wrote a status found that its Incident is not forwarded yet.
+func isHeld(status *v1alpha1.IncidentStatus) bool {
+	return status.Forwarding != nil && status.Forwarding.Reason == v1alpha1.ForwardingHeld
 }
 
 func sameTransition(a, b v1alpha1.Transition) bool {

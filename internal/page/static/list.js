@@ -141,7 +141,7 @@ function makeTableRow(row, fresh, filter) {
 
 // untoldWords say why no Alertmanager tells people of an incident that is open.
 export const untoldWords = {
-  Silenced: "Silenced", Muted: "Muted", Filtered: "Not forwarded: filtered", FromAlertmanager: "From Alertmanager",
+  Silenced: "Silenced", Muted: "Muted", Held: "Held back", Filtered: "Not forwarded: filtered", FromAlertmanager: "From Alertmanager",
   Off: "Not forwarded", Failing: "Not forwarded: failing",
 };
 

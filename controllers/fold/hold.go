@@ -1,0 +1,101 @@
+package fold
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// maxHold bounds a time of forwardAfter, as the schema does.
+const maxHold = 24 * time.Hour
+
+// holdRule holds an episode back for the integration's forwardAfter: nothing of it is forwarded before its forwardTime. That is
+// written together with its opening, so the forwarding never sees an episode without it, and no new leader begins it anew. While
+// it has not come, it follows the severity and the integration, counted from the opening in any case; afterwards it stays.
+type holdRule struct{ noRule }
+
+func (holdRule) alert(f *folding, a receivedAlert, before former) {
+	// A receipt by a clock that is ahead must not hold what its severity has freed.
+	if at := Earliest(a.received, f.in.Now); !before.isOpen || IsHeld(f.status, at) {
+		f.hold(at)
+	}
+}
+
+func (holdRule) finish(f *folding, _ former) {
+	if IsHeld(f.status, f.in.Now) && f.hold(f.in.Now) {
+		f.plan.Write = true
+	}
+}
+
+// ends has the end forwarded of an episode that an Alertmanager has accepted: it may be folded after the forwardTime, although it
+// was received before.
+func (holdRule) ends(f *folding) {
+	if told := f.status.Forwarding; told != nil && told.Severity != "" && f.status.Episode != nil {
+		f.status.Episode.ForwardTime = nil
+	}
+}
+
+func (holdRule) due(status *v1alpha1.IncidentStatus, _ *Policy) time.Time {
+	if status.Forwarding == nil || status.Forwarding.Reason != v1alpha1.ForwardingHeld || status.Episode == nil {
+		return time.Time{}
+	}
+	return valueOf(status.Episode.ForwardTime).Time
+}
+
+// hold sets the forwardTime of an Open Incident that was not forwarded at a time, and reports whether it differs.
+func (f *folding) hold(at time.Time) bool {
+	p := &f.in.Policy
+	if f.status.State != v1alpha1.IncidentOpen || !isSet(f.status.OpenedTime) || p.Absent || p.Stub {
+		return false
+	}
+	episode, opened := f.episode(), f.status.OpenedTime.Time
+	until := timestamp(opened.Add(holdOf(p.ForwardAfter, f.status.Alert.Severity)))
+	if isSet(episode.ForwardTime) && until.Before(at) {
+		until = timestamp(at) // until then it was held
+	}
+	last := valueOf(episode.ForwardTime, f.status.OpenedTime)
+	if until.Equal(last.Time) {
+		return false
+	}
+	episode.ForwardTime = until
+	return true
+}
+
+// holdOf is how long Incidents of a severity are held back.
+func holdOf(after *v1alpha1.ForwardAfter, severity v1alpha1.Severity) time.Duration {
+	if after == nil {
+		return 0
+	}
+	own := after.Default
+	switch severity {
+	case v1alpha1.SeverityCritical:
+		own = cmp.Or(after.Critical, own)
+	case v1alpha1.SeverityError:
+		own = cmp.Or(after.Error, own)
+	case v1alpha1.SeverityWarning:
+		own = cmp.Or(after.Warning, own)
+	case v1alpha1.SeverityInfo:
+		own = cmp.Or(after.Info, own)
+	}
+	return min(max(0, durationOr(own, 0)), maxHold)
+}
+
+// isHeld reports whether the Incident has not been forwarded. What the last fold has held back was not, even if its time has
+// come since then.
+func (f *folding) isHeld() bool {
+	last := f.status.Forwarding
+	return IsHeld(f.status, f.in.Now) || last != nil && last.Reason == v1alpha1.ForwardingHeld
+}
+
+// IsHeld reports whether an Open Incident is not forwarded yet at a time, because of its forwardTime.
+func IsHeld(status *v1alpha1.IncidentStatus, at time.Time) bool {
+	return status.State == v1alpha1.IncidentOpen && status.Episode != nil && isSet(status.Episode.ForwardTime) &&
+		at.Before(status.Episode.ForwardTime.Time)
+}
+
+// WasHeld reports whether what ended at a time in the current episode was never forwarded: so is its end.
+func WasHeld(status *v1alpha1.IncidentStatus, ended time.Time) bool {
+	return status.Episode != nil && isSet(status.Episode.ForwardTime) && !ended.After(status.Episode.ForwardTime.Time) &&
+		!ended.Before(valueOf(status.OpenedTime).Time)
+}

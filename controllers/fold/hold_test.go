@@ -1,0 +1,228 @@
+package fold
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+func minutes(n int) *metav1.Duration {
+	return &metav1.Duration{Duration: time.Duration(n) * time.Minute}
+}
+
+// holdingBench holds Incidents back for ten minutes, for five at severity error, and at severity critical not at all.
+func holdingBench() *foldBench {
+	bench := newBench()
+	bench.policy.LateFiringWindow = 0
+	bench.policy.ForwardAfter = &v1alpha1.ForwardAfter{Default: minutes(10), Error: minutes(5), Critical: minutes(0)}
+	return bench
+}
+
+func firingAt(severity v1alpha1.Severity) v1alpha1.Alert {
+	return alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Severity: severity})
+}
+
+func (b *foldBench) forwardTime() *v1alpha1.Timestamp { return b.status().Episode.ForwardTime }
+
+func TestAnIncidentIsHeldBack(t *testing.T) {
+	post := func(b *foldBench) { // as the forwarding does
+		b.status().Forwarding = &v1alpha1.Forwarding{Reason: v1alpha1.ForwardingPosted, Severity: b.status().Alert.Severity}
+	}
+	for sentence, test := range map[string]struct {
+		happens func(b *foldBench)
+		until   *v1alpha1.Timestamp // nil: it is not held back
+	}{
+		"for the default time":            {func(b *foldBench) { b.at(1, eventOf(1, firingAt("info"))) }, minuteStamp(11)},
+		"for the time of its severity":    {func(b *foldBench) { b.at(1, eventOf(1, firingAt("error"))) }, minuteStamp(6)},
+		"unless its severity has no time": {func(b *foldBench) { b.at(1, eventOf(1, firingAt("critical"))) }, nil},
+		"unless nothing of the integration is": {func(b *foldBench) {
+			b.policy.ForwardAfter = nil
+			b.at(1, eventOf(1, firingAt("info")))
+		}, nil},
+		"until it becomes so severe that it is not": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("info")))
+			b.at(3, eventOf(3, firingAt("critical")))
+		}, minuteStamp(3)},
+		"for the time of a higher severity, counted from its opening": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("info")))
+			b.at(3, eventOf(3, firingAt("error")))
+		}, minuteStamp(6)},
+		"no more, if a replica whose clock is behind received that it is so severe": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("info")))
+			behind := eventOf(2, firingAt("critical"))
+			behind.Spec.ReceivedTime = v1alpha1.NewTimestamp(minute(1).Add(-10 * time.Second))
+			b.at(2, behind)
+		}, minuteStamp(1)},
+		"until its severity rises, if the time of the new one has passed": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("info")))
+			b.at(8, eventOf(8, firingAt("error")))
+		}, minuteStamp(8)},
+		"and no more once it was not": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("critical")))
+			b.at(2, eventOf(2, firingAt("info")))
+		}, nil},
+		"and no more after its time": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("error")))
+			b.at(7, eventOf(7, firingAt("info")))
+		}, minuteStamp(6)},
+		"as the integration now says, while it is": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("info")))
+			b.policy.ForwardAfter = &v1alpha1.ForwardAfter{Default: minutes(20)}
+			NewWithT(t).Expect(b.at(2).Write).To(BeTrue())
+			NewWithT(t).Expect(b.at(3).IsIdle()).To(BeTrue())
+		}, minuteStamp(21)},
+		"until the integration no longer says so": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("info")))
+			b.policy.ForwardAfter = nil
+			b.at(4)
+		}, minuteStamp(4)},
+		"also while the integration is deleted": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("info")))
+			b.policy = PolicyOf(nil, nil)
+			b.at(4)
+		}, minuteStamp(11)},
+		"also if the integration asks for less after its time": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("error")))
+			b.policy.ForwardAfter = &v1alpha1.ForwardAfter{Default: minutes(20)}
+			b.at(7)
+		}, minuteStamp(6)},
+		"never, if it is resolved before": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("info")))
+			b.at(4, eventOf(4, resolvingAlert()))
+		}, minuteStamp(11)},
+		"until its end, if an Alertmanager has it already": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("info")))
+			b.at(12)
+			post(b)
+			b.at(13, receivedAt(eventOf(13, resolvingAlert()), minute(10)))
+		}, nil},
+		"anew in each episode": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("info")))
+			b.at(20, eventOf(20, resolvingAlert()))
+			b.at(30, eventOf(30, firingAt("info")))
+		}, minuteStamp(40)},
+		"in an episode that a person begins": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("info")))
+			b.at(20, eventOf(20, resolvingAlert()))
+			reopen := firingAlert()
+			reopen.IsReport, reopen.By = true, "maria"
+			b.at(30, eventOf(30, reopen))
+		}, minuteStamp(40)},
+		"no longer than a day": {func(b *foldBench) {
+			b.policy.ForwardAfter.Default = minutes(99999)
+			b.at(1, eventOf(1, firingAt("info")))
+		}, minuteStamp(1 + 24*60)},
+		"not for a time that is negative": {func(b *foldBench) {
+			b.policy.ForwardAfter.Default = minutes(-5)
+			b.at(1, eventOf(1, firingAt("info")))
+		}, nil},
+		"not for longer because the clock of a replica is ahead": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("info")))
+			ahead := eventOf(3, firingAt("critical"))
+			ahead.Spec.ReceivedTime = v1alpha1.NewTimestamp(minute(3).Add(50 * time.Second))
+			b.at(3, ahead)
+		}, minuteStamp(3)},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			bench := holdingBench()
+			test.happens(bench)
+			if test.until == nil {
+				NewWithT(t).Expect(bench.forwardTime()).To(BeNil())
+			} else {
+				NewWithT(t).Expect(bench.forwardTime()).To(HaveValue(HaveField("Time", BeTemporally("==", test.until.Time))))
+			}
+		})
+	}
+}
+
+func TestTheStatusTellsOfAnIncidentThatIsHeldBack(t *testing.T) {
+	g, bench := NewWithT(t), holdingBench()
+	p := bench.at(1, eventOf(1, firingAt("info")))
+	want := &v1alpha1.Forwarding{
+		Reason: v1alpha1.ForwardingHeld, Time: *minuteStamp(1),
+		Message: "Held back by the integration's forwardAfter until 2026-03-01T12:11:00Z.",
+	}
+	g.Expect(bench.status().Forwarding).To(Equal(want), "from its first write on")
+	g.Expect(p.Transitions[1].Message).To(HavePrefix("Not posted to Alertmanager yet. Held back"))
+	g.Expect(Due(bench.incident, &bench.policy)).To(Equal(minute(11)), "then it is folded again")
+	g.Expect(bench.at(10).IsIdle()).To(BeTrue(), "and not before")
+	bench.policy = PolicyOf(nil, nil)
+	g.Expect(bench.at(11).Write).To(BeTrue(), "the forwarding learns of it by this write, also without the integration")
+	g.Expect(bench.status().Forwarding).To(BeNil(), "what comes of it is not known yet")
+	g.Expect(Due(bench.incident, &bench.policy)).To(BeZero())
+	g.Expect(bench.at(12).IsIdle()).To(BeTrue())
+}
+
+func TestWhatIsForwardedWhileItIsHeldBack(t *testing.T) {
+	status := &v1alpha1.IncidentStatus{
+		State: v1alpha1.IncidentOpen, OpenedTime: minuteStamp(10), Episode: &v1alpha1.Episode{ForwardTime: minuteStamp(20)},
+	}
+	g := NewWithT(t)
+	for sentence, test := range map[string]struct {
+		at         int
+		held, ends bool
+	}{
+		"an earlier episode had its own time": {at: 9, held: true},
+		"at the opening":                      {at: 10, held: true, ends: true},
+		"before the forwardTime":              {at: 19, held: true, ends: true},
+		"at the forwardTime":                  {at: 20, ends: true},
+		"after it":                            {at: 21},
+	} {
+		g.Expect(IsHeld(status, minute(test.at))).To(Equal(test.held), sentence)
+		g.Expect(WasHeld(status, minute(test.at))).To(Equal(test.ends), sentence)
+	}
+	status.State = v1alpha1.IncidentResolved
+	g.Expect(IsHeld(status, minute(11))).To(BeFalse(), "nothing fires that could be held back")
+}
+
+// A window that opens while an Incident is held back, and ends, changes nothing.
+func TestWhatIsHeldBackWasNotForwardedBeforeAWindow(t *testing.T) {
+	g, bench := NewWithT(t), holdingBench()
+	bench.at(1, eventOf(1, firingAt("info")))
+	bench.maintain(windowOf("db", 2, 5))
+	bench.at(3)
+	g.Expect(bench.status().Mute.ForwardedSeverity).To(BeEmpty())
+	g.Expect(bench.status().Forwarding.Reason).To(Equal(v1alpha1.ForwardingMuted))
+	bench.at(6)
+	g.Expect(bench.status().Mute).To(BeNil())
+	g.Expect(bench.status().Forwarding.Reason).To(Equal(v1alpha1.ForwardingHeld))
+	g.Expect(bench.forwardTime()).To(Equal(minuteStamp(11)))
+
+	bench.at(7, eventOf(7, firingAt("error")))
+	bench.maintain(windowOf("db", 8, 50))
+	bench.at(9, eventOf(9, firingAt("critical")))
+	g.Expect(bench.status().Mute.ForwardedSeverity).To(Equal(v1alpha1.SeverityError), "at its time, it was free")
+}
+
+// TestAHoldDoesNotDependOnBatching folds the same alerts, as many at once as comes, and compares from when on they are forwarded.
+func TestAHoldDoesNotDependOnBatching(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		alert := rapid.Custom(func(t *rapid.T) v1alpha1.Alert {
+			return alertOf(rapid.SampledFrom([]v1alpha1.AlertStatus{"firing", "firing", "resolved", "acknowledged"}).Draw(t, "status"),
+				v1alpha1.AlertContent{Severity: rapid.SampledFrom(v1alpha1.Severities()).Draw(t, "severity")})
+		})
+		alerts := rapid.SliceOfN(alert, 1, 20).Draw(t, "alerts")
+		benches := [2]*foldBench{holdingBench(), holdingBench()}
+		for b, bench := range benches {
+			var waiting []*v1alpha1.AlertEvent
+			for n := range alerts {
+				event := eventOf(n, alerts[n])
+				event.Alerts[0].ID = fmt.Sprintf("alert-%d", n)
+				waiting = append(waiting, event)
+				if b == 0 || n == len(alerts)-1 || rapid.Bool().Draw(t, "folded now") {
+					bench.at(n, waiting...)
+					waiting = nil
+				}
+			}
+		}
+		if benches[0].incident != nil {
+			NewWithT(t).Expect(benches[1].forwardTime()).To(Equal(benches[0].forwardTime()))
+		}
+	})
+}

@@ -1,0 +1,104 @@
+package incident
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+)
+
+// justBegun is a Forwarder that knows nothing yet.
+type justBegun struct{}
+
+func (justBegun) Forwarding(types.NamespacedName) fold.Forwarding   { return fold.Forwarding{} }
+func (justBegun) Silencing(types.NamespacedName) fold.Silencing     { return fold.Silencing{} }
+func (justBegun) Resolved(*v1alpha1.Incident)                       {}
+func (justBegun) Watch(context.Context, func(types.NamespacedName)) {}
+
+// What is held back and what is acknowledged ends at its time, whoever leads.
+func TestWhatTheTimeEndsSurvivesLeaders(t *testing.T) {
+	s := newSite(t)
+	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.ForwardAfter = &v1alpha1.ForwardAfter{
+			Default: &metav1.Duration{Duration: 10 * time.Minute}, Critical: &metav1.Duration{},
+		}
+		spec.AcknowledgementExpiresAfter = &metav1.Duration{Duration: time.Hour}
+	})
+	l := s.listen()
+	lead := func() {
+		s.folder = s.newFolder()
+		s.incidents.Forwarder, s.incidents.Health = justBegun{}, l
+	}
+	at := func(minutes int) {
+		s.Clock.SetTime(testEpoch.Add(time.Duration(minutes) * time.Minute))
+		s.answer(l, 0)
+	}
+	acknowledge := func(length time.Duration) {
+		alert := s.Alert(v1alpha1.AlertAcknowledged, "disk")
+		alert.By, alert.AcknowledgeFor = "maria", &metav1.Duration{Duration: length}
+		s.Post(alert)
+	}
+	told := func() v1alpha1.ForwardingReason {
+		if told := s.Incident("disk").Status.Forwarding; told != nil {
+			return told.Reason
+		}
+		return ""
+	}
+	isAcknowledged := func() bool {
+		return meta.IsStatusConditionTrue(s.Incident("disk").Status.Conditions, v1alpha1.ConditionAcknowledged)
+	}
+
+	lead()
+	at(0)
+	s.PostFiring("disk")
+	wait := s.fold("disk").RequeueAfter
+	s.Expect(told()).To(Equal(v1alpha1.ForwardingHeld))
+	opened := s.Incident("disk").Status.OpenedTime
+	s.Expect(s.Incident("disk").Status.Episode.ForwardTime.Time).To(Equal(opened.Add(10 * time.Minute)))
+	s.Expect(wait).To(BeNumerically("~", 10*time.Minute, 2*time.Minute))
+	lead()
+	at(5)
+	s.Expect(s.fold("disk").RequeueAfter).To(BeNumerically("<=", opened.Add(10*time.Minute).Sub(s.incidents.Health.APITime())))
+	s.Expect(told()).To(Equal(v1alpha1.ForwardingHeld))
+	at(12)
+	s.fold("disk")
+	s.Expect(told()).To(BeEmpty(), "what comes of it is not known yet")
+
+	acknowledge(3 * time.Hour)
+	s.fold("disk")
+	until := s.Incident("disk").Status.Acknowledgement.ExpirationTime
+	s.Expect(until.Sub(testEpoch)).To(BeNumerically("~", 12*time.Minute+3*time.Hour, 2*time.Minute), "the report wins")
+	lead()
+	at(120)
+	s.Expect(s.fold("disk").RequeueAfter).To(BeNumerically("~", until.Sub(s.incidents.Health.APITime()), time.Second))
+	s.Expect(isAcknowledged()).To(BeTrue())
+	at(3*60 + 20)
+	s.fold("disk")
+	s.Expect(isAcknowledged()).To(BeTrue(), "a leader that has just come waits: a repetition may have found nobody")
+	s.listenFor(l, 2*time.Minute)
+	s.fold("disk")
+	s.Expect(isAcknowledged()).To(BeFalse())
+	s.Expect(s.Incident("disk").Status.Episode.ExpiredAcknowledgements).To(BeEquivalentTo(1))
+	s.Expect(s.Incident("disk").Status.Acknowledgement).To(BeNil())
+}
+
+// A person's own Incident is held back as any other.
+func TestAnIncidentOfAPersonIsHeldBack(t *testing.T) {
+	s := newSite(t)
+	s.incidents.Forwarder = justBegun{}
+	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.ForwardAfter = &v1alpha1.ForwardAfter{Default: &metav1.Duration{Duration: 10 * time.Minute}}
+	})
+	alert := s.Alert(v1alpha1.AlertFiring, "by-hand")
+	alert.By = "maria"
+	s.Post(alert)
+	s.fold("by-hand")
+	s.Expect(s.Incident("by-hand").Status.Forwarding.Reason).To(Equal(v1alpha1.ForwardingHeld))
+}
