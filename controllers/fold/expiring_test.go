@@ -82,7 +82,7 @@ func TestExpiry(t *testing.T) {
 		bench := open()
 		bench.now = minute(5)
 		p := bench.fold()
-		g.Expect([]bool{p.Write, p.Urgent, p.AutoResolved}).To(Equal([]bool{true, true, true}))
+		g.Expect([]bool{p.Write, p.Urgent, p.ByTime}).To(Equal([]bool{true, true, true}))
 		g.Expect(p.Transitions).To(Equal([]v1alpha1.Transition{{
 			Type: v1alpha1.TransitionResolved, Time: *minuteStamp(5),
 			Message: "Expired: the sender did not repeat the alert for 4m0s",
@@ -110,7 +110,7 @@ func TestExpiry(t *testing.T) {
 		bench.now, bench.policy.QuietFrom = minute(60), minute(57)
 		g.Expect(bench.fold().Write).To(BeFalse())
 		bench.now = minute(61)
-		g.Expect(bench.fold().AutoResolved).To(BeTrue())
+		g.Expect(bench.fold().ByTime).To(BeTrue())
 	})
 	t.Run("not while the integration accepted no alerts", func(t *testing.T) {
 		bench := open()
@@ -120,7 +120,7 @@ func TestExpiry(t *testing.T) {
 	t.Run("not without the integration: its sender cannot renew the expiry", func(t *testing.T) {
 		bench := open()
 		bench.now, bench.policy.Absent = minute(60), true
-		NewWithT(t).Expect(bench.fold().AutoResolved).To(BeFalse())
+		NewWithT(t).Expect(bench.fold().ByTime).To(BeFalse())
 	})
 	t.Run("autoResolveAfter ends it earlier", func(t *testing.T) {
 		g := NewWithT(t)

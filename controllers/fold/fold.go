@@ -85,7 +85,7 @@ type Plan struct {
 	Settled      []types.UID             // events with no alert left for this Incident once the plan is carried out
 	Unmatched    bool                    // some alert found no Incident: confirm the absence by a quorum read first
 	LedgerFull   bool                    // some event has to wait for room in the ledger
-	AutoResolved bool                    // the Incident resolves without an alert: make sure that no alert was missed
+	ByTime       bool                    // the time ended the episode or its acknowledgement: make sure that no alert was missed
 	Omitted      int                     // ended episodes that will not be archived: too many others wait
 }
 
@@ -293,14 +293,17 @@ func (f *folding) foldAlert(a receivedAlert) string {
 	before := f.former()
 	result := f.apply(a)
 	for _, r := range rules {
-		r.alert(f, before)
+		r.alert(f, a, before)
 	}
 	return result
 }
 
+// isBehind reports whether alerts of the Incident still wait, so that nothing may end for its age.
+func (f *folding) isBehind() bool { return f.plan.LedgerFull || f.in.Waiting }
+
 // autoResolve resolves an Open Incident whose deadline has come or whose expiry has ended, unless alerts of it still wait.
 func (f *folding) autoResolve() {
-	if f.plan.LedgerFull || f.in.Waiting || f.status.State != v1alpha1.IncidentOpen {
+	if f.isBehind() || f.status.State != v1alpha1.IncidentOpen {
 		return
 	}
 	at, expires := openDeadline(f.written(), &f.in.Policy)
@@ -315,7 +318,7 @@ func (f *folding) autoResolve() {
 		entry.Message = fmt.Sprintf("Expired: the sender did not repeat the alert for %s", boundExpiry(f.status.Expiry.Duration))
 	}
 	f.resolve(reason, message, entry)
-	f.plan.Write, f.plan.AutoResolved = true, true
+	f.plan.Write, f.plan.ByTime = true, true
 }
 
 // keepRetention records in the status what decides on the Incident's deletion once its integration is deleted. The retention is

@@ -62,6 +62,7 @@ type Policy struct {
 	AcceptingFrom time.Time // as QuietFrom, for expiries: their senders can renew them from then on
 
 	ForwardAfter                *v1alpha1.ForwardAfter // nil: nothing is held back
+	AcknowledgementExpiresAfter time.Duration          // 0: never
 
 	Heartbeats  Heartbeats
 	Maintenance maintenance.Plan // the windows that are for the integration
@@ -92,6 +93,7 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presets Presets, beats .
 		Unavailable:      valueOf(integration.Status.LastUnavailableTime).Time,
 		Heartbeats:       heartbeatsOf(beats),
 
+		AcknowledgementExpiresAfter: durationOr(spec.AcknowledgementExpiresAfter, 0),
 	}
 	if spec.Forward != v1alpha1.ForwardNever {
 		p.ForwardAfter = spec.ForwardAfter

@@ -31,6 +31,7 @@ type rule interface {
 // rules are those of all features. The order matters where a rule reads what an earlier one has decided in the same fold.
 var rules = [...]rule{
 	heartbeatRule{},       // nothing ends for want of alerts while a heartbeat is missed
+	acknowledgementRule{}, // acknowledgements expire
 	silenceRule{},         // requests for silences, and which silence covers the Incident
 	holdRule{},            // an episode is not forwarded yet
 	muteRule{},            // a maintenance window mutes the Incident

@@ -36,7 +36,7 @@ func (r *reconciler) carryOut(ctx context.Context, c *confirmed, plan fold.Plan)
 			return nil, err
 		}
 	}
-	if plan.AutoResolved { // a stored alert may end the quiet
+	if plan.ByTime { // a stored alert may end the quiet, or repeat the acknowledgement
 		if err := r.requireShown(ctx, c, nil); err != nil {
 			return nil, err
 		}

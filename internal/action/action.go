@@ -27,7 +27,7 @@ const maxByChars = 256 // of spec.report.by
 type Action struct {
 	Status  v1alpha1.AlertStatus // AlertFiring reopens them
 	Message string
-	Length  time.Duration // of a silence; 0 ends it
+	Length  time.Duration // of a silence, which 0 ends; or of an acknowledgement: 0 leaves it to the integration
 }
 
 // Unneeded describes why an Incident needs no action; empty if it needs one.
@@ -38,7 +38,7 @@ func (a Action) Unneeded(incident *v1alpha1.Incident) string {
 		return unneededReopen(incident)
 	case needsOpen && incident.Status.State == v1alpha1.IncidentResolved:
 		return "already resolved"
-	case a.Status == v1alpha1.AlertAcknowledged && fold.StaysAcknowledged(&incident.Status) && a.Message == "":
+	case a.Status == v1alpha1.AlertAcknowledged && !a.tells() && fold.StaysAcknowledged(&incident.Status):
 		return "already acknowledged"
 	case a.Status == v1alpha1.AlertUnacknowledged && !live.IsAcknowledged(incident):
 		return "not acknowledged"
@@ -50,6 +50,9 @@ func (a Action) Unneeded(incident *v1alpha1.Incident) string {
 	}
 	return "not silenced"
 }
+
+// tells reports whether an acknowledgement adds something to an earlier one.
+func (a Action) tells() bool { return a.Message != "" || a.Length > 0 }
 
 func unneededReopen(incident *v1alpha1.Incident) string {
 	if incident.Status.State == v1alpha1.IncidentResolved {
@@ -63,6 +66,9 @@ func (a Action) Event(incident *v1alpha1.Incident, user string) *v1alpha1.AlertE
 	report := &v1alpha1.Report{Status: a.Status, IncidentName: incident.Name, By: user, Comment: a.Message}
 	if a.Status == v1alpha1.AlertSilenced {
 		report.SilenceFor = &metav1.Duration{Duration: a.Length}
+	}
+	if a.Status == v1alpha1.AlertAcknowledged && a.Length > 0 {
+		report.AcknowledgeFor = &metav1.Duration{Duration: a.Length}
 	}
 	if a.Status == v1alpha1.AlertFiring {
 		report.DedupKey = incident.Spec.DedupKey

@@ -87,6 +87,10 @@ func (p *plugin) addAction(command *cobra.Command, status v1alpha1.AlertStatus, 
 		durationVar(flags, &o.Length, "for", "How long to silence, such as 90m, 12h or 7d; at most 30d. 0 ends the silence.")
 		_ = command.MarkFlagRequired("for")
 	}
+	if status == v1alpha1.AlertAcknowledged {
+		durationVar(flags, &o.Length, "for",
+			"How long the acknowledgement lasts, such as 2h; from 1m to 30d. Default: as long as the integration says.")
+	}
 	if status == v1alpha1.AlertNoted {
 		_ = command.MarkFlagRequired("message")
 	}
@@ -98,8 +102,6 @@ func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error 
 	}
 	filtered := o.all || o.filter.isSet()
 	switch {
-	case o.Length > v1alpha1.MaxSilence:
-		return fmt.Errorf("a silence has at most %s", model.Duration(v1alpha1.MaxSilence))
 	case len(names) > 0 && (filtered || o.filter.allNamespaces):
 		return errors.New("specify either incident names or a filter, not both")
 	case len(names) == 0 && o.Status == v1alpha1.AlertFiring:
@@ -107,7 +109,7 @@ func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error 
 	case len(names) == 0 && !filtered:
 		return errors.New("specify an incident name, a filter such as --severity or --integration, or --all")
 	}
-	if err := o.filter.complete(); err != nil {
+	if err := errors.Join(o.checkLength(), o.filter.complete()); err != nil {
 		return err
 	}
 	user, err := action.User(ctx, c)
@@ -124,6 +126,18 @@ func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error 
 		return err
 	}
 	return o.apply(ctx, c, incidents, user)
+}
+
+// checkLength checks the length of a silence or an acknowledgement as the API server would.
+func (o *actOptions) checkLength() error {
+	switch {
+	case o.Status == v1alpha1.AlertSilenced && o.Length > v1alpha1.MaxSilence:
+		return fmt.Errorf("a silence has at most %s", model.Duration(v1alpha1.MaxSilence))
+	case o.Status == v1alpha1.AlertAcknowledged && o.Length != 0 &&
+		(o.Length < time.Minute || o.Length > v1alpha1.MaxAcknowledgement):
+		return fmt.Errorf("an acknowledgement lasts from 1m to %s", model.Duration(v1alpha1.MaxAcknowledgement))
+	}
+	return nil
 }
 
 // confirmed returns the open Incidents that match the filter, after the user has confirmed.
@@ -204,7 +218,7 @@ func (o *actOptions) named(ctx context.Context, c *cluster, names []string) ([]*
 // apply creates an AlertEvent for each Incident, and then waits for all of them. It creates none if an Incident that is to be
 // silenced is not forwarded. If it ends early, it prints which AlertEvents it has created, since these take effect nevertheless.
 func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha1.Incident, user string) (err error) {
-	if o.Length > 0 {
+	if o.Status == v1alpha1.AlertSilenced && o.Length > 0 {
 		forwarding := action.Forwarding{}
 		for _, incident := range incidents {
 			if err := forwarding.Check(ctx, c, incident); err != nil {
@@ -276,7 +290,7 @@ func (o *actOptions) outcome(
 	case o.Length == 0 && condition != nil && condition.Status == metav1.ConditionTrue:
 		return o.result() + ", but another silence covers it: " + safe(condition.Message), nil
 	case o.Length > 0 && condition != nil && condition.Status != metav1.ConditionTrue:
-		return o.result() + ", and muted by a maintenance window meanwhile", nil
+		return o.result() + ", and not forwarded meanwhile, because of a maintenance window or forwardAfter", nil
 	}
 	return o.result(), nil
 }
@@ -291,6 +305,8 @@ func (o *actOptions) result() string {
 	switch {
 	case o.Status == v1alpha1.AlertFiring:
 		return "reopened"
+	case o.Status == v1alpha1.AlertAcknowledged && o.Length > 0:
+		return "acknowledged for " + model.Duration(o.Length).String()
 	case o.Status != v1alpha1.AlertSilenced:
 		return string(o.Status)
 	case o.Length == 0:

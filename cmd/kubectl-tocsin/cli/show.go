@@ -205,7 +205,11 @@ func (d *description) acknowledged(status *v1alpha1.IncidentStatus) string {
 	case condition.Status != metav1.ConditionTrue && condition.Reason == v1alpha1.ReasonNotAcknowledged:
 		return "no"
 	}
-	return d.condition(condition)
+	text := d.condition(condition)
+	if given := status.Acknowledgement; given != nil && given.ExpirationTime != nil && status.State == v1alpha1.IncidentOpen {
+		text += " It expires at " + d.time(given.ExpirationTime) + "."
+	}
+	return text
 }
 
 // silenced describes the silence of the Incident in Alertmanager, and the one that was requested.

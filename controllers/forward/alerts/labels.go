@@ -23,10 +23,13 @@ const (
 	LabelIncident    = v1alpha1.ForwardedLabel
 	labelSeverity    = "severity"
 	labelHops        = v1alpha1.HopsLabel
+	labelReminder    = v1alpha1.ReminderLabel
 )
 
 // IdentityLabels are the names of these labels.
-var IdentityLabels = []string{labelAlertname, LabelNamespace, labelIntegration, LabelIncident, labelSeverity, labelHops}
+var IdentityLabels = []string{
+	labelAlertname, LabelNamespace, labelIntegration, LabelIncident, labelSeverity, labelHops, labelReminder,
+}
 
 // noType is the type of alerts that have none, see package fold. It names no alert.
 const noType = "webhook"
@@ -58,6 +61,9 @@ func labelsOf(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegrat
 	labels[LabelIncident] = incident.Name
 	if hops := hopsOf(incident, integration); hops > 0 {
 		labels[labelHops] = strconv.Itoa(hops)
+	}
+	if episode := incident.Status.Episode; episode != nil && episode.ExpiredAcknowledgements > 0 {
+		labels[labelReminder] = strconv.FormatInt(episode.ExpiredAcknowledgements, 10)
 	}
 	return encodeLabels(labels)
 }

@@ -84,7 +84,13 @@ func (p *Plan) Want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIn
 		p.add(kindRequested, key, plaintext.ShortMessage(request.By), plaintext.ShortMessage(request.Comment), request.EndTime.Time)
 	}
 	if p.target.SilenceAcknowledged && fold.StaysAcknowledged(status) {
-		p.add(kindAcknowledged, key, fold.AcknowledgedBy(status), status.Acknowledgement.Comment, p.now.Add(acknowledgedSilence))
+		until := p.now.Add(acknowledgedSilence)
+		if expires := status.Acknowledgement.ExpirationTime; expires != nil && expires.Before(until) {
+			until = expires.Time
+		}
+		if until.After(p.now) {
+			p.add(kindAcknowledged, key, fold.AcknowledgedBy(status), status.Acknowledgement.Comment, until)
+		}
 	}
 }
 
@@ -147,11 +153,13 @@ func (p *Plan) owns(s *Silence, m marker) bool {
 	return m.installation == p.installation && len(s.ID) <= maxID && s.hasMatchers(matchersOf(m.key, p.target.Settings))
 }
 
-// isOutdated reports whether a silence is to be updated. That of an acknowledgement is renewed when half of it has passed.
+// isOutdated reports whether a silence is to be updated. That of an acknowledgement is renewed when half of it has passed, and
+// shortened at once.
 func (p *Plan) isOutdated(s, want *Silence, kind string) bool {
-	outdated := s.EndsAt.Sub(want.EndsAt).Abs() > time.Second // Alertmanager keeps milliseconds
-	if kind == kindAcknowledged {
-		outdated = s.EndsAt.Sub(p.now) < acknowledgedSilence/2
+	longer := want.EndsAt.Sub(s.EndsAt)
+	outdated := longer.Abs() > time.Second // Alertmanager keeps milliseconds
+	if kind == kindAcknowledged && longer > 0 {
+		outdated = outdated && s.EndsAt.Sub(p.now) < acknowledgedSilence/2
 	}
 	return outdated || s.Comment != want.Comment || s.CreatedBy != want.CreatedBy
 }

@@ -115,7 +115,8 @@ function page(incident) {
     ["Opened", status.openedTime && full(status.openedTime)],
     ["Resolved", status.resolvedTime && full(status.resolvedTime)],
     ["Why", status.state === "Resolved" ? condition("Resolved")?.message : undefined],
-    ["Acknowledged", acknowledged?.status === "True" ? el("span", {}, full(acknowledged.lastTransitionTime), ": ", acknowledged.message) : "no"],
+    ["Acknowledged", acknowledged?.status === "True" ? el("span", {}, full(acknowledged.lastTransitionTime), ": ", acknowledged.message,
+      status.state === "Open" && status.acknowledgement?.expirationTime ? ` It expires at ${absolute(status.acknowledgement.expirationTime)}.` : "") : "no"],
     ["Silenced", condition("Silenced")?.message],
     ["Muted", status.mute?.window && `by the maintenance window ${status.mute.window}`
       + (status.mute.endTime ? ` until ${absolute(status.mute.endTime)}` : "")],
