@@ -108,6 +108,12 @@ func (h *History) write(l *life, stored *storedIncident, c *Commit) {
 	}
 	h.settleFolded(l, added, counted, c.At)
 	l.model = model
+	if stored.Status.acknowledgementExpired() && model.acknowledged {
+		if model.expires.IsZero() || c.At.Add(h.options.ClockError+time.Second).Before(model.expires) {
+			h.findings.Add("B: %s: an acknowledgement has expired before its time, %s", l, model.expires)
+		}
+		model.endAcknowledgement()
+	}
 	if stored.Status.endedQuiet() && model.state == stateOpen {
 		model.endQuiet(stored.Status.Resolved)
 		h.quietEnds = append(h.quietEnds, quietEnd{
@@ -220,6 +226,7 @@ func (h *History) replay(l *life, model *modelIncident, events []*event) []*even
 			}
 			a.integration = spec.IntegrationName
 			a.window = h.lateFiringWindow(l.key.namespace, spec.IntegrationName)
+			a.acknowledges = h.acknowledges(l.key.namespace, spec.IntegrationName, a.alert)
 			matched = model.take(a) || matched
 		}
 		if matched {
@@ -284,6 +291,16 @@ func describe(l *life, before *storedIncident, added []*event) string {
 	return fmt.Sprintf("the count goes from %d to %d and the digest from %q to %q, and the ledger gains [%s]",
 		before.Status.AlertCount, l.stored.Status.AlertCount, before.Status.Ledger.Digest, l.stored.Status.Ledger.Digest,
 		strings.Join(names, "; "))
+}
+
+// acknowledges is how long an alert acknowledges; zero if without an end.
+func (h *History) acknowledges(namespace, integration string, a alert) time.Duration {
+	text := a.text("acknowledgeFor")
+	if stored := h.integrations[incidentKey{namespace, integration}]; stored != nil && text == "" {
+		text = stored.Spec.AcknowledgementExpiresAfter
+	}
+	length, _ := time.ParseDuration(text) // 0 if there is none
+	return length
 }
 
 // lateFiringWindow is that of an integration.

@@ -44,6 +44,8 @@ type modelIncident struct {
 	opened       time.Time
 	resolved     time.Time
 	heard        time.Time // the last alert
+	expires      time.Time // when the acknowledgement ends; zero if it does not
+	expired      int64     // acknowledgements of the episode
 	timeline     []string  // types of the transitions; requests for silences are left out
 	adopted      bool      // the timeline's beginning is not known
 	newest       int       // place in commit order of the newest AlertEvent that counted
@@ -75,6 +77,7 @@ type told struct {
 	defaults        map[string]any
 	integration     string // of the Incident
 	window          time.Duration
+	acknowledges    time.Duration // 0: until the acknowledgement is withdrawn
 }
 
 // take takes in one alert, and says whether it matched an Incident.
@@ -126,9 +129,12 @@ func (m *modelIncident) update(a told) {
 	if m.content["severity"] != before {
 		m.timeline = append(m.timeline, "SeverityChanged")
 	}
+	if status == acknowledged && a.acknowledges > 0 {
+		m.expires = a.received.Add(a.acknowledges)
+	}
 	switch {
 	case status == unacknowledged && m.acknowledged:
-		m.acknowledged = false
+		m.acknowledged, m.expires = false, time.Time{}
 		m.timeline = append(m.timeline, "Unacknowledged")
 	case status == acknowledged && (!m.acknowledged || a.text("comment") != ""):
 		m.acknowledged = true
@@ -139,6 +145,7 @@ func (m *modelIncident) update(a told) {
 func (m *modelIncident) begin(a told, transition string) {
 	m.state = stateOpen
 	m.acknowledged, m.excused, m.quiet = false, false, false
+	m.expires, m.expired = time.Time{}, 0
 	m.episode++
 	m.episodeCount = 0
 	if a.alert[ofReport] == nil {
@@ -155,6 +162,13 @@ func (m *modelIncident) begin(a told, transition string) {
 func (m *modelIncident) endQuiet(at time.Time) {
 	m.state, m.quiet, m.resolved = stateResolved, true, at
 	m.timeline = append(m.timeline, "Resolved")
+}
+
+// endAcknowledgement ends the acknowledgement because it was not repeated.
+func (m *modelIncident) endAcknowledgement() {
+	m.acknowledged, m.expires = false, time.Time{}
+	m.expired++
+	m.timeline = append(m.timeline, "Unacknowledged")
 }
 
 // isLate says whether a firing repeats the episode that has ended.
@@ -204,6 +218,7 @@ func (m *modelIncident) adopt(s *storedStatus) {
 		digest:  parseDigest(s.Ledger.Digest),
 		content: cloneContent(s.Alert), excused: m.excused, quiet: s.endedQuiet(),
 		started: s.Episode.Start, lastStart: s.Episode.LastStart, opened: s.Opened, resolved: s.Resolved, heard: s.LastAlert,
+		expires: s.Acknowledgement.Expires, expired: s.Episode.Expired,
 		timeline: s.transitions(), adopted: true, newest: newest,
 	}
 }

@@ -37,7 +37,7 @@ type storedEvent struct {
 // ofReport is in an alert that is a person's report. Only those have what is in onlyReports.
 const ofReport = "report"
 
-var onlyReports = []string{"by", "silenceFor", ofReport}
+var onlyReports = []string{"by", "silenceFor", "acknowledgeFor", ofReport}
 
 // alerts decodes what the event says.
 func (e *storedEvent) alerts() (alerts []alert, err error) {
@@ -135,7 +135,11 @@ type storedStatus struct {
 		Start      time.Time `json:"startTime"`
 		LastStart  time.Time `json:"lastStartTime"`
 		AlertCount int64     `json:"alertCount"`
+		Expired    int64     `json:"expiredAcknowledgements"`
 	} `json:"episode"`
+	Acknowledgement struct {
+		Expires time.Time `json:"expirationTime"`
+	} `json:"acknowledgement"`
 	Timeline []struct {
 		Type string `json:"type"`
 	} `json:"timeline"`
@@ -175,6 +179,12 @@ func (s *storedStatus) endedQuiet() bool {
 	return s.State == stateResolved && (reason == "AutoResolved" || reason == "Expired")
 }
 
+// acknowledgementExpired says whether the last acknowledgement of an open Incident has ended by itself.
+func (s *storedStatus) acknowledgementExpired() bool {
+	acknowledged := condition(s.Conditions, "Acknowledged")
+	return s.State == stateOpen && acknowledged.Status == "False" && acknowledged.Reason == "Expired"
+}
+
 // listed are the UIDs in the ledger.
 func (s *storedStatus) listed() map[string]bool {
 	uids := make(map[string]bool, len(s.Ledger.Events))
@@ -189,6 +199,8 @@ type storedIntegration struct {
 	Spec struct {
 		LateFiringWindow string `json:"lateFiringWindow"`
 		AutoResolveAfter string `json:"autoResolveAfter"`
+
+		AcknowledgementExpiresAfter string `json:"acknowledgementExpiresAfter"`
 	} `json:"spec"`
 	Status struct {
 		Conditions []storedCondition `json:"conditions"`

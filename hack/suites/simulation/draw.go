@@ -23,6 +23,8 @@ func drawStory(t *rapid.T) *Story {
 		Elect:       rapid.SampledFrom([]bool{true, true, false}).Draw(t, "elect"),
 		Writes:      rapid.SampledFrom([]int{8, 1, 1}).Draw(t, "writes"),
 		AutoResolve: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "autoResolve"),
+		HoldBack:    rapid.Bool().Draw(t, "holdBack"),
+		Forget:      rapid.SampledFrom([]bool{false, false, true}).Draw(t, "forget"),
 	}}
 	switch rapid.SampledFrom([]string{"", "", "", "limit", "forbidden"}).Draw(t, "bound") {
 	case "limit":
@@ -224,6 +226,7 @@ func (d *drawer) report(t *rapid.T) operation {
 	return report{
 		tenant: d.tenant(t), key: d.key(t), status: rapid.SampledFrom(statuses).Draw(t, "status"),
 		unnamed: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "unnamed"),
+		lasts:   duration(t, "lasts", 0, 0, time.Minute, 2*time.Minute),
 	}
 }
 

@@ -55,7 +55,7 @@ func newJudge(story *Story, w *world) *judge {
 	}
 	mutes := &mutes{
 		incidents: map[types.NamespacedName]*v1alpha1.Incident{}, integrations: map[types.NamespacedName]*v1alpha1.WebhookIntegration{},
-		windows: map[types.NamespacedName]*v1alpha1.MaintenanceWindow{},
+		windows: map[types.NamespacedName]*v1alpha1.MaintenanceWindow{}, holds: newHolds(story),
 	}
 	return &judge{history: oracle.NewHistory(options), mutes: mutes, pings: newPings(), story: story, writes: &w.network.writes}
 }

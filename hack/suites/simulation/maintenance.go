@@ -50,6 +50,7 @@ type mutes struct {
 	incidents    map[types.NamespacedName]*v1alpha1.Incident
 	integrations map[types.NamespacedName]*v1alpha1.WebhookIntegration
 	windows      map[types.NamespacedName]*v1alpha1.MaintenanceWindow
+	holds        holds
 	found        oracle.Findings
 	written      func(*v1alpha1.Incident) // nil: nobody watches
 }
@@ -59,6 +60,7 @@ func (m *mutes) commit(resource string, key types.NamespacedName, object []byte,
 	switch resource {
 	case "webhookintegrations":
 		m.integrations[key] = decode[v1alpha1.WebhookIntegration](object)
+		m.holds.integrate(key.Namespace, m.integrations[key])
 	case "maintenancewindows":
 		if m.windows[key] = decode[v1alpha1.MaintenanceWindow](object); m.windows[key] == nil {
 			delete(m.windows, key)
@@ -72,6 +74,7 @@ func (m *mutes) commit(resource string, key types.NamespacedName, object []byte,
 		if after != nil && ours {
 			m.judge(key, before, after)
 			m.judgeLabels(key, before, after)
+			m.holds.judge(key, after, &m.found)
 			if m.written != nil {
 				m.written(after)
 			}
@@ -124,6 +127,7 @@ func foldsSeveral(was, is *v1alpha1.IncidentStatus) bool {
 // judgeForwarded judges what a muted Incident that was open tells of what was forwarded.
 func (m *mutes) judgeForwarded(key types.NamespacedName, was, is *v1alpha1.IncidentStatus) {
 	switch {
+	case was.Mute == nil && is.Mute.ForwardedSeverity == "" && was.Episode.ForwardTime != nil: // it may have been held back
 	case was.Mute == nil && is.Mute.ForwardedSeverity != was.Alert.Severity:
 		m.found.Add("M: %s was forwarded with severity %s, and is muted with %q", key, was.Alert.Severity, is.Mute.ForwardedSeverity)
 	case was.Mute != nil && is.Mute.ForwardedSeverity != was.Mute.ForwardedSeverity:
@@ -142,6 +146,7 @@ func (m *mutes) check(now time.Time, stays func(namespace string) bool) oracle.F
 			!incident.DeletionTimestamp.IsZero() {
 			continue
 		}
+		m.holds.check(key, incident, now, &m.found)
 		open, settled := m.isOpen(key.Namespace, now)
 		settled = settled && m.integrations[types.NamespacedName{Namespace: key.Namespace, Name: incident.Spec.IntegrationName}] != nil
 		if settled && open != (incident.Status.Mute != nil) {

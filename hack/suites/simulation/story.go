@@ -17,6 +17,8 @@ type Settings struct {
 	Writes       int  // --max-in-flight-writes: with 1, requests share AlertEvents
 	MaxIncidents int  // 0: the default
 	AutoResolve  bool // after a minute
+	HoldBack     bool // Incidents are forwarded after minutes, but for critical ones
+	Forget       bool // acknowledgements expire after a minute
 	Forbidden    bool // no Incident of key-0 can ever be created
 }
 
@@ -33,6 +35,12 @@ func (s Settings) String() string {
 	}
 	if s.AutoResolve {
 		text += ", autoResolveAfter 1m"
+	}
+	if s.HoldBack {
+		text += ", forwardAfter"
+	}
+	if s.Forget {
+		text += ", acknowledgementExpiresAfter 1m"
 	}
 	if s.Forbidden {
 		text += ", no Incidents of key-0"

@@ -178,13 +178,17 @@ func (w *world) deletePath(path string) {
 type report struct {
 	tenant, key int
 	status      string
-	unnamed     bool // without the name of the integration
+	unnamed     bool          // without the name of the integration
+	lasts       time.Duration // of an acknowledgement; 0: it does not say
 }
 
 func (o report) String() string {
 	text := fmt.Sprintf("a user reports %s of %s as %s", keyName(o.key), tenantName(o.tenant), o.status)
 	if o.unnamed {
 		text += ", without the integration"
+	}
+	if o.lasts > 0 {
+		text += ", for " + o.lasts.String()
 	}
 	return text
 }
@@ -193,6 +197,9 @@ func (o report) do(w *world) {
 	said := &v1alpha1.Report{
 		IncidentName: v1alpha1.IncidentName(integrationName, keyName(o.key)),
 		Status:       v1alpha1.AlertStatus(o.status), By: "alice", Comment: "seen",
+	}
+	if o.lasts > 0 {
+		said.AcknowledgeFor = &metav1.Duration{Duration: o.lasts}
 	}
 	event := &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{Namespace: tenantName(o.tenant), GenerateName: "report-"},

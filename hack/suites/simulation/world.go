@@ -175,6 +175,12 @@ func (w *world) integration(t *tenant) *v1alpha1.WebhookIntegration {
 	if w.story.AutoResolve {
 		integration.Spec.AutoResolveAfter = &metav1.Duration{Duration: autoResolveAfter}
 	}
+	if w.story.HoldBack {
+		integration.Spec.ForwardAfter = holdBack()
+	}
+	if w.story.Forget {
+		integration.Spec.AcknowledgementExpiresAfter = &metav1.Duration{Duration: time.Minute}
+	}
 	return integration
 }
 

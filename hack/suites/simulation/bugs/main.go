@@ -27,6 +27,7 @@ var elsewhere = map[string]string{
 	"federated-expiry-as-sent":      "nothing is forwarded in its stories",
 	"forwarded-alerts-return":       "nothing is forwarded in its stories",
 	"high-water-mark":               "its watches keep the order of commits, as those of one API server do",
+	"held-is-posted":                "nothing is forwarded in its stories",
 	"hops-unbounded":                "nothing is forwarded in its stories",
 	"leads-under-older-definitions": "keepChecked ends its terms before they fold, and nobody judges who has the lease",
 	"expiry-ignored":                "no alert has an expiry",

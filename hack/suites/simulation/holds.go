@@ -1,0 +1,96 @@
+package simulation
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
+)
+
+// heldFor is how long Incidents are held back in a story with HoldBack, by severity.
+var heldFor = map[v1alpha1.Severity]time.Duration{
+	v1alpha1.SeverityError: 20 * time.Second, v1alpha1.SeverityWarning: 90 * time.Second, v1alpha1.SeverityInfo: 5 * time.Minute,
+}
+
+func holdBack() *v1alpha1.ForwardAfter {
+	length := func(of v1alpha1.Severity) *metav1.Duration { return &metav1.Duration{Duration: heldFor[of]} }
+	return &v1alpha1.ForwardAfter{
+		Default: length(v1alpha1.SeverityWarning), Critical: length(v1alpha1.SeverityCritical),
+		Error: length(v1alpha1.SeverityError), Info: length(v1alpha1.SeverityInfo),
+	}
+}
+
+// holds judges from when on episodes are forwarded, by their timelines alone, and that acknowledgements expire.
+type holds struct {
+	none  bool            // the clocks of the story are wrong, or nothing is held back
+	other map[string]bool // namespaces whose integration was deleted: alerts that came meanwhile are not held back
+}
+
+func newHolds(s *Story) holds {
+	hasClocks := slices.ContainsFunc(s.Operations, func(o operation) bool {
+		switch o.(type) {
+		case setClock, setServerClock:
+			return true
+		}
+		return false
+	})
+	return holds{none: hasClocks || !s.HoldBack, other: map[string]bool{}}
+}
+
+// integrate notes that the integration of a namespace is created, changed or, with nil, deleted.
+func (h *holds) integrate(namespace string, integration *v1alpha1.WebhookIntegration) {
+	h.other[namespace] = h.other[namespace] || integration == nil
+}
+
+// holdError is how much later than the true time an alert may be received by the clock of a fold, which is known to the second.
+const holdError = 3 * time.Second
+
+func (h *holds) judge(key types.NamespacedName, incident *v1alpha1.Incident, found *oracle.Findings) {
+	status := &incident.Status
+	if h.none || h.other[key.Namespace] || status.Episode == nil || status.OpenedTime == nil {
+		return
+	}
+	var want time.Time // zero: it is not held back
+	begun := false
+	for _, entry := range status.Timeline {
+		due := status.OpenedTime.Add(heldFor[entry.Severity])
+		switch entry.Type {
+		case v1alpha1.TransitionOpened, v1alpha1.TransitionReopened:
+			begun, want = true, time.Time{}
+			if heldFor[entry.Severity] > 0 {
+				want = due
+			}
+		case v1alpha1.TransitionSeverityChanged:
+			if entry.Time.Time.Before(want) {
+				want = due
+				if due.Before(entry.Time.Time) {
+					want = entry.Time.Time
+				}
+			}
+		default:
+		}
+	}
+	got := time.Time{}
+	if status.Episode.ForwardTime != nil {
+		got = status.Episode.ForwardTime.Time
+	}
+	if begun && (got.IsZero() != want.IsZero() || got.Sub(want).Abs() > holdError) {
+		found.Add("M: %s is held back until %s, and by its timeline until %s", key, got, want)
+	}
+}
+
+// longestExpiry is how long after its end an acknowledgement may last: a new leader waits for a minute, and each fault began and
+// ended before.
+const longestExpiry = 3 * time.Minute
+
+// check judges an open Incident at the end of a story.
+func (h *holds) check(key types.NamespacedName, incident *v1alpha1.Incident, now time.Time, found *oracle.Findings) {
+	given := incident.Status.Acknowledgement
+	if given != nil && given.ExpirationTime != nil && now.Sub(given.ExpirationTime.Time) > longestExpiry {
+		found.Add("M: the acknowledgement of %s is over since %s", key, given.ExpirationTime)
+	}
+}
