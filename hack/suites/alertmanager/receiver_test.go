@@ -64,9 +64,17 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, alert := range body.Alerts {
-		about := subject{alert.Labels[v1alpha1.ForwardedLabel], alert.Labels["severity"]}
+		about := subject{alert.Labels[v1alpha1.ForwardedLabel], alert.Labels["severity"] + reminder(alert.Labels[v1alpha1.ReminderLabel])}
 		r.got[about] = append(r.got[about], notification{time.Now(), alert.Status, body.ExternalURL})
 	}
+}
+
+// reminder is added to the severity in the subject of an alert whose acknowledgements have expired so often.
+func reminder(times string) string {
+	if times == "" {
+		return ""
+	}
+	return " again " + times
 }
 
 // fault notes a fault: from now on each notification may come once more.

@@ -30,10 +30,12 @@ var scenarios = []struct {
 	{"the steps of the guide, from an alert to the end of its page under a silence", true, walkthrough},
 	{"an alert fires, repeats, changes its severity and is resolved", true, lifecycle},
 	{"an acknowledgement notifies nobody", false, acknowledge},
+	{"an acknowledgement that expires notifies again", false, acknowledgementExpires},
 	{"a silence that was requested from Tocsin", false, silenceFromTocsin},
 	{"a silence that was requested from Tocsin and ended in Alertmanager", false, silenceEndedInAlertmanager},
 	{"a silence that was created in Alertmanager", false, silenceFromAlertmanager},
 	{"a maintenance window, in which the leader is killed", true, maintenanceWindow},
+	{"Incidents are held back, and the leader is killed meanwhile", true, holdBack},
 	{"the Watchdog of a Prometheus is a heartbeat", false, prometheusWatchdog},
 	{"a watchdog outside hears that Tocsin is alive, and nothing while it cannot fold", false, aliveSignal},
 	{"an Incident that is reopened within 15 minutes", true, reopen},
@@ -112,6 +114,64 @@ func acknowledge(r *rig) {
 	r.becomes("ack", v1alpha1.ConditionAcknowledged, v1alpha1.ReasonAcknowledgedByUser)
 	r.unchanged(quietTime)
 	r.ends("ack", "error")
+}
+
+func acknowledgementExpires(r *rig) {
+	const key, severity, lasts = "forgotten", "error", time.Minute
+	r.begins(key, severity)
+	r.act(key, v1alpha1.Report{Status: v1alpha1.AlertAcknowledged, AcknowledgeFor: &metav1.Duration{Duration: lasts}})
+	r.becomes(key, v1alpha1.ConditionAcknowledged, v1alpha1.ReasonAcknowledgedByUser)
+	r.unchanged(lasts / 2)
+	r.Pause(lasts / 2)
+	r.becomes(key, v1alpha1.ConditionAcknowledged, v1alpha1.ReasonExpired)
+	again := severity + reminder("1")
+	r.tell(key, again, firing)
+	r.tell(key, severity, resolved)
+	r.told()
+	r.post(key, severity, resolved)
+	r.tell(key, again, resolved)
+	r.told()
+}
+
+// holdBack forwards Incidents that are open for a while, other than critical ones.
+func holdBack(r *rig) {
+	const brief, long, worse = "brief-hold", "long-hold", "worse-hold"
+	length := 45 * time.Second // a killed leader's lease lasts for 15 s
+	if testing.Short() {
+		length = 10 * time.Second
+	}
+	integration := &v1alpha1.WebhookIntegration{}
+	r.Must(r.Client.Get(r.Context, client.ObjectKey{Namespace: namespace, Name: namespace}, integration))
+	before := integration.DeepCopy()
+	integration.Spec.ForwardAfter = &v1alpha1.ForwardAfter{Default: &metav1.Duration{Duration: length}, Critical: &metav1.Duration{}}
+	r.Must(r.Client.Patch(r.Context, integration, client.MergeFrom(before)))
+	r.Pause(time.Second) // the leader's cache shows it
+	for _, held := range []subject{{name(brief), "error"}, {name(long), "error"}, {name(worse), "error"}} {
+		r.story[held] = []string{} // nothing yet
+	}
+	r.post(brief, "error", firing)
+	r.post(worse, "error", firing)
+	r.post(long, "error", firing)
+	end := time.Now().Add(length)
+	r.happens(worse, "critical", firing)
+	r.told()
+	r.post(brief, "error", resolved)
+	if m := r.managers[r.Leader(r.managers)]; !testing.Short() {
+		r.receiver.fault()
+		m.Kill()
+		r.Start(m.Process)
+		r.Leader(r.managers)
+	}
+	r.unchanged(time.Until(end) - 2*time.Second - 3*peerTimeout)
+	r.Pause(time.Until(end))
+	r.tell(long, "error", firing)
+	r.told()
+	r.ends(long, "error")
+	r.ends(worse, "critical")
+	changed := integration.DeepCopy()
+	integration.Spec.ForwardAfter = nil
+	r.Must(r.Client.Patch(r.Context, integration, client.MergeFrom(changed)))
+	r.Pause(time.Second)
 }
 
 func silenceFromTocsin(r *rig) {
