@@ -152,6 +152,9 @@ func TestTheStatusTellsOfAnIncidentThatIsHeldBack(t *testing.T) {
 	g.Expect(p.Transitions[1].Message).To(HavePrefix("Not posted to Alertmanager yet. Held back"))
 	g.Expect(Due(bench.incident, &bench.policy)).To(Equal(minute(11)), "then it is folded again")
 	g.Expect(bench.at(10).IsIdle()).To(BeTrue(), "and not before")
+	ended := bench.incident.DeepCopy()
+	ended.Status.State = v1alpha1.IncidentResolved
+	g.Expect(Due(ended, &bench.policy)).To(BeZero(), "one that is resolved stays as it is")
 	bench.policy = PolicyOf(nil, nil)
 	g.Expect(bench.at(11).Write).To(BeTrue(), "the forwarding learns of it by this write, also without the integration")
 	g.Expect(bench.status().Forwarding).To(BeNil(), "what comes of it is not known yet")

@@ -21,7 +21,7 @@ type rule interface {
 	// quiet returns since when an Open Incident with the key is without alerts at the earliest, or that it never is.
 	quiet(dedupKey string, p *Policy) (from time.Time, never bool)
 
-	// due returns when the rule changes the Incident if no alert comes until then; zero if it does not.
+	// due returns when the rule changes an Open Incident if no alert comes until then; zero if it does not.
 	due(status *v1alpha1.IncidentStatus, p *Policy) time.Time
 
 	// bare adapts a status whose content is left out.
@@ -39,8 +39,11 @@ var rules = [...]rule{
 	archiveRule{},         // ended episodes wait for the archive, in the version that the whole fold makes of them
 }
 
-// Due is when a rule changes an Incident if no alert comes until then; zero if none does.
+// Due is when a rule changes an Open Incident if no alert comes until then; zero if none does.
 func Due(incident *v1alpha1.Incident, p *Policy) (first time.Time) {
+	if incident.Status.State != v1alpha1.IncidentOpen {
+		return first
+	}
 	for _, r := range rules {
 		if at := r.due(&incident.Status, p); first.IsZero() || !at.IsZero() && at.Before(first) {
 			first = at
