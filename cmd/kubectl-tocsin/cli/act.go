@@ -61,17 +61,24 @@ func (p *plugin) actionCommands() (commands []*cobra.Command) {
 	return commands
 }
 
+// newAct returns the options of an action without flags.
+func (p *plugin) newAct(status v1alpha1.AlertStatus) *actOptions {
+	o := &actOptions{plugin: p, Action: action.Action{Status: status}, wait: true, timeout: 10 * time.Second}
+	if status == v1alpha1.AlertSilenced {
+		o.timeout = action.SilenceTimeout
+	}
+	return o
+}
+
 // addAction makes a command create alerts of a status.
 func (p *plugin) addAction(command *cobra.Command, status v1alpha1.AlertStatus, verb string) {
-	o := &actOptions{plugin: p, Action: action.Action{Status: status}, verb: verb, timeout: 10 * time.Second}
+	o := p.newAct(status)
+	o.verb = verb
 	command.ValidArgsFunction = o.completeIncidents()
 	command.RunE = o.withCluster(o.run)
 	flags := command.Flags()
 	flags.StringVarP(&o.Message, "message", "m", "", "Message to record in the timeline.")
-	flags.BoolVar(&o.wait, "wait", true, "Wait until the command has had its effect.")
-	if status == v1alpha1.AlertSilenced {
-		o.timeout = action.SilenceTimeout
-	}
+	flags.BoolVar(&o.wait, "wait", o.wait, "Wait until the command has had its effect.")
 	durationVar(flags, &o.timeout, "timeout", "How long to wait for each incident.")
 	if status == v1alpha1.AlertFiring { // those that are resolved are many, and nobody means all of them
 		return

@@ -93,7 +93,7 @@ func (o *archiveOptions) open(ctx context.Context) error {
 		return err
 	}
 	o.filter.Words = strings.Fields(o.search)
-	if !o.filter.allNamespaces {
+	if !o.filter.allNamespaces && o.filter.Namespace == "" {
 		if o.filter.Namespace, _, err = o.config.ToRawKubeConfigLoader().Namespace(); err != nil {
 			return err
 		}

@@ -38,12 +38,17 @@ func (p *plugin) checkCommand() *cobra.Command {
 	return command
 }
 
-func (o *checkOptions) run(ctx context.Context, c *cluster, _ []string) error {
+// open returns the open Incidents that the flags select. With prune, it keeps only what a table shows.
+func (o *checkOptions) open(ctx context.Context, c *cluster, prune bool) ([]*v1alpha1.Incident, error) {
 	if err := o.filter.complete(); err != nil {
-		return err
+		return nil, err
 	}
 	o.filter.states = []string{string(v1alpha1.IncidentOpen)}
-	open, err := o.incidents(ctx, c, &o.filter, false, nil)
+	return o.incidents(ctx, c, &o.filter, prune, nil)
+}
+
+func (o *checkOptions) run(ctx context.Context, c *cluster, _ []string) error {
+	open, err := o.open(ctx, c, false)
 	if err != nil {
 		return err
 	}
@@ -60,7 +65,7 @@ func (o *checkOptions) run(ctx context.Context, c *cluster, _ []string) error {
 			s.printf("%s/%s %s %s\n", incident.Namespace, incident.Name,
 				s.styled(look, string(incident.Status.Alert.Severity)), safe(incident.Status.Alert.Title))
 		}
-		o.listHeartbeats(ctx, c)
+		o.listHeartbeats(o.heartbeats(ctx, c))
 	}
 	if s.err == nil && len(open) > 0 {
 		return silentError{}
@@ -68,17 +73,21 @@ func (o *checkOptions) run(ctx context.Context, c *cluster, _ []string) error {
 	return s.err
 }
 
-// listHeartbeats lists the heartbeats of the selected integrations. They do not change the exit code: one that is missed or has
+// heartbeats returns the heartbeats of the selected integrations. They do not change the exit code: one that is missed or has
 // failed has an Incident. So an error is no reason to fail.
-func (o *checkOptions) listHeartbeats(ctx context.Context, c *cluster) {
+func (o *checkOptions) heartbeats(ctx context.Context, c *cluster) []live.Heartbeat {
 	all, err := live.Heartbeats(ctx, c, o.filter.namespace(c))
 	if err != nil {
 		o.notef("Heartbeats are not listed: %s.", live.Sentence(err))
-		return
+		return nil
 	}
 	if len(o.filter.Integrations) > 0 {
 		all = slices.DeleteFunc(all, func(h live.Heartbeat) bool { return !slices.Contains(o.filter.Integrations, h.Integration) })
 	}
+	return all
+}
+
+func (o *checkOptions) listHeartbeats(all []live.Heartbeat) {
 	if len(all) == 0 {
 		return
 	}

@@ -37,6 +37,7 @@ type explainOptions struct {
 	*plugin
 	file        string
 	integration string
+	namespace   string // of the integration; empty for that of --namespace or the kubeconfig
 	manifest    string
 	preset      string
 	presetFile  string
@@ -71,43 +72,59 @@ func (o *explainOptions) run(ctx context.Context) error {
 	if o.file == "" {
 		return errors.New("--filename is required")
 	}
-	header, err := parseHeaders(o.headers)
-	if err != nil {
-		return err
-	}
-	integration, beats, err := o.reader(ctx)
-	if err != nil {
-		return err
-	}
-	if _, err := mapping.Compile(mapping.PresetOf(&integration.Spec), integration.Spec.Mapping); err != nil {
-		return fmt.Errorf("the mapping does not compile: %w", err)
-	}
 	body, err := o.readInput(o.file)
 	if err != nil {
 		return err
 	}
-	code, text, failures := webhookserver.Explain(ctx, integration, beats, header, body)
-	r, err := parseResponse(code, text)
+	e, err := o.explain(ctx, body)
 	if err != nil {
-		return fmt.Errorf("the payload would be %w", err)
-	}
-	incidents := fold.Preview(r.event(integration), integration, mapping.PresetWindows{}, o.now())
-	if o.output == "" {
-		o.print(r, incidents)
-	} else if err := o.printObject(text, incidents); err != nil {
 		return err
 	}
-	if len(failures) > 0 {
-		var names []string
-		for _, failure := range failures {
-			names = append(names, failure.Field)
-		}
-		return fmt.Errorf("%s of the mapping failed: %s", plural(len(names), "expression"), strings.Join(names, ", "))
+	if o.output == "" {
+		o.print(e.response, e.incidents)
+	} else if err := o.printObject(e.answer, e.incidents); err != nil {
+		return err
 	}
-	if o.strict && len(r.Warnings) > 0 {
+	if len(e.failed) > 0 {
+		return fmt.Errorf("%s of the mapping failed: %s", plural(len(e.failed), "expression"), strings.Join(e.failed, ", "))
+	}
+	if o.strict && len(e.Warnings) > 0 {
 		return errors.New("there are warnings")
 	}
 	return nil
+}
+
+// explanation is how a payload would be processed.
+type explanation struct {
+	*response
+	answer    []byte              // of a dry run
+	incidents []v1alpha1.Incident // that the alerts would open
+	failed    []string            // the fields of the mapping whose expressions failed
+}
+
+func (o *explainOptions) explain(ctx context.Context, body []byte) (*explanation, error) {
+	header, err := parseHeaders(o.headers)
+	if err != nil {
+		return nil, err
+	}
+	integration, beats, err := o.reader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := mapping.Compile(mapping.PresetOf(&integration.Spec), integration.Spec.Mapping); err != nil {
+		return nil, fmt.Errorf("the mapping does not compile: %w", err)
+	}
+	code, answer, failures := webhookserver.Explain(ctx, integration, beats, header, body)
+	r, err := parseResponse(code, answer)
+	if err != nil {
+		return nil, fmt.Errorf("the payload would be %w", err)
+	}
+	e := &explanation{response: r, answer: answer}
+	e.incidents = fold.Preview(r.event(integration), integration, mapping.PresetWindows{}, o.now())
+	for _, failure := range failures {
+		e.failed = append(e.failed, failure.Field)
+	}
+	return e, nil
 }
 
 // reader returns the integration that reads the payload, and its heartbeats if it is one of the cluster.
@@ -120,6 +137,7 @@ func (o *explainOptions) reader(ctx context.Context) (*v1alpha1.WebhookIntegrati
 		if err != nil {
 			return nil, nil, err
 		}
+		c.namespace = cmp.Or(o.namespace, c.namespace)
 		if integration, err = c.integration(ctx, o.integration); err != nil {
 			return nil, nil, err
 		}
@@ -195,7 +213,13 @@ func (o *explainOptions) print(r *response, incidents []v1alpha1.Incident) {
 // print prints the effect of an alert, and the origin of each of its fields.
 func (a *alertResponse) print(s *screen, incidents []v1alpha1.Incident) {
 	s.printf("\n%s\n", s.styled(bold, s.wrap(a.effect(), 0)))
-	var rows []fieldRow
+	s.printFields(a.fields(incidents))
+}
+
+// fieldRow is a field with its value, as it was sent, and its origin.
+type fieldRow struct{ field, value, origin string }
+
+func (a *alertResponse) fields(incidents []v1alpha1.Incident) (rows []fieldRow) {
 	fields := jsonFields(a.Alert)
 	for _, source := range a.Sources {
 		rows = append(rows, fieldRow{source.Field, valueText(fields[source.Field]), origin(source)})
@@ -206,11 +230,8 @@ func (a *alertResponse) print(s *screen, incidents []v1alpha1.Incident) {
 			rows = append(rows, fieldRow{name, valueText(jsonFields(incidents[at].Status.Alert)[name]), "default"})
 		}
 	}
-	s.printFields(rows)
+	return rows
 }
-
-// fieldRow is a field with its value and its origin.
-type fieldRow struct{ field, value, origin string }
 
 func (s *screen) printFields(rows []fieldRow) {
 	const maxValueCells = 60

@@ -48,12 +48,23 @@ func (p *plugin) reportCommand() *cobra.Command {
 }
 
 func (o *reportOptions) run(ctx context.Context) error {
-	from, to, err := o.period.bounds(o.now())
+	result, err := o.report(ctx)
 	if err != nil {
 		return err
 	}
+	if err := o.write(result); err != nil {
+		return err
+	}
+	return o.finish()
+}
+
+func (o *reportOptions) report(ctx context.Context) (*report.Report, error) {
+	from, to, err := o.period.bounds(o.now())
+	if err != nil {
+		return nil, err
+	}
 	if o.top < 1 {
-		return fmt.Errorf("--top must be at least 1, not %d", o.top)
+		return nil, fmt.Errorf("--top must be at least 1, not %d", o.top)
 	}
 	bars := textBars
 	if o.output == outputHTML || o.output == outputJSON {
@@ -66,7 +77,7 @@ func (o *reportOptions) run(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	builder.Warn(o.missing)
 	result := builder.Report(o.top, bars)
@@ -75,10 +86,7 @@ func (o *reportOptions) run(ctx context.Context) error {
 	if o.source.Bucket == nil {
 		result.Earlier = o.source.Earlier
 	}
-	if err := o.write(result); err != nil {
-		return err
-	}
-	return o.finish()
+	return result, nil
 }
 
 func (o *reportOptions) write(result *report.Report) error {

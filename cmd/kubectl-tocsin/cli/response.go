@@ -68,12 +68,22 @@ func parseResponse(code int, body []byte) (*response, error) {
 	return r, nil
 }
 
-// printWarnings prints the warnings. It prints a warning that applies to several alerts once.
+// warningLine is a warning as one line, which begins with the field if there is one.
+type warningLine struct{ field, text string }
+
 func (r *response) printWarnings(s *screen) {
 	if len(r.Warnings) == 0 {
 		return
 	}
 	s.printf("\n%s\n", s.styled(bold, "Warnings:"))
+	for _, warning := range r.warningLines() {
+		text := s.wrap(warning.text, len("    "))
+		s.printf("  %s%s\n", s.styled(yellow, warning.field), strings.TrimPrefix(text, warning.field))
+	}
+}
+
+// warningLines returns the warnings, one that applies to several alerts once.
+func (r *response) warningLines() (lines []warningLine) {
 	var distinct []payload.Warning
 	alerts := map[payload.Warning]int{}
 	for _, warning := range r.Warnings {
@@ -90,9 +100,9 @@ func (r *response) printWarnings(s *screen) {
 		if alerts[warning] > 1 {
 			count = fmt.Sprintf(" (%d alerts)", alerts[warning])
 		}
-		text := s.wrap(field+safe(warning.Detail)+count, len("    "))
-		s.printf("  %s%s\n", s.styled(yellow, field), strings.TrimPrefix(text, field))
+		lines = append(lines, warningLine{field, field + safe(warning.Detail) + count})
 	}
+	return lines
 }
 
 // alertIndex is the part of a warning's field that identifies one of several alerts.

@@ -48,12 +48,7 @@ func (o *showOptions) run(ctx context.Context, c *cluster, names []string) error
 	if o.output.isSet() {
 		return o.output.write(incident, o.Out)
 	}
-	d := &description{screen: o.screen, now: o.now()}
-	// The description does without an integration that was deleted, or that the user may not read.
-	key := client.ObjectKey{Namespace: incident.Namespace, Name: incident.Spec.IntegrationName}
-	if err := c.Get(ctx, key, &d.integration); err != nil {
-		d.integration = v1alpha1.WebhookIntegration{}
-	}
+	d := o.describe(ctx, c, o.screen, incident)
 	d.incident(incident)
 	if hasUserNames(&incident.Status) {
 		d.printf("\n%s\n", d.styled(dim, d.wrap(unverifiedNames, 0)))
@@ -77,31 +72,27 @@ type description struct {
 	integration v1alpha1.WebhookIntegration // of the Incident; empty if it cannot be read
 }
 
+// describe returns the description of an Incident. It does without an integration that was deleted, or that the user may not read.
+func (p *plugin) describe(ctx context.Context, c *cluster, s *screen, incident *v1alpha1.Incident) *description {
+	d := &description{screen: s, now: p.now()}
+	key := client.ObjectKey{Namespace: incident.Namespace, Name: incident.Spec.IntegrationName}
+	if err := c.Get(ctx, key, &d.integration); err != nil {
+		d.integration = v1alpha1.WebhookIntegration{}
+	}
+	return d
+}
+
 const (
 	localTime  = "2006-01-02 15:04:05 MST"
 	labelWidth = 14 // of the names of fields
 )
 
 func (d *description) incident(incident *v1alpha1.Incident) {
-	status, alert := &incident.Status, &incident.Status.Alert
+	alert := &incident.Status.Alert
 	d.printf("%s\n\n", d.styled(bold, cmp.Or(safe(alert.Title), "(no title)")))
 	d.field("Incident", incident.Namespace+"/"+incident.Name)
-	d.field("State", d.state(incident))
-	d.field("Severity", d.styled(severityCell(incident).look, string(alert.Severity)))
-	d.field("Acknowledged", d.acknowledged(status))
-	d.field("Silenced", d.silenced(incident))
-	d.field("Muted", d.muted(incident))
-	d.field("Forwarded", d.forwarded(incident))
-	if status.Episode != nil {
-		d.field("Began", d.time(&status.Episode.StartTime))
-	}
-	d.field("Last alert", d.time(status.LastAlertTime))
-	if status.Expiry != nil && status.State == v1alpha1.IncidentOpen {
-		d.field("Expiry", fmt.Sprintf("%s after the last alert", duration.HumanDuration(status.Expiry.Duration)))
-	}
-	d.field("Alerts", d.count(status))
-	if last := status.LastIgnored; last != nil {
-		d.field("Ignored", fmt.Sprintf("%s, at %s. %s", last.Reason, d.time(&last.Time), safe(last.Message)))
+	for _, one := range d.facts(incident) {
+		d.field(one.name, one.text)
 	}
 	d.field("Integration", incident.Spec.IntegrationName)
 	d.field("Dedup key", safe(incident.Spec.DedupKey))
@@ -119,7 +110,38 @@ func (d *description) incident(incident *v1alpha1.Incident) {
 	bag(d, "Annotations", alert.Annotations, safeLines)
 	bag(d, "Values", alert.Values, valueLines)
 	bag(d, "Custom", alert.Custom, valueLines)
-	d.timeline(status.Timeline)
+	d.timeline(incident.Status.Timeline)
+}
+
+// fact is a sentence about an Incident, empty if there is nothing to say.
+type fact struct{ name, text string }
+
+// facts returns what the Incident says and why.
+func (d *description) facts(incident *v1alpha1.Incident) []fact {
+	status := &incident.Status
+	began, expiry, ignored := "", "", ""
+	if status.Episode != nil {
+		began = d.time(&status.Episode.StartTime)
+	}
+	if status.Expiry != nil && status.State == v1alpha1.IncidentOpen {
+		expiry = fmt.Sprintf("%s after the last alert", duration.HumanDuration(status.Expiry.Duration))
+	}
+	if last := status.LastIgnored; last != nil {
+		ignored = fmt.Sprintf("%s, at %s. %s", last.Reason, d.time(&last.Time), safe(last.Message))
+	}
+	return []fact{
+		{"State", d.state(incident)},
+		{"Severity", d.styled(severityCell(incident).look, string(status.Alert.Severity))},
+		{"Acknowledged", d.acknowledged(status)},
+		{"Silenced", d.silenced(incident)},
+		{"Muted", d.muted(incident)},
+		{"Forwarded", d.forwarded(incident)},
+		{"Began", began},
+		{"Last alert", d.time(status.LastAlertTime)},
+		{"Expiry", expiry},
+		{"Alerts", d.count(status)},
+		{"Ignored", ignored},
+	}
 }
 
 func (d *description) field(name, value string) {
