@@ -1,10 +1,10 @@
 // Package cli implements the commands of the kubectl plugin.
 //
 // Each command, or group of subcommands, is a file with a struct of options, a constructor that binds them to flags, and the
-// methods that run it; its help is in help.tmpl, that of the room ui in help_ui.tmpl. Commands talk to the API server as the
-// kubeconfig's user and do nothing that the user could not do with kubectl alone. They print for people unless -o selects another
-// format, on a screen that remembers the first error of a write; all text that a sender may have written is sanitized for the
-// terminal first (print.go).
+// methods that run it; its help is in help.tmpl, that of the rooms ui and mcp in help_ui.tmpl and help_mcp.tmpl. Commands talk to
+// the API server as the kubeconfig's user and do nothing that the user could not do with kubectl alone. They print for people
+// unless -o selects another format, on a screen that remembers the first error of a write; all text that a sender may have
+// written is sanitized for the terminal first (print.go).
 package cli
 
 import (
@@ -126,7 +126,7 @@ func (p *plugin) command() *cobra.Command {
 	root.SetErr(p.ErrOut)
 	root.SetUsageTemplate(usageTemplate)
 	addGroup(root, "Incident Commands:", append(p.actionCommands(), p.getCommand(), p.watchCommand(), p.showCommand(),
-		p.checkCommand(), p.historyCommand(), p.reportCommand(), p.uiCommand())...)
+		p.checkCommand(), p.historyCommand(), p.reportCommand(), p.uiCommand(), p.mcpCommand())...)
 	addGroup(root, "Sender Commands:", p.integrationCommand(), p.tokenCommand(), p.maintenanceCommand(),
 		p.sendCommand(), p.explainCommand())
 	root.AddCommand(p.optionsCommand(), p.versionCommand())

@@ -72,7 +72,8 @@ type description struct {
 	integration v1alpha1.WebhookIntegration // of the Incident; empty if it cannot be read
 }
 
-// describe returns the description of an Incident. It does without an integration that was deleted, or that the user may not read.
+// describe returns the description of an Incident. It does without an integration that was deleted or that the user may not
+// read.
 func (p *plugin) describe(ctx context.Context, c *cluster, s *screen, incident *v1alpha1.Incident) *description {
 	d := &description{screen: s, now: p.now()}
 	key := client.ObjectKey{Namespace: incident.Namespace, Name: incident.Spec.IntegrationName}

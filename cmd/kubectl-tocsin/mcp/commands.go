@@ -1,0 +1,96 @@
+package mcp
+
+import (
+	"context"
+	"io"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+	"github.com/tocsin-dev/tocsin/internal/live"
+	"github.com/tocsin-dev/tocsin/internal/report"
+)
+
+// Commands are the commands of the plugin that the tools run. They print on said what they print on stderr for people. The calls
+// of several tools run at the same time.
+type Commands interface {
+	// Get returns the Incidents in these states, open ones if there are none, the most urgent first.
+	Get(ctx context.Context, said io.Writer, s *Selection, states []v1alpha1.IncidentState) ([]*v1alpha1.Incident, error)
+	// Show returns an Incident, and sentences about it.
+	Show(ctx context.Context, said io.Writer, name string) (*v1alpha1.Incident, []Fact, error)
+	// Check returns the selected Incidents that are open, and the heartbeats of their integrations.
+	Check(ctx context.Context, said io.Writer, s *Selection) (*Checked, error)
+	// Explain returns what a payload would do.
+	Explain(ctx context.Context, said io.Writer, p *Payload) (*Explanation, error)
+	// Integration returns an integration and its heartbeats.
+	Integration(ctx context.Context, said io.Writer, namespace, name string) (*v1alpha1.WebhookIntegration, []live.Heartbeat, error)
+	// History returns finished episodes, those that ended last first, at most so many.
+	History(ctx context.Context, said io.Writer, p *Past, most int) ([]*records.Record, error)
+	// Report returns statistics of finished episodes.
+	Report(ctx context.Context, said io.Writer, p *Past) (*report.Page, error)
+	// Act does an action to an Incident, and says what it did.
+	Act(ctx context.Context, said io.Writer, a *Action) (string, error)
+	// Describe describes an error of a command as the plugin prints it.
+	Describe(err error) string
+}
+
+// Selection selects Incidents or episodes. An empty field selects all.
+type Selection struct {
+	Namespace      string              `json:"namespace,omitempty" jsonschema:"A namespace, or * for all. Default: by the flags."`
+	Severities     []v1alpha1.Severity `json:"severities,omitempty" jsonschema:"Only these severities."`
+	Integrations   []string            `json:"integrations,omitempty" jsonschema:"Only these integrations."`
+	Labels         []string            `json:"labels,omitempty" jsonschema:"Label selectors, such as team=storage. All must match."`
+	Unacknowledged bool                `json:"unacknowledged,omitempty" jsonschema:"Only what nobody acknowledged."`
+}
+
+// Past selects finished episodes by when they ended, and by their highest severity.
+type Past struct {
+	Selection
+	Since  string   `json:"since,omitempty" jsonschema:"Ended in the last time, such as 12h or 30d."`
+	From   string   `json:"from,omitempty" jsonschema:"Instead of since: ended at this time or later, such as 2026-05-04."`
+	To     string   `json:"to,omitempty" jsonschema:"Ended before a time. A date includes the whole day. Default: now."`
+	Hosts  []string `json:"hosts,omitempty" jsonschema:"Only these hosts."`
+	Search string   `json:"search,omitempty" jsonschema:"Words that the title or other texts must contain."`
+}
+
+// Payload is the body of a sender's request, its header fields, and the integration or the preset that reads it.
+type Payload struct {
+	Payload     string   `json:"payload" jsonschema:"The body of the request: what the sender would post."`
+	Integration string   `json:"integration,omitempty" jsonschema:"The integration that reads it, with its mapping and defaults."`
+	Namespace   string   `json:"namespace,omitempty" jsonschema:"Of the integration. Default: by the flags."`
+	Preset      string   `json:"preset,omitempty" jsonschema:"Instead of an integration. auto: the one that fits."`
+	Headers     []string `json:"headers,omitempty" jsonschema:"Header fields of the request, such as X-GitHub-Event: push."`
+}
+
+// Action is what to do to an Incident.
+type Action struct {
+	Status        v1alpha1.AlertStatus
+	Name, Message string
+	For           string // how long to silence, such as 2h
+}
+
+// Fact is a sentence about an Incident.
+type Fact struct{ Name, Text string }
+
+// Checked is the result of a check.
+type Checked struct {
+	Open       []*v1alpha1.Incident
+	Tally      string
+	Heartbeats []live.Heartbeat
+}
+
+// Explanation describes what a payload would do.
+type Explanation struct {
+	Preset   string
+	Alerts   []ExplainedAlert
+	Warnings []string
+	Failed   []string // fields whose expressions failed
+}
+
+// ExplainedAlert is an alert of a payload: what it would do, and the origin of each field.
+type ExplainedAlert struct {
+	Effect string
+	Fields []ExplainedField
+}
+
+// ExplainedField is a field of an alert.
+type ExplainedField struct{ Name, Value, Origin string }
