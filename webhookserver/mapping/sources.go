@@ -206,8 +206,8 @@ func expressionOf(m *v1alpha1.Mapping, field int, digest string) (source string,
 // digests tell the mappings that the expressions of a program are from; empty for none.
 type digests struct{ mapping, preset string }
 
-// digestOf returns a digest of what decides on the fields. It is short, because it is stored with each alert: once in 2^36 times, a
-// change of a mapping goes unnoticed.
+// digestOf returns a digest of what decides on the fields. It is short, because it is stored with each alert: once in 2^36 times,
+// a change of a mapping goes unnoticed.
 func digestOf(m *v1alpha1.Mapping) string {
 	const characters = 6
 	hash := sha256.New()

@@ -290,7 +290,8 @@ func origin(source mapping.Source) string {
 
 var originTexts = map[string]string{
 	mapping.FromKey: "another key", mapping.FromMapping: "mapping", mapping.FromRequest: "request",
-	mapping.FromUnmapped: "unmapped keys", mapping.FromGenerated: "generated", mapping.FromFailed: "failed expression", mapping.FromDefault: "default of the integration",
+	mapping.FromUnmapped: "unmapped keys", mapping.FromGenerated: "generated", mapping.FromFailed: "failed expression",
+	mapping.FromDefault: "default of the integration",
 	mapping.FromBuiltIn: "default", mapping.FromFirstLine: "first line of the description", mapping.FromEarlier: "earlier alert",
 	mapping.FromUnknown: "unknown to this version of the plugin",
 }
