@@ -4,19 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/google/uuid"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
-	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
-	"sigs.k8s.io/controller-runtime/pkg/leaderelection"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/tocsin-dev/tocsin/controllers"
@@ -27,22 +23,11 @@ import (
 )
 
 const (
-	// leaseName is the name of the leader's lease.
+	// leaseName is the name of the leader's lease, of which package leader has the times.
 	leaseName = "manager.tocsin.dev"
 
-	// Leader election: another replica takes over leaseDuration after the last renewal; a leader that could not renew
-	// for renewDeadline gives up; both try every retryPeriod.
-	leaseDuration = 15 * time.Second
-	renewDeadline = 10 * time.Second
-	retryPeriod   = 2 * time.Second
-
-	// failedTermBackoff is how long a replica that could not fold leaves the lease to others, which notice within two
-	// retryPeriods that it is free.
+	// failedTermBackoff is how long a replica that could not fold leaves the lease to others, which take it at once.
 	failedTermBackoff = 10 * time.Second
-
-	// The lease's connection to the API server.
-	leaseDialTimeout = 5 * time.Second
-	leaseKeepAlive   = 30 * time.Second
 
 	// timePatience is how long a candidate waits for the API server to tell its time.
 	timePatience = 30 * time.Second
@@ -68,13 +53,13 @@ type worker struct {
 
 // newCampaign returns the campaign in which the worker works on one replica at a time.
 func newCampaign(o Options, environment Environment, folding controllers.Options, w *worker) (*leader.Campaign, error) {
-	lock, err := newLock(w.mgr, o)
+	lease, err := newLease(w.mgr, o)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the leader election: %w", err)
 	}
 	w.windows = folding.Folds.Windows
 	if o.alertmanagers != "" {
-		w.forwarder = forward.New(o.alertmanagers, w.clock, identify(w.mgr, o, lock), w.mgr.GetLogger().WithName("forward"))
+		w.forwarder = forward.New(o.alertmanagers, w.clock, identify(w.mgr, o, lease), w.mgr.GetLogger().WithName("forward"))
 		w.forwarder.PageURL, w.forwarder.Windows = o.pageURL, w.windows
 		if environment.Dialer != nil {
 			w.forwarder.Dialer = environment.Dialer
@@ -88,14 +73,7 @@ func newCampaign(o Options, environment Environment, folding controllers.Options
 		return nil, fmt.Errorf("setting up the controllers: %w", err)
 	}
 	w.campaign = &leader.Campaign{
-		Lock:          lock,
-		Name:          leaseName,
-		LeaseDuration: leaseDuration,
-		RenewDeadline: renewDeadline,
-		RetryPeriod:   retryPeriod,
-		Worker:        w,
-		Backoff:       failedTermBackoff,
-		Log:           w.mgr.GetLogger().WithName("leader"),
+		Lease: lease, Worker: w, Backoff: failedTermBackoff, Log: w.mgr.GetLogger().WithName("leader"),
 	}
 	return w.campaign, nil
 }
@@ -151,34 +129,31 @@ func (w *worker) awaitTime(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// newLock returns the lock of the leader election; nil without one.
-func newLock(mgr ctrl.Manager, o Options) (resourcelock.Interface, error) {
+// newLease returns the lease of the leader election; nil without one.
+func newLease(mgr ctrl.Manager, o Options) (*leader.Lease, error) {
 	if !o.process.LeaderElect {
 		return nil, nil
 	}
-	config := rest.CopyConfig(mgr.GetConfig())
-	if config.Dial == nil {
-		// Clients with equal configurations share one HTTP/2 connection. A dialer of its own gives this client another one, so
-		// that a renewal never waits behind a flood of alerts.
-		config.Dial = (&net.Dialer{Timeout: leaseDialTimeout, KeepAlive: leaseKeepAlive}).DialContext
+	namespace := o.process.LeaseNamespace
+	if namespace == "" {
+		file, err := os.ReadFile(namespaceFile)
+		if err != nil {
+			return nil, fmt.Errorf("outside of a cluster, --leader-elect needs --leader-election-namespace: %w", err)
+		}
+		namespace = strings.TrimSpace(string(file))
 	}
-	return leaderelection.NewResourceLock(config, mgr, leaderelection.Options{
-		LeaderElection:          true,
-		LeaderElectionID:        leaseName,
-		LeaderElectionNamespace: o.process.LeaseNamespace,
-		RenewDeadline:           renewDeadline,
-	})
+	name := types.NamespacedName{Namespace: namespace, Name: leaseName}
+	return leader.NewLease(mgr.GetConfig(), name, mgr.GetLogger().WithName("leader"))
 }
 
-// identify returns what tells this Tocsin from others that share an Alertmanager: its Lease, or without leader election the
-// address of the API server and the watched namespaces.
-func identify(mgr ctrl.Manager, o Options, lock resourcelock.Interface) forward.Installation {
-	if lock == nil {
-		id := uuid.NewSHA1(uuid.NameSpaceURL, fmt.Appendf(nil, "%s %q", mgr.GetConfig().Host, o.process.WatchNamespaces)).String()
-		return fixedInstallation(id)
+// identify returns what tells this Tocsin from others that share an Alertmanager: its Lease, which a leader may read, or without
+// leader election the address of the API server and the watched namespaces.
+func identify(mgr ctrl.Manager, o Options, lease *leader.Lease) forward.Installation {
+	if lease != nil {
+		return lease
 	}
-	namespace, name, _ := strings.Cut(lock.Describe(), "/")
-	return &leaseInstallation{mgr.GetConfig(), namespace, name}
+	id := uuid.NewSHA1(uuid.NameSpaceURL, fmt.Appendf(nil, "%s %q", mgr.GetConfig().Host, o.process.WatchNamespaces)).String()
+	return fixedInstallation(id)
 }
 
 // fixedInstallation is an installation with this ID.
@@ -186,22 +161,3 @@ type fixedInstallation string
 
 // ID implements forward.Installation.
 func (i fixedInstallation) ID(context.Context) (string, error) { return string(i), nil }
-
-// leaseInstallation is an installation whose ID is the UID of its Lease, which needs no permission that a leader lacks.
-type leaseInstallation struct {
-	config          *rest.Config
-	namespace, name string
-}
-
-// ID implements forward.Installation.
-func (i *leaseInstallation) ID(ctx context.Context) (string, error) {
-	leases, err := coordinationv1.NewForConfig(i.config)
-	if err != nil {
-		return "", fmt.Errorf("making the client of leases: %w", err)
-	}
-	lease, err := leases.Leases(i.namespace).Get(ctx, i.name, metav1.GetOptions{})
-	if err != nil {
-		return "", fmt.Errorf("reading the lease: %w", err)
-	}
-	return string(lease.UID), nil
-}

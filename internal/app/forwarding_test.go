@@ -12,11 +12,11 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -82,14 +82,13 @@ func TestInstallation(t *testing.T) {
 	identify := func(o Options) string {
 		mgr, _, err := newManager(rest.CopyConfig(config), o, ctrl.Log, informersOf(), queue.NewMemory(clock.RealClock{}))
 		g.Expect(err).NotTo(HaveOccurred())
-		lock, err := newLock(mgr, o)
+		lease, err := newLease(mgr, o)
 		g.Expect(err).NotTo(HaveOccurred())
-		if lock != nil {
-			if _, _, err := lock.Get(t.Context()); err != nil {
-				g.Expect(lock.Create(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "x", LeaseDurationSeconds: 1})).To(Succeed())
-			}
+		if lease != nil {
+			object := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name}}
+			g.Expect(client.IgnoreAlreadyExists(c.Create(t.Context(), object))).To(Succeed())
 		}
-		id, err := identify(mgr, o, lock).ID(t.Context())
+		id, err := identify(mgr, o, lease).ID(t.Context())
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(id).To(MatchRegexp(`^[0-9a-f-]{36}$`))
 		return id

@@ -71,6 +71,7 @@ func (c *command) Run(ctx context.Context, config *rest.Config, log logr.Logger)
 	webhookserver.RegisterMetrics(metrics.Registry) // those that all replicas of a process share, which is one outside of tests
 	controllers.RegisterMetrics(metrics.Registry)
 	forward.RegisterMetrics(metrics.Registry)
+	leader.RegisterMetrics(metrics.Registry)
 	return Run(ctx, c.options, Environment{Config: config, Log: log, Metrics: metrics.Registry})
 }
 

@@ -3,18 +3,17 @@
 //
 // controller-runtime's manager exits the process instead, because a manager cannot be started twice. Here, the
 // controllers are set up again for each term, in a Term, on the caches and clients of the replica's one manager.
+//
+// Two leaders at once do no harm (see package controllers), so the Lease may be short, and a leader that cannot renew it goes on
+// until it sees that another replica has it. client-go's election has to end such a term, and polls; see Lease.
 package leader
 
 import (
 	"context"
 	"errors"
-	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
-	"k8s.io/client-go/tools/leaderelection"
-	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
 // Worker works while its replica leads.
@@ -28,109 +27,75 @@ type Worker interface {
 
 // Campaign competes for a lease and has its Worker work whenever it holds the lease.
 type Campaign struct {
-	// Lock is the lease; nil runs one term after another without election.
-	Lock resourcelock.Interface
-	// Name labels the metric leader_election_master_status.
-	Name string
-	// LeaseDuration, RenewDeadline and RetryPeriod are those of client-go's leader election.
-	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+	// Lease tells who leads; nil runs one term after another without election.
+	Lease *Lease
 
 	Worker Worker
 	// Backoff is how long not to compete after a term that failed, so that another replica can take over.
 	Backoff time.Duration
 	Log     logr.Logger
-
-	// working is full during a term: the next one never starts before the last one has ended.
-	working chan struct{}
-
-	elector atomic.Pointer[leaderelection.LeaderElector] // the newest one
 }
 
 // Holds reports whether this replica has the lease, and the lease has not run out as last seen. A process that was frozen may
 // still be in its term while another replica leads.
-func (c *Campaign) Holds() bool {
-	elector := c.elector.Load()
-	return c.Lock == nil || elector != nil && elector.IsLeader() && elector.Check(0) == nil
-}
+func (c *Campaign) Holds() bool { return c.Lease == nil || c.Lease.holds() }
 
 // Start campaigns until ctx ends. It returns when the last term has ended and the lease is released.
 func (c *Campaign) Start(ctx context.Context) error {
-	c.working = make(chan struct{}, 1)
-	for ctx.Err() == nil && c.Worker.Prepare(ctx) {
-		switch failure, err := c.compete(ctx); {
-		case err != nil:
-			return err
-		case failure != nil:
+	if c.Lease != nil {
+		defer c.Lease.start(ctx)()
+	}
+	for c.Worker.Prepare(ctx) && c.acquire(ctx) {
+		failure := c.term(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case failure == nil:
+			c.Log.Info("Lost the lease, campaigning again")
+		default:
 			c.Log.Error(failure, "Released the lease", "backoff", c.Backoff.String())
 			select {
 			case <-time.After(c.Backoff):
 			case <-ctx.Done():
 			}
-		case ctx.Err() == nil:
-			c.Log.Info("Lost the lease, campaigning again")
 		}
 	}
 	return nil
 }
 
-// compete waits for the lease and runs one term. failure is the reason why the term ended early; nil when the lease was
-// lost or ctx ended.
-func (c *Campaign) compete(ctx context.Context) (failure, err error) {
-	if c.Lock == nil {
-		return c.term(ctx), nil
+// acquire waits for the lease. It returns false when ctx has ended.
+func (c *Campaign) acquire(ctx context.Context) bool {
+	if c.Lease != nil {
+		c.Lease.acquire(ctx)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	// The elector's goroutine may start the term after the lease is lost again, or never.
-	failed := make(chan error, 1)
-	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock:          c.Lock,
-		Name:          c.Name,
-		LeaseDuration: c.LeaseDuration,
-		RenewDeadline: c.RenewDeadline,
-		RetryPeriod:   c.RetryPeriod,
-		Callbacks: leaderelection.LeaderCallbacks{
-			OnStartedLeading: func(ctx context.Context) {
-				if failure := c.term(ctx); failure != nil {
-					failed <- failure
-				}
-				cancel()
-			},
-			OnStoppedLeading: func() {},
-		},
-		// Two leaders at once are harmless (see package controllers), and the successor need not wait.
-		ReleaseOnCancel: true,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("creating the leader elector: %w", err)
-	}
-	c.elector.Store(elector)
-	elector.Run(logr.NewContext(ctx, c.Log))
-	c.working <- struct{}{}
-	defer func() { <-c.working }()
-	select {
-	case failure = <-failed:
-	default:
-	}
-	return failure, nil
+	return ctx.Err() == nil
 }
 
-// term has the Worker work, and returns the reason if it ended before ctx did.
+// term has the Worker work while this replica has the lease. It returns when the work has ended: nil if the lease was lost or ctx
+// has ended, else the reason why the work ended early.
 func (c *Campaign) term(ctx context.Context) error {
-	c.working <- struct{}{}
-	defer func() { <-c.working }()
-	if ctx.Err() != nil {
-		return nil
-	}
 	c.Log.Info("Became leader")
-	err := c.Worker.Work(ctx)
-	if ctx.Err() != nil {
+	working, end := context.WithCancel(ctx)
+	defer end()
+	var err error
+	ended, early := make(chan struct{}), true
+	go func() {
+		defer close(ended)
+		err = c.Worker.Work(working)
+	}()
+	if c.Lease != nil {
+		early = c.Lease.keep(ctx, ended)
+		end()
+		c.Lease.release() // at once: the successor need not wait until the work has ended
+	}
+	<-ended
+	switch {
+	case !early || ctx.Err() != nil:
 		return nil
+	case err == nil:
+		return errEnded
+	default:
+		return err
 	}
-	if err == nil {
-		err = errEnded
-	}
-	return err
 }
 
 // errEnded is the failure of a Worker that returned nil before its term ended.
