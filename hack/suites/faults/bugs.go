@@ -71,6 +71,8 @@ var bugs = []bug{
 	{name: "waiting-incidents-uncounted", test: "./webhookserver TestNoAlertIsAcceptedThatFindsNoPlace"},
 	{name: "signed-for-any-path", test: "./webhookserver TestASignatureIsForOneOperation"},
 	{name: "leads-under-older-definitions", test: "./internal/app TestNoAlertIsAcceptedUnderOlderDefinitions"},
+	{name: "release-unnoticed", test: "./internal/leader TestAnOrderlyEndIsFollowedAtOnce"},
+	{name: "slow-answers-end-terms", test: "./internal/leader TestNoTermEndsByItself"},
 	{name: "canary-sees-one-namespace", test: "./controllers/incident TestACanaryIsSettledOnceAllWatchesShowWhatIsOlder"},
 	{name: "denied-canary-tells-no-time", test: "./controllers/replica TestWhatTheAnswerToACanaryTells"},
 	{name: "one-rejected-stops-all", test: "./controllers/forward TestRejectedAlertDelaysNoOther"},

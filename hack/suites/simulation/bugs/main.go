@@ -34,8 +34,10 @@ var elsewhere = map[string]string{
 	"muted-until-written":           "nothing is forwarded",
 	"old-severity-fires":            "nothing is forwarded",
 	"queues-across-namespaces":      "a decision of the intake: the fault suite's",
+	"release-unnoticed":             "a leader's end disturbs all namespaces for a minute; TestTakeovers plays it",
 	"retries-not-awaited":           "a race of a fold with a deletion, which TestASecondCopyCountsOnce plays",
 	"signatures-unchecked":          "no integration has a key",
+	"slow-answers-end-terms":        "two leaders at once do no harm; TestNoTermEndsWhileLeasesAreSlow plays it",
 	"the-limit-is-a-kill-switch":    "queues are far from their limit",
 	"token-tag-ignored":             "no tenant lists the hash of another one's token",
 }
