@@ -163,7 +163,7 @@ func (d *drawer) watchTrouble(t *rapid.T) operation {
 		replica: d.replica(t),
 		effect:  rapid.SampledFrom([]effect{lag, stall, end, expire, behind}).Draw(t, "effect"),
 		target: target{"watch", rapid.SampledFrom([]string{
-			"alertevents", "alertevents", "incidents", "webhookintegrations", "maintenancewindows", "heartbeats", "",
+			"alertevents", "alertevents", "incidents", "webhookintegrations", "maintenancewindows", "heartbeats", "leases", "",
 		}).Draw(t, "resource")},
 		d: d.short(t),
 	}
