@@ -89,9 +89,11 @@ func (r *replica) restart() bool {
 }
 
 // kill ends the process with SIGKILL; the supervisor starts it again.
-func (r *replica) kill() {
+func (r *replica) kill() { r.end(syscall.SIGKILL) }
+
+func (r *replica) end(signal syscall.Signal) {
 	r.kills.Add(1)
-	_ = r.manager.Signal(syscall.SIGKILL)
+	_ = r.manager.Signal(signal)
 }
 
 // balancerDelay is how long a load balancer goes on sending to a terminating replica.
@@ -101,8 +103,7 @@ const balancerDelay = 3 * time.Second
 // the other replicas after a while, until leaving is cleared.
 func (r *replica) terminate() {
 	exited := r.manager.Exited()
-	r.kills.Add(1)
-	_ = r.manager.Signal(syscall.SIGTERM)
+	r.end(syscall.SIGTERM)
 	time.Sleep(balancerDelay)
 	r.leaving.Store(true)
 	<-exited

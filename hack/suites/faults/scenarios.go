@@ -23,6 +23,8 @@ var scenarios = []scenario{
 	{name: "weather", about: "5 % each of 429, 500, 504, reset and lost replies", short: true, fault: weather},
 	{name: "kill-at-calls", about: "kill -9 before and after each kind of call", short: true, replicas: 1, fault: killAtCalls},
 	{name: "kill-leader", about: "kill -9 of the leader", fault: killLeader}, // the short form leaves it to the suite of the node
+	{name: "stop-leader", about: "SIGTERM of the leader", fault: stopLeader},
+	{name: "lease-slow", about: "requests for the lease take 2 s, and one answer in two is lost", fault: slowLease},
 	{name: "nospace", about: "etcd is at its space quota for 8 s", fault: exhaustSpace},
 	{name: "backlog", about: "nothing is folded until the queue is full",
 		args: []string{"--max-pending-events=200", "--namespace-share=1"}, fault: fillBacklog},
@@ -186,17 +188,6 @@ func (r *run) killAt(ctx context.Context, replica *replica, point crashPoint, af
 	replica.proxy.SetRule(nil)
 	pause(ctx, 2*restartDelay)
 	return replica.waitReady(ctx)
-}
-
-func killLeader(ctx context.Context, r *run) error {
-	leader, err := r.leader(ctx)
-	if err != nil {
-		return err
-	}
-	pause(ctx, time.Duration(rand.IntN(1500))*time.Millisecond)
-	leader.kill()
-	pause(ctx, time.Second)
-	return r.waitReady(ctx)
 }
 
 func killFollower(ctx context.Context, r *run) error {

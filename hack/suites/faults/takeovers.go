@@ -2,16 +2,19 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -19,6 +22,82 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
 )
+
+const (
+	// killedWithin and stoppedWithin are how soon an alert is folded after the end of the leader, by kill -9 and SIGTERM.
+	killedWithin  = 5 * time.Second
+	stoppedWithin = time.Second
+
+	// slowLeaseTime is how long requests for the lease are slow.
+	slowLeaseTime = 40 * time.Second
+)
+
+func killLeader(ctx context.Context, r *run) error {
+	return r.endLeader(ctx, syscall.SIGKILL, killedWithin)
+}
+func stopLeader(ctx context.Context, r *run) error {
+	return r.endLeader(ctx, syscall.SIGTERM, stoppedWithin)
+}
+
+// endLeader ends the leader, at any time between two renewals, and expects of its successor that it folds soon.
+func (r *run) endLeader(ctx context.Context, signal syscall.Signal, within time.Duration) error {
+	leader, follower, err := r.roles(ctx)
+	if err != nil {
+		return err
+	}
+	pause(ctx, time.Duration(rand.IntN(1500))*time.Millisecond)
+	leader.held.Store(true) // else it may be its own successor
+	defer leader.held.Store(false)
+	ended := time.Now()
+	leader.end(signal)
+	if err := follower.waitLeads(ctx, true); err != nil {
+		return err
+	}
+	leads := time.Since(ended)
+	if err := r.waitFolds(ctx); err != nil {
+		return err
+	}
+	r.note("another leader after %s, folded after %s", leads.Round(time.Millisecond), time.Since(ended).Round(time.Millisecond))
+	if leads > within {
+		return fmt.Errorf("another replica led only %s after the end of the leader", leads)
+	}
+	leader.held.Store(false)
+	pause(ctx, time.Second)
+	return r.waitReady(ctx)
+}
+
+// slowLease is no reason for another leader.
+func slowLease(ctx context.Context, r *run) error {
+	before, err := r.lease(ctx)
+	if err != nil {
+		return err
+	}
+	r.setRule(func(call proxy.Call) proxy.Fate {
+		if call.Resource != "leases" || call.Verb == "watch" {
+			return proxy.Fate{}
+		}
+		return proxy.Fate{Before: func() { pause(ctx, 2*time.Second) }, Lose: rand.IntN(2) == 0}
+	})
+	pause(ctx, slowLeaseTime)
+	r.setRule(nil)
+	after, err := r.lease(ctx)
+	if err == nil && *after.Spec.LeaseTransitions != *before.Spec.LeaseTransitions {
+		err = fmt.Errorf("%d terms began", *after.Spec.LeaseTransitions-*before.Spec.LeaseTransitions)
+	}
+	return err
+}
+
+// lease waits until a replica holds the Lease, and returns it.
+func (r *run) lease(ctx context.Context) (*coordinationv1.Lease, error) {
+	lease := &coordinationv1.Lease{}
+	return lease, testenv.Await(ctx, startTimeout, func(ctx context.Context) error {
+		err := r.admin.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: "manager.tocsin.dev"}, lease)
+		if err == nil && (lease.Spec.LeaseTransitions == nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "") {
+			err = errors.New("nobody holds the lease")
+		}
+		return err
+	})
+}
 
 func shuffleWatches(ctx context.Context, r *run) error {
 	r.options.LooseOrder = true
