@@ -53,7 +53,7 @@ func main() {
 	flag.StringVar(&o.binary, "manager", filepath.Join(testenv.Root(), "bin", "manager"), "the manager binary")
 	flag.StringVar(&o.out, "out", filepath.Join(testenv.Root(), "bin", "bench.json"), "where the figures are written as JSON")
 	flag.StringVar(&o.only, "only", "", "run only what has this, or one of several separated by commas, in its name: batches, "+
-		"closed-SENDERS-KEYS, open-steady, open-crash, fairness, writers, size, scale, repeats, noisy-neighbour")
+		"closed-SENDERS-KEYS, open-steady, open-crash, fairness, writers, size, scale, repeats, takeover, overload, noisy-neighbour")
 	flag.StringVar(&o.incidents, "incidents", "1000,10000,100000", "the numbers of Incidents of scale, increasing")
 	flag.StringVar(&o.args, "manager-args", "", "further flags of the manager, separated by spaces")
 	flag.StringVar(&o.profiles, "profiles", "", "a folder for CPU profiles of the manager and the API server; empty for none")
@@ -96,6 +96,9 @@ type report struct {
 	Scale    []scaleRow   `json:"scale,omitempty"`
 	Repeats  *noisyRow    `json:"repeats,omitempty"`
 	Noisy    []noisyRow   `json:"noisy,omitempty"`
+
+	Takeovers []takeoverRow `json:"takeovers,omitempty"`
+	Leases    []leaseRow    `json:"leases,omitempty"`
 }
 
 func run(ctx context.Context, o options) (err error) {
@@ -134,6 +137,20 @@ func run(ctx context.Context, o options) (err error) {
 		{"size", func() (err error) { r.Sizes, err = c.measureSize(ctx, o.duration); return err }},
 		{"scale", func() (err error) { r.Scale, err = c.measureScale(ctx, o); return err }},
 		{"repeats", func() (err error) { r.Repeats, err = c.measureRepeats(ctx, o.duration); return err }},
+		{"takeover", func() error {
+			rows, rest, err := c.measureTakeovers(ctx)
+			if r.Takeovers = rows; rest != nil {
+				r.Leases = append(r.Leases, *rest)
+			}
+			return err
+		}},
+		{"overload", func() error {
+			row, err := c.measureOverload(ctx, o.duration)
+			if row != nil {
+				r.Leases = append(r.Leases, *row)
+			}
+			return err
+		}},
 		// Last: its backlog is left behind.
 		{"noisy-neighbour", func() (err error) { r.Noisy, err = c.measureNoisyNeighbour(ctx, o.duration); return err }},
 	} {

@@ -78,6 +78,10 @@ func renderTables(w io.Writer, r *report) {
 	_, _ = fmt.Fprintln(w)
 	table(scaleTitles...)
 	renderScale(w, r.Scale)
+	table(takeoverTitles...)
+	renderCells(w, r.Takeovers, takeoverRow.cells)
+	table(leaseTitles...)
+	renderCells(w, r.Leases, leaseRow.cells)
 	table("A few alerts", "Storm/s", "Answers", "p50 ms", "p99 ms", "Folded after p50 s", "at most s", "Not within 30 s")
 	rows := r.Noisy
 	if r.Repeats != nil {
@@ -86,6 +90,14 @@ func renderTables(w io.Writer, r *report) {
 	for i := range rows {
 		_, _ = fmt.Fprintf(w, "| %s |\n", strings.Join(rows[i].cells(), " | "))
 	}
+}
+
+// renderCells writes the rows of a table.
+func renderCells[row any](w io.Writer, rows []row, cells func(row) []string) {
+	for _, r := range rows {
+		_, _ = fmt.Fprintf(w, "| %s |\n", strings.Join(cells(r), " | "))
+	}
+	_, _ = fmt.Fprintln(w)
 }
 
 // renderTargets writes the targets as a Markdown table.
