@@ -214,7 +214,7 @@ func (r *rig) muted(key string, want bool, forwarded v1alpha1.Severity) {
 
 func maintenanceWindow(r *rig) {
 	const before, within, brief, over = "before-window", "within-window", "brief-window", "over-window"
-	length := 45 * time.Second // of the window: a killed leader's lease lasts for 15 s
+	length := 45 * time.Second // of the window, in which the leader is killed
 	if testing.Short() {
 		length = 10 * time.Second
 	}
