@@ -11,12 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
@@ -41,7 +43,7 @@ type Options struct {
 	Forwarded, Archived ConditionSource
 
 	Clock  replica.Clock
-	Health replica.APIClock // by whose time conditions change
+	Health replica.Health // by whose time conditions change
 }
 
 // Mappings compiles the mappings of integrations.
@@ -110,6 +112,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	mapping, mappingUntil := mappingValidity(updated, r.options.Mappings.Check(&integration), now)
 	r.setOutside(updated, &updated.Status.Conditions)
+	r.redate(&updated.Status, req.NamespacedName)
 	ready.LastTransitionTime, mapping.LastTransitionTime = r.transitionTime(), r.transitionTime()
 	meta.SetStatusCondition(&updated.Status.Conditions, ready)
 	changed := integrations.IsWhole(&integration) && meta.SetStatusCondition(&updated.Status.Conditions, mapping)
@@ -163,6 +166,25 @@ func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, condit
 // transitionTime is that of the conditions that change now. That a sender is quiet is measured from some of them, also by later
 // leaders, so it is not by the own clock, which may be wrong.
 func (r *reconciler) transitionTime() metav1.Time { return metav1.NewTime(r.options.Health.APITime()) }
+
+// redate gives times of the future the time of now, and reports whether there was one: the API server's clock was set back. Otherwise
+// nothing of the integration would count as quiet until the clock shows these times again.
+func (r *reconciler) redate(status *v1alpha1.WebhookIntegrationStatus, integration types.NamespacedName) (redated bool) {
+	now := r.options.Health.APITime()
+	if _, known := r.options.Health.QuietFrom(integration, time.Time{}); !known {
+		return false
+	}
+	isFuture := func(t time.Time) bool { return t.Sub(now) > fold.MaxClockDifference }
+	for i := range status.Conditions {
+		if since := &status.Conditions[i].LastTransitionTime; isFuture(since.Time) {
+			*since, redated = metav1.NewTime(now), true
+		}
+	}
+	if last := status.LastUnavailableTime; last != nil && isFuture(last.Time) {
+		*last, redated = v1alpha1.NewTimestamp(now), true
+	}
+	return redated
+}
 
 // soonest is how long it is until the first of the times that are set, or a wait that is shorter, unless it is zero.
 func soonest(wait time.Duration, now time.Time, times ...time.Time) time.Duration {

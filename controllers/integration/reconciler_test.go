@@ -196,6 +196,40 @@ func TestConditionsChangeByTheTimeOfTheAPIServer(t *testing.T) {
 	s.Expect(conditions).To(HaveEach(HaveField("LastTransitionTime.Time", BeTemporally("==", s.options.Health.APITime().Truncate(time.Second)))))
 }
 
+// unknownTime is a clock of an API server that has not answered.
+type unknownTime struct{ testsite.APIClock }
+
+func (unknownTime) QuietFrom(types.NamespacedName, time.Time) (time.Time, bool) {
+	return time.Time{}, false
+}
+
+// TestNoTimeOfAnIntegrationIsOfTheFuture sets the API server's clock back by an hour. Otherwise nothing of the integration would be
+// quiet for an hour.
+func TestNoTimeOfAnIntegrationIsOfTheFuture(t *testing.T) {
+	s := newSite(t)
+	integration := s.Integrate(nil)
+	s.reconcileIntegration()
+	s.Expect(s.Live.Get(s.Ctx, s.IntegrationKey(), integration)).To(Succeed())
+	integration.Status.LastUnavailableTime = new(v1alpha1.NewTimestamp(s.Clock.Now()))
+	s.Expect(s.Live.Status().Update(s.Ctx, integration)).To(Succeed())
+	s.Expect(s.isOutdated(integration)).To(BeFalse())
+
+	right := testsite.APIClock{PassiveClock: s.Clock, Behind: time.Minute}
+	s.options.Health = right
+	s.Expect(s.isOutdated(integration)).To(BeFalse(), "clocks differ by as much")
+	right.Behind = time.Hour
+	s.options.Health = unknownTime{right}
+	s.Expect(s.isOutdated(integration)).To(BeFalse(), "nobody knows which clock is right")
+	s.options.Health = right
+	before := integration.DeepCopy()
+	s.Expect(s.isOutdated(integration)).To(BeTrue())
+	s.Expect(integration).To(Equal(before), "it is the cache's")
+	s.reconcileIntegration()
+	status := s.IntegrationStatus()
+	s.Expect(status.Conditions).To(HaveEach(HaveField("LastTransitionTime.Time", BeTemporally("==", right.APITime().Truncate(time.Second)))))
+	s.Expect(status.LastUnavailableTime.Time).To(BeTemporally("~", right.APITime(), time.Millisecond))
+}
+
 func TestTokensExpireByTheTimeOfTheAPIServer(t *testing.T) {
 	s := newSite(t)
 	s.options.Health = testsite.APIClock{PassiveClock: s.Clock, Behind: time.Hour}

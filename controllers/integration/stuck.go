@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -122,6 +121,6 @@ func (r *reconciler) isOutdated(integration *v1alpha1.WebhookIntegration) bool {
 	if meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady) == nil {
 		return false // it is brought up anyway
 	}
-	conditions := slices.Clone(integration.Status.Conditions)
-	return r.setOutside(integration, &conditions)
+	status := integration.Status.DeepCopy()
+	return r.redate(status, client.ObjectKeyFromObject(integration)) || r.setOutside(integration, &status.Conditions)
 }
