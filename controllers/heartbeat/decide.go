@@ -85,7 +85,9 @@ func decide(f *facts) *plan {
 	case s.ObservedTime == nil && !f.absent:
 		d.observe()
 	}
-	for _, t := range []*v1alpha1.Timestamp{s.LastSignalTime, s.LastStartTime, s.FailedTime, s.ObservedTime, s.AlertTime} {
+	for _, t := range []*v1alpha1.Timestamp{
+		s.LastSignalTime, s.LastStartTime, s.FailedTime, s.ObservedTime, s.AlertTime, s.MissedTime, s.MissedUntilTime,
+	} {
 		if f.judging && t != nil && t.Sub(f.now) > fold.MaxClockDifference { // of a wrong clock
 			*t = v1alpha1.NewTimestamp(f.now)
 		}

@@ -508,6 +508,23 @@ func TestNoTimeOfAHeartbeatIsInTheFuture(t *testing.T) {
 	g.Expect(s.at(8*time.Minute)).To(resolves, "the failure is over")
 }
 
+// TestAMissOfTheFutureWasFoundNow sets the API server's clock back while a heartbeat is missed, and after it was.
+func TestAMissOfTheFutureWasFoundNow(t *testing.T) {
+	g, s := NewWithT(t), newStage()
+	s.hear(0)
+	g.Expect(s.at(0)).To(BeEmpty())
+	g.Expect(s.at(6 * time.Minute)).To(fires)
+	later := new(v1alpha1.NewTimestamp(epoch.Add(1000 * time.Hour)))
+	s.status().MissedTime, s.status().AlertTime = later, later.DeepCopy()
+	g.Expect(s.at(7*time.Minute)).To(BeEmpty(), "it was told of already")
+	g.Expect(s.status().MissedTime.Time).To(BeTemporally("==", epoch.Add(7*time.Minute)))
+	s.hear(8 * time.Minute)
+	g.Expect(s.at(8 * time.Minute)).To(resolves)
+	s.status().MissedUntilTime = later
+	g.Expect(s.at(9 * time.Minute)).To(BeEmpty())
+	g.Expect(s.status().MissedUntilTime.Time).To(BeTemporally("==", epoch.Add(9*time.Minute)), "from then on, Incidents may be quiet")
+}
+
 // People may edit the status.
 func TestAnAlertWithoutATimeIsNone(t *testing.T) {
 	g := NewWithT(t)

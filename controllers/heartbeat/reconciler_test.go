@@ -127,6 +127,25 @@ func (s *site) heartbeat() *v1alpha1.Heartbeat {
 
 func (s *site) status() *v1alpha1.HeartbeatStatus { return &s.heartbeat().Status }
 
+// TestADefinitionIsKnownSinceNoTimeOfTheFuture sets the API server's clock back: otherwise a heartbeat would be missed only when it
+// shows the same time again.
+func TestADefinitionIsKnownSinceNoTimeOfTheFuture(t *testing.T) {
+	g, r, h := NewWithT(t), &reconciler{}, &v1alpha1.Heartbeat{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "beat"}}
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for _, step := range []struct {
+		passed time.Duration // by the API server's clock
+		every  time.Duration // of the heartbeat
+		known  time.Duration // for how long the leader knows the definition
+	}{
+		{0, time.Minute, 0}, {time.Hour, time.Minute, time.Hour}, {-2 * time.Hour, time.Minute, 0}, {time.Minute, time.Minute, time.Minute},
+		{time.Minute, time.Hour, 0}, {-time.Second, time.Hour, 0}, {time.Minute, time.Hour, time.Minute},
+	} {
+		now = now.Add(step.passed)
+		h.Spec.Every = every(step.every)
+		g.Expect(now.Sub(r.specified(h, now))).To(Equal(step.known), "%v", step)
+	}
+}
+
 func TestTheLeaderStoresWhatItFinds(t *testing.T) {
 	s := newSite(t)
 	s.Expect(s.look(0)).To(BeZero())
