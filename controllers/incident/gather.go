@@ -210,9 +210,7 @@ func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *fa
 			if integration.Spec.Federate && !slices.ContainsFunc(beats, heartbeats.WatchesLink) {
 				policy.Heartbeats.Missed = true // nobody tells whether the leaf is there
 			}
-			if deleted, ok := r.missedBeats.Get(key); ok {
-				policy.Heartbeats.HeardSince = fold.Latest(policy.Heartbeats.HeardSince, deleted.(time.Time))
-			}
+			policy.Heartbeats.HeardSince = fold.Latest(policy.Heartbeats.HeardSince, r.missedUntil(key, o.apiTime))
 			policy.Maintenance = r.Windows.Of(&integration)
 		case !apierrors.IsNotFound(err):
 			return policy, fmt.Errorf("reading the WebhookIntegration: %w", err)

@@ -189,3 +189,17 @@ func taken(queue *fair.Queue[reconcile.Request]) []string {
 	}
 	return names
 }
+
+// TestAHeartbeatWasNotMissedUntilTheFuture sets the API server's clock back after a heartbeat was deleted that was missed.
+func TestAHeartbeatWasNotMissedUntilTheFuture(t *testing.T) {
+	g, integration := NewWithT(t), types.NamespacedName{Namespace: "team", Name: "app"}
+	r := newReconciler(nil, nil, nil, Options{Clock: clocktesting.NewFakePassiveClock(testEpoch), Ingest: backlogOf(0)})
+	g.Expect(r.missedUntil(integration, testEpoch)).To(BeZero())
+	r.missedBeats.Add(integration, testEpoch, missedMemory)
+	for _, passed := range []time.Duration{0, time.Hour, -time.Minute} {
+		g.Expect(r.missedUntil(integration, testEpoch.Add(passed))).To(Equal(testEpoch), "%s", passed)
+	}
+	back := testEpoch.Add(-time.Hour)
+	g.Expect(r.missedUntil(integration, back)).To(Equal(back))
+	g.Expect(r.missedUntil(integration, back.Add(time.Minute))).To(Equal(back), "not from each look on")
+}
