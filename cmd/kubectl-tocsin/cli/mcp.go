@@ -177,7 +177,7 @@ func (a *alertResponse) explained(incidents []v1alpha1.Incident) (alert mcp.Expl
 	}
 	alert.Effect = a.effect()
 	for _, field := range a.fields(incidents) {
-		alert.Fields = append(alert.Fields, mcp.ExplainedField{Name: field.name, Value: field.value, Origin: field.origin})
+		alert.Fields = append(alert.Fields, mcp.ExplainedField{Name: field.field, Value: field.value, Origin: field.origin})
 	}
 	return alert
 }
