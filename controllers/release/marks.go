@@ -47,15 +47,19 @@ func (r *releaseRecord) read(event *v1alpha1.AlertEvent) {
 // Incidents for which an event is settled in part, when one of them needs the mark, or after MarkPatience: nothing may tell when
 // a user deletes one of them.
 func (r *releaseRecord) wantedMark(now time.Time) *queue.Mark {
-	isNews := func(name string) bool { return !r.marked.Settles(name) }
 	switch {
 	case len(r.waiting) == 0 && r.isKeyed() && !r.marked.All:
 		return &queue.Mark{All: true}
-	case len(r.waiting) > 0 && (r.markWanted || now.Sub(r.began) >= MarkPatience) && slices.ContainsFunc(r.settled, isNews):
+	case len(r.waiting) > 0 && (r.markWanted || now.Sub(r.began) >= MarkPatience) && r.hasNews():
 		return &queue.Mark{Incidents: slices.Clone(r.settled)}
 	default:
 		return nil
 	}
+}
+
+// hasNews reports whether the event is settled for Incidents that its mark does not name.
+func (r *releaseRecord) hasNews() bool {
+	return slices.ContainsFunc(r.settled, func(name string) bool { return !r.marked.Settles(name) })
 }
 
 // Mark has an event marked that is settled for the Incident and stays for others.
@@ -121,10 +125,12 @@ func (r *Releaser) writeMark(ctx context.Context, ref queue.Ref, wanted *queue.M
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if record := r.records[ref.UID]; record != nil {
-		record.marked, record.markWanted = mark, false
+		record.marked = mark
+		record.markWanted = record.markWanted && record.hasNews() // another Incident may have wanted the mark during the write
 		if record.isDue(r.clock.Now()) {
 			r.enqueue(ref)
 		}
+		r.enqueueMark(record)
 	}
 	return ctrl.Result{}, nil
 }
