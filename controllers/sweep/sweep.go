@@ -106,7 +106,7 @@ type Sweeper struct {
 	mu     sync.Mutex
 	swept  bool // counts are known
 	counts capacity.Usages
-	since  map[string]capacity.Usage // what has changed since a sweep began
+	since  map[string]capacity.Usage // what has changed since a sweep or an eviction began to list
 	behind map[string]bool           // namespaces with Incidents that have waited for the archive for archivePatience
 	looks  sets.Set[string]          // namespaces whose Incidents are to be visited
 }
@@ -324,6 +324,9 @@ type candidate struct {
 func (s *Sweeper) evict(ctx context.Context, namespace string) (evicted int, err error) {
 	var candidates []candidate
 	var own capacity.Usage
+	s.mu.Lock()
+	delete(s.since, namespace)
+	s.mu.Unlock()
 	err = s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
 		own = own.Plus(capacity.UsageOf(incident))
 		if s.mayGo(incident) {
@@ -335,6 +338,7 @@ func (s *Sweeper) evict(ctx context.Context, namespace string) (evicted int, err
 		return 0, err
 	}
 	s.mu.Lock()
+	own = own.Plus(s.since[namespace])               // the list began before
 	s.counts.Incidents.Set(namespace, own.Incidents) // users may have deleted some
 	s.counts.Bytes.Set(namespace, own.Bytes)
 	s.mu.Unlock()
