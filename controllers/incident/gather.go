@@ -226,6 +226,21 @@ func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *fa
 	return r.withQuiet(policy, o), nil
 }
 
+// missedUntil returns until when a heartbeat of an integration was missed that was deleted lately; zero if none was. A time of the
+// future is of now: the API server's clock was set back.
+func (r *reconciler) missedUntil(integration types.NamespacedName, now time.Time) time.Time {
+	deleted, ok := r.missedBeats.Get(integration)
+	if !ok {
+		return time.Time{}
+	}
+	until, _ := deleted.(time.Time)
+	if until.Sub(now) > fold.MaxClockDifference {
+		until = now
+		r.missedBeats.Add(integration, now, missedMemory)
+	}
+	return until
+}
+
 // confirmPolicy returns the policy after the quorum list, which may have taken long. If the Incident is about to end for want of
 // alerts, the integration is read from the quorum: another replica may have reported that it could not store one.
 func (r *reconciler) confirmPolicy(ctx context.Context, c *confirmed) (fold.Policy, error) {

@@ -32,6 +32,7 @@ type site struct {
 	*testsite.Site
 	*folder
 	windows *maintenance.Windows
+	caches  []*testCache // of all folders
 }
 
 // folder is one leader, or what was one: everything that lives in the memory of a process.
@@ -56,6 +57,11 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{Site: testsite.New(t), windows: maintenance.NewWindows()}
 	s.folder = s.newFolder()
+	t.Cleanup(func() { // what a cache hands out is everybody's
+		for _, cache := range s.caches {
+			gomega.NewWithT(t).Expect(cache.modified()).To(gomega.BeEmpty())
+		}
+	})
 	return s
 }
 
@@ -71,6 +77,7 @@ func (s *site) newFolder() *folder {
 		events: &events.FakeRecorder{Events: make(chan string, 1000)},
 		memory: memory,
 	}
+	s.caches = append(s.caches, f.cache)
 	live := interceptor.NewClient(s.Live, f.faults.funcs())
 	f.live = live
 	f.releases = release.New(f.cache, live, memory, s.Clock)
@@ -160,6 +167,7 @@ type faults struct {
 	beforeCreate, beforeStatus, afterStatus, onDelete func() error
 	statusWrites, incidentReads                       int
 
+	beforeRead                           func()                         // from the quorum
 	refuseStatus                         func(*v1alpha1.Incident) error // by what is written
 	refuseCreate                         func(client.Object) error
 	beforePatch, afterPatch, afterCreate func() error
@@ -175,13 +183,24 @@ func (f *faults) call(hook func() error) error {
 	return hook()
 }
 
+func (f *faults) noteRead() {
+	if f.beforeRead != nil {
+		f.beforeRead()
+	}
+}
+
 func (f *faults) funcs() interceptor.Funcs {
 	return interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+			f.noteRead()
 			if _, ok := object.(*v1alpha1.Incident); ok {
 				f.incidentReads++
 			}
 			return c.Get(ctx, key, object, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			f.noteRead()
+			return c.List(ctx, list, opts...)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, opts ...client.CreateOption) error {
 			if err := f.call(f.beforeCreate); err != nil {

@@ -2,6 +2,8 @@ package incident
 
 import (
 	"context"
+	"fmt"
+	"reflect"
 	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,6 +31,32 @@ type testCache struct {
 
 	memory *queue.Memory
 	shows  map[types.UID]*v1alpha1.AlertEvent // what the memory was shown
+	handed []handedOut
+}
+
+// handedOut is an object that the cache has handed out without a copy, as the real one does, and what it was then.
+type handedOut struct{ held, was runtime.Object }
+
+// handOut remembers an object. What it points to is that which its reader has.
+func (c *testCache) handOut(object runtime.Object) {
+	switch object := object.(type) {
+	case *v1alpha1.Incident:
+		held := *object
+		c.handed = append(c.handed, handedOut{&held, object.DeepCopy()})
+	case *v1alpha1.AlertEvent:
+		held := *object
+		c.handed = append(c.handed, handedOut{&held, object.DeepCopy()})
+	}
+}
+
+// modified returns the objects that a reader has modified.
+func (c *testCache) modified() (modified []string) {
+	for _, object := range c.handed {
+		if !reflect.DeepEqual(object.held, object.was) {
+			modified = append(modified, fmt.Sprintf("%+v was handed out as %+v", object.held, object.was))
+		}
+	}
+	return modified
 }
 
 // watch shows the memory what a watch would: the AlertEvents that came, and before those the ones that went.
@@ -75,6 +103,7 @@ func (c *testCache) Get(ctx context.Context, key client.ObjectKey, object client
 		return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("incidents").GroupResource(), key.Name)
 	}
 	_, err := clustercache.Condense(incident)
+	c.handOut(incident)
 	return err
 }
 
@@ -111,6 +140,7 @@ func (c *testCache) List(ctx context.Context, list client.ObjectList, opts ...cl
 		}
 		if selector == nil || matchesIndex(object, selector.Requirements()[0].Field, selector.Requirements()[0].Value) {
 			kept = append(kept, object)
+			c.handOut(object)
 		}
 	}
 	return meta.SetList(list, kept)
