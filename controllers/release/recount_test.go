@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -26,22 +28,43 @@ type storedEvents struct {
 	events  map[types.NamespacedName]*metav1.PartialObjectMetadata
 	during  func() // a patch
 	deleted []string
+
+	failure error // of each call to the API server
+	unread  error // of reads of the cache
+	patches []string
 }
 
-// Get implements client.Reader.
+// Get implements client.Reader, for the cache too.
 func (s *storedEvents) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	stored := s.events[key]
-	if into, ok := object.(*metav1.PartialObjectMetadata); ok && stored != nil {
+	switch into := object.(type) {
+	case *metav1.PartialObjectMetadata:
+		if s.failure != nil || stored == nil {
+			return cmp.Or(s.failure, errGone)
+		}
 		stored.DeepCopyInto(into)
+	case *v1alpha1.AlertEvent:
+		if s.unread != nil || stored == nil {
+			return cmp.Or(s.unread, errGone)
+		}
+		into.ObjectMeta = *stored.ObjectMeta.DeepCopy()
 	}
 	return nil
 }
 
+// errGone says that an object does not exist.
+var errGone error = apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("alertevents").GroupResource(), "event")
+
 // Patch implements client.Writer.
-func (s *storedEvents) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.PatchOption) error {
+func (s *storedEvents) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
 	if s.during != nil {
 		s.during()
 	}
+	data, err := patch.Data(object)
+	if err = cmp.Or(err, s.failure); err != nil {
+		return err
+	}
+	s.patches = append(s.patches, string(data))
 	if written, ok := object.(*metav1.PartialObjectMetadata); ok {
 		written.ResourceVersion += "0" // a newer one
 		s.events[client.ObjectKeyFromObject(object)] = written.DeepCopy()
@@ -51,6 +74,9 @@ func (s *storedEvents) Patch(_ context.Context, object client.Object, _ client.P
 
 // Delete implements client.Writer.
 func (s *storedEvents) Delete(_ context.Context, object client.Object, _ ...client.DeleteOption) error {
+	if s.failure != nil {
+		return s.failure
+	}
 	s.deleted = append(s.deleted, object.GetName())
 	return nil
 }
@@ -62,7 +88,7 @@ func storingReleaser(events ...*v1alpha1.AlertEvent) (*Releaser, *storedEvents, 
 	for _, event := range events {
 		stored.events[client.ObjectKeyFromObject(event)] = &metav1.PartialObjectMetadata{ObjectMeta: event.ObjectMeta}
 	}
-	r.live = stored
+	r.live, r.cache = stored, stored
 	return r, stored, clock
 }
 
@@ -127,6 +153,8 @@ func TestAMarkThatIsWantedDuringAWriteIsWrittenNext(t *testing.T) {
 			}
 			g.Expect(stored.deleted).To(BeEmpty(), "c waits")
 			r.Settle(event, "b")
+			reconcile()
+			g.Expect(stored.markOf(event)).To(Equal(cmp.Or(test.next, "12/a")), "the wish was granted")
 			clock.SetTime(clock.Now().Add(MarkPatience))
 			reconcile()
 			g.Expect(stored.markOf(event)).To(Equal("12/a,b"), "nobody tells when it is needed")
