@@ -93,6 +93,13 @@ var bugs = []bug{
 	{name: "pages-by-number", test: "./internal/pages TestEach"},
 	{name: "hidden-is-gone", test: "./controllers/incident TestHiddenAlertEventsTakeLittleOfAList"},
 	{name: "heavy-lists-shared", test: "./controllers/incident TestNobodyWaitsForTheListOfAnotherNamespace"},
+	{name: "absence-by-the-cache", test: "./controllers/incident TestAnotherLeaderActsRightBeforeARead"},
+	{name: "reopened-is-evicted", test: "./controllers/sweep TestAnIncidentThatIsReopenedIsNotEvicted"},
+	{name: "content-taken-from-readers", test: "./internal/queue TestWhatTheCacheHasShownStaysAsItIs"},
+	{name: "stored-is-folded", test: "./controllers/replica TestWhatTheAnswerToACanaryTells"},
+	{name: "known-since-the-future", test: "./controllers/heartbeat TestADefinitionIsKnownSinceNoTimeOfTheFuture"},
+	{name: "wish-of-a-mark-is-lost", test: "./controllers/release TestAMarkThatIsWantedDuringAWriteIsWrittenNext"},
+	{name: "eviction-forgets-writes", test: "./controllers/sweep TestTheCountsAreThoseOfARecount"},
 	{name: "page-has-credentials", test: "./internal/page TestNoRequestBearsAnythingButTheUsersToken"},
 }
 
