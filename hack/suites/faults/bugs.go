@@ -98,6 +98,7 @@ var bugs = []bug{
 	{name: "content-taken-from-readers", test: "./internal/queue TestWhatTheCacheHasShownStaysAsItIs"},
 	{name: "stored-is-folded", test: "./controllers/replica TestWhatTheAnswerToACanaryTells"},
 	{name: "known-since-the-future", test: "./controllers/heartbeat TestADefinitionIsKnownSinceNoTimeOfTheFuture"},
+	{name: "times-stay-in-the-future", test: "./controllers/integration TestNoTimeOfAnIntegrationIsOfTheFuture"},
 	{name: "wish-of-a-mark-is-lost", test: "./controllers/release TestAMarkThatIsWantedDuringAWriteIsWrittenNext"},
 	{name: "eviction-forgets-writes", test: "./controllers/sweep TestTheCountsAreThoseOfARecount"},
 	{name: "page-has-credentials", test: "./internal/page TestNoRequestBearsAnythingButTheUsersToken"},

@@ -156,6 +156,27 @@ func TestAHeartbeatThatIsDefinedByAWrongClock(t *testing.T) {
 	g.Expect(missed).To(Equal(1))
 }
 
+// TestTheAPIServersClockIsSetBack makes an integration again while the clock of the API server is an hour ahead. When that is set
+// right, the times of its status are of the future. Its silence is found no later for that.
+func TestTheAPIServersClockIsSetBack(t *testing.T) {
+	const wrong = time.Minute
+	g := NewWithT(t)
+	story := &Story{
+		Settings: Settings{Replicas: 2, Elect: true, Writes: 8},
+		Operations: []operation{
+			wait{20 * time.Second}, setServerClock{time.Hour, wrong}, wait{15 * time.Second},
+			remove{tenant: 0, resource: "webhookintegrations"}, wait{wrong}, hush{0, hushFor + grace}, wait{hushFor + grace},
+		},
+	}
+	missed := 0
+	found := Run(t, 1, story, Watcher{Missed: func(_ string, since time.Duration) {
+		missed++
+		g.Expect(since).To(BeNumerically("<", grace+beatPeriod+findTime))
+	}})
+	g.Expect(found).To(BeEmpty())
+	g.Expect(missed).To(Equal(1))
+}
+
 // calm is a story without faults.
 var calm = &Story{
 	Settings: Settings{Replicas: 2, Elect: true, Writes: 8},

@@ -21,6 +21,7 @@ var themes = []theme{
 	{3, (*drawer).lateCreates, 20 * time.Second},
 	{3, (*drawer).olderDefinitions, 20 * time.Second},
 	{2, (*drawer).fullNamespace, 0},
+	{2, (*drawer).fewResolved, 0},
 	{1, (*drawer).stayingQuota, 0},
 	{1, (*drawer).keyedFlood, 135 * time.Second},
 }
@@ -115,6 +116,28 @@ func (d *drawer) fullNamespace(t *rapid.T, s *Story) []operation {
 		operations = append(operations,
 			post{tenant: 0, to: d.replica(t), times: 1, alerts: []alert{{key: key, status: "firing", severity: "error"}}},
 			wait{time.Second})
+	}
+	return operations
+}
+
+// fewResolved draws namespaces that may have two Resolved Incidents, whose others are evicted, and leaders that take long to look at
+// each of them again: meanwhile some of them are reopened.
+func (d *drawer) fewResolved(t *rapid.T, s *Story) []operation {
+	s.MaxIncidents, s.Forbidden, s.AutoResolve = 4, false, false
+	return evictions(s.Replicas, duration(t, "delay", 500*time.Millisecond, 2*time.Second), func() (key int) { return d.key(t) })
+}
+
+// evictions are posts that open and resolve Incidents for a minute, while each read of an Incident takes so long.
+func evictions(replicas int, delay time.Duration, key func() int) (operations []operation) {
+	slowRead := target{"get", "incidents"}
+	for r := range replicas {
+		operations = append(operations, trouble{replica: r, effect: slow, target: slowRead, delay: delay, d: 2 * time.Minute})
+	}
+	for i := range 30 {
+		for _, status := range []string{"firing", "resolved"} {
+			operations = append(operations,
+				post{tenant: i % 2, to: i, times: 1, alerts: []alert{{key: key(), status: status, severity: "error"}}}, wait{time.Second})
+		}
 	}
 	return operations
 }

@@ -24,11 +24,14 @@ var elsewhere = map[string]string{
 	"clock":                         "not a bug: it sets the clocks of the fault suite",
 	"archived-without-turns":        "nothing is archived",
 	"delete-before-archive":         "nothing is archived",
+	"content-taken-from-readers":    "no namespace uses up its memory for content",
+	"eviction-forgets-writes":       "a count that the next list corrects",
 	"federated-expiry-as-sent":      "nothing is forwarded in its stories",
 	"forwarded-alerts-return":       "nothing is forwarded in its stories",
 	"high-water-mark":               "its watches keep the order of commits, as those of one API server do",
 	"held-is-posted":                "nothing is forwarded in its stories",
 	"hops-unbounded":                "nothing is forwarded in its stories",
+	"known-since-the-future":        "its API server's clock is at most 20 s off, but for one story of a test",
 	"leads-under-older-definitions": "keepChecked ends its terms before they fold, and nobody judges who has the lease",
 	"expiry-ignored":                "no alert has an expiry",
 	"muted-until-written":           "nothing is forwarded",
@@ -38,8 +41,11 @@ var elsewhere = map[string]string{
 	"retries-not-awaited":           "a race of a fold with a deletion, which TestASecondCopyCountsOnce plays",
 	"signatures-unchecked":          "no integration has a key",
 	"slow-answers-end-terms":        "two leaders at once do no harm; TestNoTermEndsWhileLeasesAreSlow plays it",
+	"stored-is-folded":              "its leaders can fold, or cannot store either",
 	"the-limit-is-a-kill-switch":    "queues are far from their limit",
+	"times-stay-in-the-future":      "its API server's clock is at most 20 s off, but for one story of a test",
 	"token-tag-ignored":             "no tenant lists the hash of another one's token",
+	"wish-of-a-mark-is-lost":        "a mark that comes seconds later harms nobody in time",
 }
 
 func main() {
