@@ -71,6 +71,10 @@ SEED ?=
 TOLD ?=
 SIMULATION_FLAGS ?=
 
+# What mutate changes, and its flags, such as -run=late.go or -by=./hack/suites/simulation.
+PKGS ?= ./controllers/fold ./controllers/sweep ./controllers/release ./internal/queue ./internal/leader
+MUTATE_FLAGS ?=
+
 # The oldest version of Kubernetes that Tocsin supports, one in the middle and the last but one, for test-versions.
 KUBERNETES_VERSIONS ?= 1.31.0 1.34.4 1.36.3
 
@@ -214,6 +218,14 @@ simulate: bin/suites/simulation.test ## The same for HOURS (1), or replay SEED, 
 .PHONY: test-simulation-bugs
 test-simulation-bugs: bin/suites/simulation/bugs ## Check that the simulation catches the seeded bugs
 	bin/suites/simulation/bugs $(SIMULATION_FLAGS)
+
+.PHONY: mutate
+mutate: control-plane ## Find small changes of PKGS that no test notices, in a quarter of an hour
+	go run ./hack/mutate -control-plane $(MUTATE_FLAGS) $(PKGS)
+
+.PHONY: mutate-reads
+mutate-reads: control-plane ## Check that a test fails for each read from the API server that goes to the cache instead
+	go run ./hack/mutate -control-plane -run 'live →' $(MUTATE_FLAGS) ./controllers/incident ./controllers/heartbeat
 
 .PHONY: test-versions
 test-versions: control-plane bin/suites/faults $(TOOLS)/helm ## Test with control planes of KUBERNETES_VERSIONS, about ten minutes each
