@@ -52,6 +52,16 @@ func (s *storedEvents) Get(_ context.Context, key client.ObjectKey, object clien
 	return nil
 }
 
+// laggingCache does not show marks yet.
+type laggingCache struct{ *storedEvents }
+
+// Get implements client.Reader.
+func (c laggingCache) Get(ctx context.Context, key client.ObjectKey, object client.Object, opts ...client.GetOption) error {
+	err := c.storedEvents.Get(ctx, key, object, opts...)
+	object.SetAnnotations(nil)
+	return err
+}
+
 // errGone says that an object does not exist.
 var errGone error = apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("alertevents").GroupResource(), "event")
 
@@ -88,7 +98,7 @@ func storingReleaser(events ...*v1alpha1.AlertEvent) (*Releaser, *storedEvents, 
 	for _, event := range events {
 		stored.events[client.ObjectKeyFromObject(event)] = &metav1.PartialObjectMetadata{ObjectMeta: event.ObjectMeta}
 	}
-	r.live, r.cache = stored, stored
+	r.live, r.cache = stored, laggingCache{stored}
 	return r, stored, clock
 }
 

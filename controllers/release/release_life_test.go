@@ -124,6 +124,21 @@ func TestAnotherLeaderHasMarkedAnEvent(t *testing.T) {
 		d.Expect(d.work()).To(HaveLen(1))
 		d.Expect(d.stored.deleted).To(HaveLen(1))
 	})
+	t.Run("for some, before this one settles the others", func(t *testing.T) {
+		d := newDesk(t, marked(event, "a"))
+		d.Settle(marked(event, "a"), "b")
+		d.Expect(d.work()).To(HaveLen(1))
+		d.Expect(d.stored.deleted).To(HaveLen(1))
+	})
+	t.Run("or a user, with a mark that is not believed", func(t *testing.T) {
+		byUser := event.DeepCopy()
+		byUser.Annotations = map[string]string{v1alpha1.SettledAnnotation: "12/a"}
+		d := newDesk(t, byUser)
+		d.Settle(byUser, "a")
+		d.Mark(byUser, "a")
+		d.Expect(d.work()).To(HaveLen(1))
+		d.Expect(d.stored.patches).To(HaveLen(1), "it is believed once it is older than the object")
+	})
 	t.Run("since this one has read it", func(t *testing.T) {
 		d := newDesk(t, marked(event, "*"))
 		d.Settle(event, "a")
@@ -166,6 +181,21 @@ func TestAMarkIsWrittenWhenItIsWanted(t *testing.T) {
 	d.Expect(d.stored.markOf(event)).To(Equal("12/a"))
 	d.Tidy(t.Context())
 	d.Expect(d.work()).To(BeEmpty())
+}
+
+// TestAWishIsNotForgotten by a look at the ledger, nor by a write that is under way.
+func TestAWishIsNotForgotten(t *testing.T) {
+	event := sharedEvent("event", "a", "b", "c")
+	d := newDesk(t, event)
+	d.Settle(event, "a")
+	d.Mark(event, "a")
+	d.MarkWaiting([]v1alpha1.LedgerEntry{{UID: "1"}}, func(string) bool { return false })
+	d.stored.during = func() {
+		d.stored.during = nil
+		d.Settle(event, "b")
+	}
+	d.Expect(d.work()).To(Equal([]string{"event", "event"}))
+	d.Expect(d.stored.markOf(event)).To(Equal("12/a,b"))
 }
 
 func TestAnEventThatIsGoneIsForgotten(t *testing.T) {
@@ -292,5 +322,9 @@ func TestAnEarlyEventIsQueued(t *testing.T) {
 	d.Expect(d.work()).To(HaveLen(4), "all are marked, and one is deleted then")
 	d.Tidy(t.Context())
 	d.Expect(d.work()).To(BeEmpty())
-	d.Expect(d.stored.deleted).To(HaveLen(1))
+	another := keyedEvents(d.Releaser, "other", 1, 0)[0]
+	d.stored.events[queue.RefOf(another).NamespacedName] = &metav1.PartialObjectMetadata{ObjectMeta: another.ObjectMeta}
+	d.stored.events[queue.RefOf(another).NamespacedName].ResourceVersion = "12"
+	d.Expect(d.work()).To(HaveLen(2), "the oldest of those that have the most goes for another one")
+	d.Expect(d.stored.deleted).To(HaveLen(2))
 }

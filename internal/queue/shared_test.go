@@ -20,6 +20,7 @@ type shownEvent struct{ held, was *v1alpha1.AlertEvent }
 type cacheModel struct {
 	cached *Cached
 	stored map[types.UID]*v1alpha1.AlertEvent // with their texts
+	sizes  map[types.UID]int64                // as they were counted first
 	held   []shownEvent
 	next   int
 }
@@ -29,7 +30,8 @@ type cacheModel struct {
 func TestWhatTheCacheHasShownStaysAsItIs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := fair.Limit{All: 6000, Share: 0.5}
-		m := &cacheModel{cached: NewBoundedCached(limit, limit), stored: map[types.UID]*v1alpha1.AlertEvent{}}
+		m := &cacheModel{cached: NewBoundedCached(limit, limit), stored: map[types.UID]*v1alpha1.AlertEvent{},
+			sizes: map[types.UID]int64{}}
 		m.cached.settled.Limit = limit
 		t.Repeat(map[string]func(*rapid.T){
 			"": m.check, "create": m.create, "mark": m.mark, "delete": m.terminate, "list anew": m.list, "go": m.end,
@@ -52,6 +54,16 @@ func (m *cacheModel) show(t *rapid.T, uid types.UID) {
 		t.Fatalf("condensing: %v", err)
 	}
 	m.held = append(m.held, shownEvent{event, event.DeepCopy()})
+	if _, err := m.cached.Condense(event); err != nil { // client-go transforms an object of a list twice
+		t.Fatal(err)
+	}
+	if entry := m.cached.events[uid]; entry.stub != nil {
+		return
+	} else if first, known := m.sizes[uid]; !known {
+		m.sizes[uid] = entry.size
+	} else if more := entry.size - first; more < 0 || more > int64(len("example.com/keep")) {
+		t.Fatalf("%s counted %d bytes, and counts %d: its size in the API server is the same", uid, first, entry.size)
+	}
 }
 
 func (m *cacheModel) create(t *rapid.T) {
