@@ -341,7 +341,12 @@ func TestTheLoopOfATermSweepsAndEvicts(t *testing.T) {
 			end()
 			synctest.Wait()
 		}()
-		s.Start(ctx, s.Sweeper.queue, s.Sweeper.folds)
+		queue, folds := s.Sweeper.queue, s.Sweeper.folds
+		s.Sweeper.queue, s.Sweeper.folds = nil, nil
+		for call := range pageAttempts {
+			s.failing[call] = true // so the first sweep fails
+		}
+		s.Start(ctx, queue, folds)
 		lists := func(during time.Duration) (lists int) {
 			before := len(s.calls)
 			time.Sleep(during)
@@ -353,7 +358,7 @@ func TestTheLoopOfATermSweepsAndEvicts(t *testing.T) {
 			}
 			return lists
 		}
-		s.Expect(lists(time.Minute)).To(Equal(2), "a sweep and an eviction")
+		s.Expect(lists(time.Minute)).To(Equal(pageAttempts+2), "two sweeps and an eviction")
 		s.Expect(s.names(crowded)).To(Equal([]string{"b", "c"}))
 		s.Expect(lists(30 * time.Minute)).To(BeZero())
 		s.Revisit(crowded)
@@ -361,13 +366,21 @@ func TestTheLoopOfATermSweepsAndEvicts(t *testing.T) {
 		s.Expect(lists(2*time.Second)).To(BeZero(), "once")
 		s.Expect(lists(Interval)).To(Equal(1))
 
+		s.told = nil
 		s.write(crowded, "d", v1alpha1.IncidentResolved, true)
+		s.Expect(s.told).To(Equal([]string{"d"}))
 		s.Expect(lists(2*time.Second)).To(Equal(1), "the namespace has more than its share")
 		s.Expect(s.names(crowded)).To(Equal([]string{"c", "d"}))
 		s.write(crowded, "e", v1alpha1.IncidentResolved, true)
 		s.Expect(lists(evictionRetry/2)).To(BeZero(), "evictions take time")
 		s.Expect(lists(evictionRetry)).To(Equal(1))
 		s.Expect(s.names(crowded)).To(Equal([]string{"d", "e"}))
+
+		s.resolve(calm, "due")
+		s.due["due"] = true
+		s.Revisit(calm)
+		s.Expect(lists(2 * time.Second)).To(Equal(1))
+		s.Expect(s.Sweeper.queue.Len()).To(Equal(1), "its retention ends")
 
 		s.options.ArchiveRequired = true // from now on, nothing may be deleted
 		s.write(crowded, "f", v1alpha1.IncidentResolved, true)
