@@ -103,7 +103,7 @@ func (m *cacheModel) mark(t *rapid.T) {
 
 func (m *cacheModel) terminate(t *rapid.T) {
 	event := m.stored[m.any(t)]
-	event.DeletionTimestamp, event.Finalizers = &metav1.Time{}, []string{"example.com/keep"}
+	event.DeletionTimestamp, event.Finalizers = &metav1.Time{Time: testEpoch}, []string{"example.com/keep"}
 	m.show(t, event.UID)
 }
 
