@@ -85,11 +85,14 @@ func TestAnEventWithAKeyIsMarkedAndStays(t *testing.T) {
 	event := sharedEvent(v1alpha1.KeyedEventName("app", "key"), "a", "b")
 	d := newDesk(t, event)
 	d.Settle(event, "a")
+	d.Mark(event, "a")
+	d.Expect(d.work()).To(HaveLen(1))
+	d.Expect(d.stored.markOf(event)).To(Equal("12/a"), "an Incident waits")
+	d.Expect(d.stored.patches).To(ConsistOf(And(ContainSubstring(`"uid":"1"`), ContainSubstring(`"resourceVersion":"12"`))),
+		"another object of the name, or another version, is not marked")
 	d.Settle(event, "b")
 	d.Expect(d.work()).To(HaveLen(1))
 	d.Expect(d.stored.markOf(event)).To(Equal("12/*"))
-	d.Expect(d.stored.patches).To(ConsistOf(And(ContainSubstring(`"uid":"1"`), ContainSubstring(`"resourceVersion":"12"`))),
-		"another object of the name, or another version, is not marked")
 	d.pass(queue.KeyedLinger - time.Second)
 	d.Tidy(t.Context())
 	d.Expect(d.work()).To(BeEmpty())
@@ -98,7 +101,7 @@ func TestAnEventWithAKeyIsMarkedAndStays(t *testing.T) {
 	d.Expect(d.work()).To(HaveLen(1))
 	d.Expect(d.stored.deleted).To(HaveLen(1))
 	d.Expect(d.lingering.events.Sum()).To(BeZero())
-	d.Expect(d.stored.patches).To(HaveLen(1))
+	d.Expect(d.stored.patches).To(HaveLen(2))
 }
 
 func TestAnotherLeaderHasMarkedAnEvent(t *testing.T) {

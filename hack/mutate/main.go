@@ -24,6 +24,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
@@ -86,6 +89,7 @@ func (o *options) tryAll(ctx context.Context, packages []string) error {
 
 // startControlPlane starts a control plane that the tests use in place of their own. Tests make their own namespaces.
 func startControlPlane() (stop func(), err error) {
+	ctrl.SetLogger(logr.Discard())
 	environment := testenv.Environment()
 	if _, err := environment.Start(); err != nil {
 		return nil, fmt.Errorf("starting the control plane: %w", err)

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
@@ -112,6 +114,15 @@ func TestASummaryTellsPeopleWhatIsInTheText(t *testing.T) {
 	}
 }
 
+// manyTexts are more entries than an alert may have.
+var manyTexts = func() v1alpha1.Texts {
+	texts := v1alpha1.Texts{}
+	for i := range alertcontent.MaxKeys + 1 {
+		texts[fmt.Sprint(i)] = "x"
+	}
+	return texts
+}()
+
 // Whatever breaks a bound of an alert is refused when it is written, too.
 func TestOnlyWhatCanBeReadIsWritten(t *testing.T) {
 	for message, change := range map[string]func(*v1alpha1.Alert){
@@ -121,6 +132,7 @@ func TestOnlyWhatCanBeReadIsWritten(t *testing.T) {
 		"dedupKey has more than":              func(a *v1alpha1.Alert) { a.DedupKey = strings.Repeat("k", 1025) },
 		"incidentName is not a name":          func(a *v1alpha1.Alert) { a.IncidentName = "a b" },
 		"it needs incidentName or dedupKey":   func(a *v1alpha1.Alert) { a.Status, a.DedupKey = v1alpha1.AlertResolved, "" },
+		"labels or annotations have more":     func(a *v1alpha1.Alert) { a.Annotations = manyTexts },
 		"it fires and needs dedupKey":         func(a *v1alpha1.Alert) { a.IncidentName, a.DedupKey = "i", "" },
 	} {
 		g := NewWithT(t)

@@ -120,24 +120,25 @@ func (d *drawer) fullNamespace(t *rapid.T, s *Story) []operation {
 	return operations
 }
 
-// fewResolved draws namespaces that may have two Resolved Incidents, whose others are evicted, and leaders that take long to look at
+// fewResolved draws a namespace that may have four Resolved Incidents, whose others are evicted, and leaders that take long to look at
 // each of them again: meanwhile some of them are reopened.
 func (d *drawer) fewResolved(t *rapid.T, s *Story) []operation {
-	s.MaxIncidents, s.Forbidden, s.AutoResolve = 4, false, false
-	return evictions(s.Replicas, duration(t, "delay", 500*time.Millisecond, 2*time.Second), func() (key int) { return d.key(t) })
+	s.MaxIncidents, s.Forbidden, s.AutoResolve = 8, false, false
+	return evictions(s.Replicas, duration(t, "delay", 500*time.Millisecond, time.Second, 200*time.Millisecond))
 }
 
-// evictions are posts that open and resolve Incidents for a minute, while each read of an Incident takes so long.
-func evictions(replicas int, delay time.Duration, key func() int) (operations []operation) {
-	slowRead := target{"get", "incidents"}
+// evictions open nine Incidents in turn for three minutes. The one that was resolved first is the next to be evicted, and the next to be
+// reopened. Each read of an Incident takes so long.
+func evictions(replicas int, delay time.Duration) (operations []operation) {
 	for r := range replicas {
-		operations = append(operations, trouble{replica: r, effect: slow, target: slowRead, delay: delay, d: 2 * time.Minute})
+		operations = append(operations,
+			trouble{replica: r, effect: slow, target: target{"get", "incidents"}, delay: delay, d: 3 * time.Minute})
 	}
-	for i := range 30 {
-		for _, status := range []string{"firing", "resolved"} {
-			operations = append(operations,
-				post{tenant: i % 2, to: i, times: 1, alerts: []alert{{key: key(), status: status, severity: "error"}}}, wait{time.Second})
-		}
+	say := func(key int, status string) operation {
+		return post{times: 1, alerts: []alert{{key: key % 9, status: status, severity: "error"}}}
+	}
+	for i := range 45 {
+		operations = append(operations, say(i, "firing"), wait{3 * time.Second}, say(i+8, "resolved"), wait{time.Second})
 	}
 	return operations
 }

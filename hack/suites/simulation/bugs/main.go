@@ -38,6 +38,7 @@ var elsewhere = map[string]string{
 	"old-severity-fires":            "nothing is forwarded",
 	"queues-across-namespaces":      "a decision of the intake: the fault suite's",
 	"release-unnoticed":             "a leader's end disturbs all namespaces for a minute; TestTakeovers plays it",
+	"reopened-is-evicted":           "a race of an eviction with a fold, which TestAnIncidentThatIsReopenedIsNotEvicted plays",
 	"retries-not-awaited":           "a race of a fold with a deletion, which TestASecondCopyCountsOnce plays",
 	"signatures-unchecked":          "no integration has a key",
 	"slow-answers-end-terms":        "two leaders at once do no harm; TestNoTermEndsWhileLeasesAreSlow plays it",
