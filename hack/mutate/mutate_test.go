@@ -10,7 +10,7 @@ import (
 
 // files are a package whose tests notice some of its mutants.
 var files = map[string]string{
-	"go.mod": "module example.com/a/b/limits\n\ngo 1.26\n",
+	"go.mod": "module example.com/a/limits\n\ngo 1.26\n",
 	"limits.go": `package limits
 
 type limit struct{ most, used int }
@@ -56,7 +56,7 @@ func TestMutantsThatNoTestNotices(t *testing.T) {
 	g.Expect(survivors).To(ConsistOf(
 		"limits.go:5: && left only", "limits.go:5: > → >=", "limits.go:14: max → min (not executed)",
 	))
-	o.only = "<="
+	o.only = "^limits.go:5: <="
 	tried, survivors, err = o.try(t.Context(), []string{folder})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(tried).To(Equal(2))
