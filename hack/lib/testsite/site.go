@@ -136,7 +136,9 @@ type APIClock struct {
 func (c APIClock) APITime() time.Time { return c.Now().Add(-c.Behind) }
 
 // QuietFrom says that alerts could always be stored.
-func (APIClock) QuietFrom(types.NamespacedName, time.Time) (time.Time, bool) { return time.Time{}, true }
+func (APIClock) QuietFrom(types.NamespacedName, time.Time) (time.Time, bool) {
+	return time.Time{}, true
+}
 
 // RealTime sets the clock.
 func (s *Site) RealTime() { s.Clock.SetTime(time.Now()) }
