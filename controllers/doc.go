@@ -25,9 +25,10 @@
 //  2. After that, list the metadata of the AlertEvents from the quorum: those of all namespaces, or of the Incident's alone while
 //     the former takes long. Many folds share one list, but none uses a list that began before its own read of the Incident.
 //     An event exists for an Incident if the list has it without a mark for that Incident.
-//  3. Take the cached events that exist for the Incident and are not in its ledger, in commit order, and fold them. They
-//     enter the ledger, from which only those are dropped whose event does not exist for the Incident any more. Write the status on condition that
-//     the Incident is still the version that was read. If it is not, or if the Incident to create is there already, start over.
+//  3. Take the cached events that exist for the Incident and are not in its ledger, in commit order, and fold them. They enter
+//     the ledger, from which only those are dropped whose event does not exist for the Incident any more. Write the status on
+//     condition that the Incident is still the version that was read. If it is not, or if the Incident to create is there
+//     already, start over.
 //  4. Delete the events that are settled for all their Incidents, on condition of their UIDs. Which these are is kept in
 //     memory; after a restart, the ledgers and the marks tell it again.
 //
@@ -37,9 +38,10 @@
 //
 //   - Before A: its own write fails, as its condition is the version before A.
 //   - After A, and the ledger has the event: the event is skipped.
-//   - After A, and the ledger does not have it any more: then a write B, after A, dropped the entry, since a list before B showed
-//     that the event is gone, or marked for the Incident. The fold read the Incident after B, and listed after that. UIDs are never
-//     reused and marks only grow, so its list shows the same: the event does not exist for the Incident, and is not folded.
+//   - After A, and the ledger does not have it any more: then a write B, after A, dropped the entry, since a list before B
+//     showed that the event is gone, or marked for the Incident. The fold read the Incident after B, and listed after that.
+//     UIDs are never reused and marks only grow, so its list shows the same: the event does not exist for the Incident, and is
+//     not folded.
 //
 // This needs no clock, no lease, and no numbers but the API server's own check of a resourceVersion. Two leaders at once only
 // cause conflicts. (Second copies are another matter, see below.)
@@ -91,9 +93,9 @@
 // rejects the second copy while the first exists. But one attempt may be folded and deleted before the other one is stored,
 // which then makes an object with a UID that no ledger has. Every replica remembers for two minutes the names that its watch
 // saw deleted, whoever leads (queue.Memory). A name that the webhook server has made (a UUID, or a hash of an idempotency key
-// if the alerts are the same) and that comes again with another UID is a second copy: it is deleted and never folded (replica/copies.go). A key
-// comes again as a new request after its AlertEvent has stayed for ten minutes. The watch shows the deletion before the
-// creation, and a fold waits until the memory has seen the event.
+// if the alerts are the same) and that comes again with another UID is a second copy: it is deleted and never folded
+// (replica/copies.go). A key comes again as a new request after its AlertEvent has stayed for ten minutes. The watch shows the
+// deletion before the creation, and a fold waits until the memory has seen the event.
 //
 // A replica that has just started, or whose watch had a gap, does not know the names that were deleted before. So an
 // AlertEvent whose alerts were received before the memory began is on hold for 30 seconds from when the watch shows it, if it

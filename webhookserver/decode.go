@@ -161,7 +161,13 @@ func (h *handler) evaluate(r *read, requestHeader http.Header, payloads []protoc
 	if r.dryRun {
 		return all, nil
 	}
-	observeMapping(r.integrationName(), &all)
+	h.reportResult(r, &all)
+	return all, nil
+}
+
+// reportResult has the integration tell what came of its mapping.
+func (h *handler) reportResult(r *read, all *mapping.Result) {
+	observeMapping(r.integrationName(), all)
 	h.reportReturned(r.integration, all.Alerts)
 	if all.Handshake != "" {
 		h.reports.reportHandshake(r.integration, all.Handshake)
@@ -169,7 +175,6 @@ func (h *handler) evaluate(r *read, requestHeader http.Header, payloads []protoc
 	if len(all.Failures) > 0 {
 		h.reports.reportFailures(r.integration, all.Failures)
 	}
-	return all, nil
 }
 
 // beginsUnforwarded reports whether the first alerts of an integration are not forwarded, though those of others are. Later ones

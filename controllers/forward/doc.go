@@ -22,8 +22,8 @@
 //
 // # Invariants
 //
-//   - Level-triggered: a poster posts what is true now, again and again: every open Incident as an alert that ends some
-//     minutes from now, and every Resolved one, for some time, as an alert that has ended. Nothing is stored, so the next round repairs
+//   - Level-triggered: a poster posts what is true now, again and again: every open Incident as an alert that ends some minutes
+//     from now, and every Resolved one, for some time, as an alert that has ended. Nothing is stored, so the next round repairs
 //     a restart, a failover, a lost request and an Alertmanager that forgot everything.
 //   - Identity: while an Incident is open, one set of its labels fires. A request that starts another set ends the former one.
 //   - Isolation: each poster has its own queues, connection, record and backoff, so an Alertmanager that is down, slow or

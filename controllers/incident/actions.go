@@ -160,10 +160,10 @@ func (r *reconciler) confirmAbsence(ctx context.Context, c *confirmed) error {
 	return r.requireShown(ctx, c, slices.MaxFunc(c.toFold, r.inCommitOrder))
 }
 
-// requireShown fails with errNotCached if the quorum list has an AlertEvent in the namespace that the watch has not shown, or only
-// as a stub, and that is not settled for the Incident: one that is older than newest or, without that one, any. It does so too if
-// the cache shows another one to fold than when the fold was decided. For a canary it looks at what the watch shows of all
-// namespaces: a watch that has stalled, or has lost an AlertEvent, keeps it from being settled.
+// requireShown fails with errNotCached if the quorum list has an AlertEvent in the namespace that the watch has not shown, or
+// only as a stub, and that is not settled for the Incident: one that is older than newest or, without that one, any. It does so
+// too if the cache shows another one to fold than when the fold was decided. For a canary it looks at what the watch shows of
+// all namespaces: a watch that has stalled, or has lost an AlertEvent, keeps it from being settled.
 func (r *reconciler) requireShown(ctx context.Context, c *confirmed, newest *v1alpha1.AlertEvent) error {
 	namespaces := c.key.Namespace
 	if r.Memory.IsCanary(c.key) {

@@ -226,8 +226,8 @@ func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *fa
 	return r.withQuiet(policy, o), nil
 }
 
-// missedUntil returns until when a heartbeat of an integration was missed that was deleted lately; zero if none was. A time of the
-// future is of now: the API server's clock was set back.
+// missedUntil returns until when a heartbeat of an integration was missed that was deleted lately; zero if none was. A time of
+// the future is of now: the API server's clock was set back.
 func (r *reconciler) missedUntil(integration types.NamespacedName, now time.Time) time.Time {
 	deleted, ok := r.missedBeats.Get(integration)
 	if !ok {

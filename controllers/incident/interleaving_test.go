@@ -45,10 +45,10 @@ func (s *site) as(f *folder, do func()) {
 	s.folder = own
 }
 
-// act has a leader do all that it can.
-func (s *site) act(key string) {
+// act has a leader do all that it can for the Incident "disk".
+func (s *site) act() {
 	s.Clock.SetTime(s.Clock.Now().Add(2 * time.Second))
-	s.fold(key)
+	s.fold("disk")
 	s.release()
 }
 
@@ -106,7 +106,7 @@ func (i *interleaving) play(s *site, n int) (reads int) {
 	case "folded":
 		s.fold("disk")
 	case "released":
-		s.act("disk")
+		s.act()
 	}
 	events = append(events, s.Post(s.Alert(i.second, "disk")))
 	s.pause(former, "disk", s.cached("disk"))
@@ -119,7 +119,7 @@ func (i *interleaving) play(s *site, n int) (reads int) {
 			events = append(events, s.Post(s.Alert(v1alpha1.AlertFiring, "disk")))
 			other.cache.hidden[events[2].UID] = i.hides
 		}
-		s.as(other, func() { s.act("disk") })
+		s.as(other, func() { s.act() })
 	}
 	s.Clock.SetTime(s.Clock.Now().Add(2 * time.Second))
 	s.as(former, func() {
@@ -135,7 +135,7 @@ func (i *interleaving) play(s *site, n int) (reads int) {
 	})
 	clear(other.cache.hidden)
 	for range 2 {
-		s.act("disk")
+		s.act()
 	}
 	s.Expect(s.EventNames()).To(BeEmpty(), "before read %d of %d", n, reads)
 	s.ExpectCounted("disk", events...)
@@ -155,14 +155,14 @@ func TestAnotherLeaderReopensAnIncidentThatIsToGo(t *testing.T) {
 		former, other := s.folder, s.newFolder()
 		events := []*v1alpha1.AlertEvent{s.PostFiring("disk"), s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))}
 		s.folder = other
-		s.act("disk")
+		s.act()
 		s.Clock.SetTime(s.Clock.Now().Add(time.Hour + fold.DefaultRetention))
 		s.pause(former, "disk", nil)
 		reads = 0
 		former.faults.beforeRead = func() {
 			if reads++; reads == n+1 {
 				events = append(events, s.PostFiring("disk"))
-				s.as(other, func() { s.act("disk") })
+				s.as(other, func() { s.act() })
 			}
 		}
 		s.as(former, func() {

@@ -167,8 +167,8 @@ func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, condit
 // leaders, so it is not by the own clock, which may be wrong.
 func (r *reconciler) transitionTime() metav1.Time { return metav1.NewTime(r.options.Health.APITime()) }
 
-// redate gives times of the future the time of now, and reports whether there was one: the API server's clock was set back. Otherwise
-// nothing of the integration would count as quiet until the clock shows these times again.
+// redate gives times of the future the time of now, and reports whether there was one: the API server's clock was set back.
+// Otherwise nothing of the integration would count as quiet until the clock shows these times again.
 func (r *reconciler) redate(status *v1alpha1.WebhookIntegrationStatus, integration types.NamespacedName) (redated bool) {
 	now := r.options.Health.APITime()
 	if _, known := r.options.Health.QuietFrom(integration, time.Time{}); !known {

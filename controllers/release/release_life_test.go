@@ -317,7 +317,7 @@ func TestTheLoopOfATermTidies(t *testing.T) {
 // TestAnEarlyEventIsQueued at once: it makes place for others.
 func TestAnEarlyEventIsQueued(t *testing.T) {
 	d := newDesk(t)
-	d.lingering.events.Limit.All, d.lingering.events.Limit.Share = 2, 1
+	d.lingering.events.All, d.lingering.events.Share = 2, 1
 	for _, event := range keyedEvents(d.Releaser, "app", 3, 0) {
 		d.stored.events[queue.RefOf(event).NamespacedName] = &metav1.PartialObjectMetadata{ObjectMeta: event.ObjectMeta}
 		d.stored.events[queue.RefOf(event).NamespacedName].ResourceVersion = "12"

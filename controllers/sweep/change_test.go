@@ -84,7 +84,7 @@ func onStage(t *testing.T, share int, test func(s *stage)) {
 			s.queue.ShutDown()
 			time.Sleep(time.Minute) // until its goroutines have ended
 		}()
-		s.Sweeper.folds, s.Sweeper.queue = exactFolds{s, live}, s.queue
+		s.folds, s.Sweeper.queue = exactFolds{s, live}, s.queue
 		test(s)
 	})
 }
@@ -192,10 +192,10 @@ func (s *stage) evictOnce() (evicted int) {
 	return evicted
 }
 
-// names returns the names of the Incidents of a namespace, sorted.
-func (s *stage) names(namespace string) []string {
+// names returns the names of the Incidents of the crowded namespace, sorted.
+func (s *stage) names() []string {
 	var list v1alpha1.IncidentList
-	s.Expect(s.users.List(s.ctx, &list, client.InNamespace(namespace))).To(Succeed())
+	s.Expect(s.users.List(s.ctx, &list, client.InNamespace(crowded))).To(Succeed())
 	names := []string{}
 	for i := range list.Items {
 		names = append(names, list.Items[i].Name)
@@ -334,9 +334,9 @@ func TestASweepThatFailsChangesNoCount(t *testing.T) {
 		s.failing = map[int]bool{len(s.calls) + 1: true}
 		_, err = s.evict(s.ctx, crowded)
 		s.Expect(err).To(HaveOccurred(), "an Incident could not be read")
-		s.Expect(s.names(crowded)).To(Equal([]string{"a", "b", "c"}))
+		s.Expect(s.names()).To(Equal([]string{"a", "b", "c"}))
 		s.Expect(s.evictOnce()).To(Equal(2))
-		s.Expect(s.names(crowded)).To(Equal([]string{"c"}))
+		s.Expect(s.names()).To(Equal([]string{"c"}))
 	})
 }
 
@@ -349,8 +349,8 @@ func TestTheLoopOfATermSweepsAndEvicts(t *testing.T) {
 			end()
 			synctest.Wait()
 		}()
-		queue, folds := s.Sweeper.queue, s.Sweeper.folds
-		s.Sweeper.queue, s.Sweeper.folds = nil, nil
+		queue, folds := s.Sweeper.queue, s.folds
+		s.Sweeper.queue, s.folds = nil, nil
 		for call := range pageAttempts {
 			s.failing[call] = true // so the first sweep fails
 		}
@@ -367,7 +367,7 @@ func TestTheLoopOfATermSweepsAndEvicts(t *testing.T) {
 			return lists
 		}
 		s.Expect(lists(time.Minute)).To(Equal(pageAttempts+2), "two sweeps and an eviction")
-		s.Expect(s.names(crowded)).To(Equal([]string{"b", "c"}))
+		s.Expect(s.names()).To(Equal([]string{"b", "c"}))
 		s.Expect(lists(30 * time.Minute)).To(BeZero())
 		s.Revisit(crowded)
 		s.Expect(lists(2*time.Second)).To(Equal(1), "somebody has asked for a visit")
@@ -376,11 +376,11 @@ func TestTheLoopOfATermSweepsAndEvicts(t *testing.T) {
 
 		s.write(crowded, "d", v1alpha1.IncidentResolved, true)
 		s.Expect(lists(2*time.Second)).To(Equal(1), "the namespace has more than its share")
-		s.Expect(s.names(crowded)).To(Equal([]string{"c", "d"}))
+		s.Expect(s.names()).To(Equal([]string{"c", "d"}))
 		s.write(crowded, "e", v1alpha1.IncidentResolved, true)
 		s.Expect(lists(evictionRetry/2)).To(BeZero(), "evictions take time")
 		s.Expect(lists(evictionRetry)).To(Equal(1))
-		s.Expect(s.names(crowded)).To(Equal([]string{"d", "e"}))
+		s.Expect(s.names()).To(Equal([]string{"d", "e"}))
 
 		s.resolve(calm, "due")
 		s.due["due"] = true
@@ -392,6 +392,6 @@ func TestTheLoopOfATermSweepsAndEvicts(t *testing.T) {
 		s.write(crowded, "f", v1alpha1.IncidentResolved, true)
 		s.Expect(lists(evictionRetry + 2*time.Second)).To(Equal(1))
 		s.Expect(lists(fruitlessRetry-2*evictionRetry)).To(BeZero(), "it found nothing to delete")
-		s.Expect(s.names(crowded)).To(HaveLen(3))
+		s.Expect(s.names()).To(HaveLen(3))
 	})
 }

@@ -35,7 +35,7 @@ func TestEvictionBeginsWithTheOldest(t *testing.T) {
 		s.resolve(crowded, "old", "an-older-name") // which the API server lists first
 		for range 2 {
 			s.evictAll()
-			s.Expect(s.names(crowded)).To(Equal([]string{"an-older-name"}), "no more than needed")
+			s.Expect(s.names()).To(Equal([]string{"an-older-name"}), "no more than needed")
 		}
 		s.Expect(s.swept).To(Equal(1), "once a term")
 	})
@@ -50,9 +50,9 @@ func TestEvictionCountsWhatUsersDeleted(t *testing.T) {
 		s.Expect(s.users.Delete(s.ctx, s.incident(crowded, "b"))).To(Succeed())
 		s.Expect(s.evictOnce()).To(BeZero())
 		s.Expect(s.calls).NotTo(ContainElement("get a"), "nothing is looked at that may stay")
-		s.Expect(s.names(crowded)).To(Equal([]string{"a", "c"}))
+		s.Expect(s.names()).To(Equal([]string{"a", "c"}))
 		s.evictAll()
-		s.Expect(s.names(crowded)).To(HaveLen(2))
+		s.Expect(s.names()).To(HaveLen(2))
 	})
 }
 
@@ -64,12 +64,12 @@ func TestEvictionSparesWhatIsNotArchived(t *testing.T) {
 		s.Expect(s.IsFull(crowded)).To(BeFalse())
 		s.resolve(crowded, "new")
 		s.evictAll()
-		s.Expect(s.names(crowded)).To(HaveLen(2))
+		s.Expect(s.names()).To(HaveLen(2))
 		s.Expect(s.IsFull(crowded)).To(BeTrue(), "etcd would fill")
 		s.Expect(s.IsFull(calm)).To(BeFalse())
 		s.archive("new")
 		s.evictAll()
-		s.Expect(s.names(crowded)).To(Equal([]string{"old"}), "the only one that is archived goes, though it is newer")
+		s.Expect(s.names()).To(Equal([]string{"old"}), "the only one that is archived goes, though it is newer")
 		s.Expect(s.IsFull(crowded)).To(BeFalse())
 
 		s.counts.Bytes.Set(crowded, 2*s.counts.Bytes.Own())
@@ -84,7 +84,7 @@ func TestAnEvictionLeavesHeadroom(t *testing.T) {
 			s.resolve(crowded, "i-"+string([]byte{byte('a' + i/26), byte('a' + i%26)}))
 		}
 		s.evictAll()
-		names := s.names(crowded)
+		names := s.names()
 		s.Expect(names).To(HaveLen(38))
 		s.Expect(slices.Contains(names, "i-aa")).To(BeFalse())
 		s.Expect(slices.Contains(names, "i-bo")).To(BeTrue(), "the newest")

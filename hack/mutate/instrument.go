@@ -188,11 +188,11 @@ func (s *source) replace(n ast.Expr, typeName string, variants ...[2]string) {
 	if typeName == "" {
 		return
 	}
-	cases := ""
+	var cases strings.Builder
 	for _, variant := range variants {
-		cases += fmt.Sprintf("if %s { return %s }; ", s.add(n, variant[0]), variant[1])
+		fmt.Fprintf(&cases, "if %s { return %s }; ", s.add(n, variant[0]), variant[1])
 	}
-	s.wrap(n, fmt.Sprintf("func() %s { %sreturn (", typeName, cases), ") }()")
+	s.wrap(n, fmt.Sprintf("func() %s { %sreturn (", typeName, &cases), ") }()")
 }
 
 // typeOf returns the name of an expression's type in this file; empty if it has none there, or if the expression is a constant.

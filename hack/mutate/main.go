@@ -1,7 +1,7 @@
 // Command mutate finds small changes of the code, its mutants, that no test notices.
 //
-// It compiles all mutants of a package into one test binary, in which an environment variable switches one of them on. So a mutant
-// costs a run of the tests, and no build. One that no test executes survives without a run.
+// It compiles all mutants of a package into one test binary, in which an environment variable switches one of them on. So a
+// mutant costs a run of the tests, and no build. One that no test executes survives without a run.
 package main
 
 import (
@@ -151,7 +151,8 @@ func (s *suite) build(ctx context.Context, overlay string) error {
 	return err
 }
 
-// survivors runs the tests with each mutant that they execute, some at a time, and returns the names of those that no test notices.
+// survivors runs the tests with each mutant that they execute, some at a time, and returns the names of those that no test
+// notices.
 func (s *suite) survivors(ctx context.Context, mutants []mutant, executed map[int]bool, jobs int) (names []string) {
 	noticed := make([]bool, len(mutants))
 	places := make(chan struct{}, jobs)

@@ -41,15 +41,21 @@ func (s *source) visit(n ast.Node, stack []ast.Node) {
 			s.negate(result)
 		}
 	case *ast.CaseClause:
-		if of, ok := stack[len(stack)-2].(*ast.SwitchStmt); ok && of.Tag == nil {
-			for _, condition := range n.List {
-				s.negate(condition)
-			}
-		}
+		s.negateCases(n, stack[len(stack)-2])
 	case ast.Stmt:
 		if len(stack) > 0 && slices.Contains(statements(stack[len(stack)-1]), n) {
 			s.drop(n)
 		}
+	}
+}
+
+// negateCases adds mutants in which a case of a switch without a value has the opposite condition.
+func (s *source) negateCases(n *ast.CaseClause, parent ast.Node) {
+	if of, ok := parent.(*ast.SwitchStmt); !ok || of.Tag != nil {
+		return
+	}
+	for _, condition := range n.List {
+		s.negate(condition)
 	}
 }
 
@@ -86,7 +92,8 @@ func (s *source) isText(n ast.Expr) bool {
 func (s *source) exchange(n *ast.CallExpr) {
 	other := map[string]string{"min": "max", "max": "min"}
 	if name, ok := n.Fun.(*ast.Ident); ok && other[name.Name] != "" && s.info.Types[name].IsBuiltin() {
-		s.replace(n, s.typeOf(n), [2]string{name.Name + " → " + other[name.Name], other[name.Name] + strings.TrimPrefix(s.textOf(n), name.Name)})
+		instead := other[name.Name]
+		s.replace(n, s.typeOf(n), [2]string{name.Name + " → " + instead, instead + strings.TrimPrefix(s.textOf(n), name.Name)})
 	}
 }
 

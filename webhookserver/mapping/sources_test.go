@@ -137,6 +137,7 @@ func TestExplain(t *testing.T) {
 	const mapped = `{alerts: payload.list, fields: {title: alert.host, region: "'eu'"}}`
 	body := `{"list": [{"host": "db-1", "priority": "odd", "dedup_key": "k", "message": "b"}]}`
 	alert := func(t *testing.T) *mapping.Alert {
+		t.Helper()
 		alert := &readBody(t, compiled(t, mapped), body, nil).Alerts[0]
 		alert.TellOrigins()
 		return alert

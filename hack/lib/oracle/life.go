@@ -108,12 +108,7 @@ func (h *History) write(l *life, stored *storedIncident, c *Commit) {
 	}
 	h.settleFolded(l, added, counted, c.At)
 	l.model = model
-	if stored.Status.acknowledgementExpired() && model.acknowledged {
-		if model.expires.IsZero() || c.At.Add(h.options.ClockError+time.Second).Before(model.expires) {
-			h.findings.Add("B: %s: an acknowledgement has expired before its time, %s", l, model.expires)
-		}
-		model.endAcknowledgement()
-	}
+	h.expireAcknowledgement(l, stored, c.At)
 	if stored.Status.endedQuiet() && model.state == stateOpen {
 		model.endQuiet(stored.Status.Resolved)
 		h.quietEnds = append(h.quietEnds, quietEnd{
@@ -127,6 +122,17 @@ func (h *History) write(l *life, stored *storedIncident, c *Commit) {
 		h.findings.Add("B: %s: %s", l, strings.Join(wrong, "; "))
 		model.adopt(&stored.Status)
 	}
+}
+
+// expireAcknowledgement ends the acknowledgement in the model where an Incident says that it has expired.
+func (h *History) expireAcknowledgement(l *life, stored *storedIncident, at time.Time) {
+	if !stored.Status.acknowledgementExpired() || !l.model.acknowledged {
+		return
+	}
+	if expires := l.model.expires; expires.IsZero() || at.Add(h.options.ClockError+time.Second).Before(expires) {
+		h.findings.Add("B: %s: an acknowledgement has expired before its time, %s", l, expires)
+	}
+	l.model.endAcknowledgement()
 }
 
 // checkLedger finds AlertEvents that the ledger dropped though they exist.

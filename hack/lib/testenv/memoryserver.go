@@ -9,9 +9,9 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
 )
 
-// MemoryServer starts an API server in memory with the CustomResourceDefinitions, which answers in a fraction of the processor time
-// of a real one, and returns the configuration of its clients. What it decides, the conformance tests of package apiserver compare
-// with a real one. With TOCSIN_TEST_SERVER=real, as in CI, it returns nil: the test is to use a real one.
+// MemoryServer starts an API server in memory with the CustomResourceDefinitions, which answers in a fraction of the processor
+// time of a real one, and returns the configuration of its clients. What it decides, the conformance tests of package apiserver
+// compare with a real one. With TOCSIN_TEST_SERVER=real, as in CI, it returns nil: the test is to use a real one.
 func MemoryServer() (*rest.Config, error) {
 	if os.Getenv("TOCSIN_TEST_SERVER") == "real" {
 		return nil, nil
