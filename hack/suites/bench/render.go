@@ -83,6 +83,11 @@ func renderTables(w io.Writer, r *report) {
 	table(leaseTitles...)
 	renderCells(w, r.Leases, leaseRow.cells)
 	table("A few alerts", "Storm/s", "Answers", "p50 ms", "p99 ms", "Folded after p50 s", "at most s", "Not within 30 s")
+	renderNoisy(w, r)
+}
+
+// renderNoisy writes the rows of the alerts beside a storm.
+func renderNoisy(w io.Writer, r *report) {
 	rows := r.Noisy
 	if r.Repeats != nil {
 		rows = append(rows, *r.Repeats)

@@ -65,7 +65,7 @@ func (h *holds) judge(key types.NamespacedName, incident *v1alpha1.Incident, fou
 				want = due
 			}
 		case v1alpha1.TransitionSeverityChanged:
-			if entry.Time.Time.Before(want) {
+			if entry.Time.Before(want) {
 				want = due
 				if due.Before(entry.Time.Time) {
 					want = entry.Time.Time
