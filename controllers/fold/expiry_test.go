@@ -207,3 +207,19 @@ func TestAnIntegrationMissesAHeartbeat(t *testing.T) {
 	a.Status.ObservedTime = minuteStamp(4)
 	g.Expect(PolicyOf(integration, nil, b, a).Heartbeats.HeardSince).To(Equal(minute(4)), "one that was missed was deleted and defined again")
 }
+
+// A job that has failed is not well again because autoResolveAfter has passed: its Incident ends when the heartbeat is heard.
+func TestTheIncidentOfAHeartbeatDoesNotEndForItsAge(t *testing.T) {
+	for key, want := range map[string]v1alpha1.IncidentState{
+		testKey: v1alpha1.IncidentOpen, "another": v1alpha1.IncidentResolved,
+	} {
+		t.Run("with the heartbeat "+key, func(t *testing.T) {
+			bench := newBench()
+			bench.policy.AutoResolveAfter, bench.policy.Heartbeats.Keys = time.Minute, []string{key}
+			bench.fold(eventOf(0, firingAlert()))
+			bench.now = minute(60)
+			bench.fold()
+			NewWithT(t).Expect(bench.status().State).To(Equal(want))
+		})
+	}
+}

@@ -350,7 +350,7 @@ func (f *folding) keepRetention() {
 
 // written is the Incident as it is to be written.
 func (f *folding) written() *v1alpha1.Incident {
-	return &v1alpha1.Incident{ObjectMeta: f.in.Incident.ObjectMeta, Status: *f.status}
+	return &v1alpha1.Incident{ObjectMeta: f.in.Incident.ObjectMeta, Spec: f.spec, Status: *f.status}
 }
 
 // closeLedger writes the ledger to the status.
