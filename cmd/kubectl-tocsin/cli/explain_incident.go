@@ -39,35 +39,52 @@ type incidentExplanation struct {
 	Known       bool   `json:"known"` // false: nothing is stored, and the rest is empty
 
 	mapping.Explanation `json:",inline"`
+
+	incident *v1alpha1.Incident
+	warning  string // why less is known; empty if there is no reason
 }
 
 func (o *explainIncidentOptions) run(ctx context.Context, c *cluster, names []string) error {
-	incident, err := c.incident(ctx, names[0])
+	e, err := o.explainIncident(ctx, c, names[0])
 	if err != nil {
 		return err
+	}
+	if o.output != "" {
+		return writeObject(o.Out, o.output, e)
+	}
+	o.print(e)
+	if e.warning != "" {
+		o.notef("%s", e.warning)
+	}
+	return nil
+}
+
+// explainIncident explains an Incident as its integration and the presets are now.
+func (p *plugin) explainIncident(ctx context.Context, c *cluster, name string) (*incidentExplanation, error) {
+	incident, err := c.incident(ctx, name)
+	if err != nil {
+		return nil, err
 	}
 	integration := &v1alpha1.WebhookIntegration{}
 	key := client.ObjectKey{Namespace: incident.Namespace, Name: incident.Spec.IntegrationName}
 	err = c.Get(ctx, key, integration)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
-		return err
+		return nil, err
 	}
-	e := incidentExplanation{Incident: incident.Namespace + "/" + incident.Name, Integration: incident.Spec.IntegrationName}
+	e := &incidentExplanation{
+		Incident: incident.Namespace + "/" + incident.Name, Integration: incident.Spec.IntegrationName, incident: incident,
+	}
 	e.Explanation, e.Known = mapping.Explain(incident, integration.Spec.Mapping)
-	if o.output != "" {
-		return writeObject(o.Out, o.output, e)
-	}
-	o.print(incident, &e)
 	isChanged := func(s mapping.Source) bool { return s.Changed && s.From == mapping.FromMapping }
 	if err != nil && slices.ContainsFunc(e.Sources, isChanged) {
-		o.notef("Warning: the integration cannot be read, so its expressions are not known: %s", safe(err.Error()))
+		e.warning = "Warning: the integration cannot be read, so its expressions are not known: " + safe(err.Error())
 	}
-	return nil
+	return e, nil
 }
 
-func (o *explainIncidentOptions) print(incident *v1alpha1.Incident, e *incidentExplanation) {
+func (o *explainIncidentOptions) print(e *incidentExplanation) {
 	d := &description{screen: o.screen, now: o.now()}
-	status := &incident.Status
+	status := &e.incident.Status
 	d.printf("%s\n\n", d.styled(bold, cmp.Or(safe(status.Alert.Title), "(no title)")))
 	d.field("Incident", e.Incident)
 	d.field("Integration", e.Integration)
@@ -78,17 +95,22 @@ func (o *explainIncidentOptions) print(incident *v1alpha1.Incident, e *incidentE
 		d.printf("%s\n", d.wrap(unknownOrigins, 0))
 		return
 	}
+	d.printFields(e.rows())
+	(&response{Warnings: e.Warnings}).printWarnings(d.screen)
+}
+
+// rows returns the fields of the Incident with their origins.
+func (e *incidentExplanation) rows() (rows []fieldRow) {
+	status := &e.incident.Status
 	fields := jsonFields(status.Alert)
-	fields["dedup_key"], fields["status"] = quoted(incident.Spec.DedupKey), quoted(string(status.State))
+	fields["dedup_key"], fields["status"] = quoted(e.incident.Spec.DedupKey), quoted(string(status.State))
 	if status.Expiry != nil {
 		fields["expires_at"] = quoted(status.Expiry.Duration.String() + " after the last alert")
 	}
-	var rows []fieldRow
 	for _, source := range e.Sources {
 		rows = append(rows, fieldRow{source.Field, valueText(fields[source.Field]), origin(source)})
 	}
-	d.printFields(rows)
-	(&response{Warnings: e.Warnings}).printWarnings(d.screen)
+	return rows
 }
 
 const unknownOrigins = "The origin of the fields is not known: the newest alert was not read from a payload, but made by a " +

@@ -170,6 +170,25 @@ func (m *mcpCommands) Explain(ctx context.Context, said io.Writer, p *mcp.Payloa
 	return explained, nil
 }
 
+// ExplainIncident implements mcp.Commands.
+func (m *mcpCommands) ExplainIncident(ctx context.Context, said io.Writer, name string) (*mcp.IncidentExplanation, error) {
+	e, err := m.call(said).explainIncident(ctx, m.c, name)
+	if err != nil {
+		return nil, err
+	}
+	explained := &mcp.IncidentExplanation{Incident: e.Incident, Integration: e.Integration, Preset: e.Preset, Unknown: e.warning}
+	if !e.Known {
+		explained.Unknown = unknownOrigins
+	}
+	for _, field := range e.rows() {
+		explained.Fields = append(explained.Fields, mcp.ExplainedField{Name: field.field, Value: field.value, Origin: field.origin})
+	}
+	for _, warning := range (&response{Warnings: e.Warnings}).warningLines() {
+		explained.Warnings = append(explained.Warnings, warning.text)
+	}
+	return explained, nil
+}
+
 func (a *alertResponse) explained(incidents []v1alpha1.Incident) (alert mcp.ExplainedAlert) {
 	if a.Dropped {
 		alert.Effect = "Would be dropped: " + a.dropReason()

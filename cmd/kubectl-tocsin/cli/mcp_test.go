@@ -90,6 +90,14 @@ func TestExplanations(t *testing.T) {
 		HaveKeyWithValue("fields", ContainElement(Equal(map[string]any{"name": "title", "value": "evil[2J", "origin": "key title"}))))))
 	_, problem = callTool(t, session, "explain_payload", map[string]any{"payload": "", "integration": "mon", "namespace": "shop"})
 	g.Expect(problem).To(HavePrefix("the payload would be rejected with "))
+	disk := s.open("shop", "disk", v1alpha1.SeverityCritical, v1alpha1.AlertContent{Title: "Disk full"})
+	explained, _ = callTool(t, session, "explain_incident", map[string]any{"name": "shop/" + disk.Name})
+	g.Expect(explained).To(And(HaveKeyWithValue("incident", "shop/"+disk.Name), HaveKeyWithValue("unknown", HavePrefix("The origin of"))))
+	disk.Status.Alert.Origins = "//k" // that the title is of the key title
+	g.Expect(s.Status().Update(t.Context(), disk)).To(Succeed())
+	explained, _ = callTool(t, session, "explain_incident", map[string]any{"name": "shop/" + disk.Name})
+	g.Expect(explained).To(Not(HaveKey("unknown")))
+	g.Expect(explained["fields"]).To(ContainElement(Equal(map[string]any{"name": "title", "value": "Disk full", "origin": "key title"})))
 	for _, arguments := range []map[string]any{{"payload": "{}"}, {"payload": "{}", "preset": "auto", "integration": "mon"}} {
 		_, problem = callTool(t, session, "explain_payload", arguments)
 		g.Expect(problem).To(Equal("specify either an integration or a preset."))
@@ -219,7 +227,8 @@ func TestAUserWithoutRightsGetsErrorsOfTools(t *testing.T) {
 	session, _ := startMCP(t, s.url, "--allow-actions")
 	for tool, arguments := range map[string]any{
 		"list_incidents": nil, "check": nil, "show_incident": map[string]any{"name": "a"},
-		"explain_integration": map[string]any{"name": "mon"}, "resolve_incident": map[string]any{"name": "a"},
+		"explain_incident": map[string]any{"name": "a"}, "explain_integration": map[string]any{"name": "mon"},
+		"resolve_incident": map[string]any{"name": "a"},
 	} {
 		_, problem := callTool(t, session, tool, arguments)
 		g.Expect(problem).To(And(HavePrefix("Error from server (Forbidden): "), ContainSubstring("ask for the role view")), tool)

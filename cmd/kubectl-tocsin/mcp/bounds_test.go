@@ -3,6 +3,7 @@ package mcp
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,6 +88,10 @@ func hugestCommands() *fake {
 		}
 		f.explanation.Alerts = append(f.explanation.Alerts, alert)
 		f.explanation.Warnings, f.explanation.Failed = append(f.explanation.Warnings, widest(9999)), append(f.explanation.Failed, widest(999))
+	}
+	f.origins = IncidentExplanation{
+		Incident: strings.Repeat("n", 63) + "/" + strings.Repeat("i", 253), Integration: strings.Repeat("i", 63), Preset: "alertmanager",
+		Fields: slices.Repeat(f.explanation.Alerts[0].Fields, 4), Warnings: f.explanation.Warnings, Unknown: widest(999),
 	}
 	for range 11 {
 		f.facts = append(f.facts, Fact{"Acknowledged", widest(9999)})

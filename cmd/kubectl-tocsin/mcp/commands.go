@@ -21,6 +21,8 @@ type Commands interface {
 	Check(ctx context.Context, said io.Writer, s *Selection) (*Checked, error)
 	// Explain returns what a payload would do.
 	Explain(ctx context.Context, said io.Writer, p *Payload) (*Explanation, error)
+	// ExplainIncident returns which key or expression gave which field of an Incident.
+	ExplainIncident(ctx context.Context, said io.Writer, name string) (*IncidentExplanation, error)
 	// Integration returns an integration and its heartbeats.
 	Integration(ctx context.Context, said io.Writer, namespace, name string) (*v1alpha1.WebhookIntegration, []live.Heartbeat, error)
 	// History returns finished episodes, those that ended last first, at most so many.
@@ -92,5 +94,15 @@ type ExplainedAlert struct {
 	Fields []ExplainedField
 }
 
-// ExplainedField is a field of an alert.
+// IncidentExplanation describes where the fields of an Incident come from.
+type IncidentExplanation struct {
+	Incident    string // namespace/name
+	Integration string
+	Preset      string
+	Fields      []ExplainedField
+	Warnings    []string
+	Unknown     string // why not all is known; empty if it is
+}
+
+// ExplainedField is a field of an alert or an Incident.
 type ExplainedField struct{ Name, Value, Origin string }

@@ -26,6 +26,7 @@ type fake struct {
 	integration v1alpha1.WebhookIntegration
 	heartbeats  []live.Heartbeat
 	explanation Explanation
+	origins     IncidentExplanation
 	episodes    []*records.Record
 	page        report.Page
 	acted       []Action
@@ -55,6 +56,10 @@ func (f *fake) Explain(ctx context.Context, said io.Writer, _ *Payload) (*Explan
 	return &f.explanation, f.start(ctx, said)
 }
 
+func (f *fake) ExplainIncident(ctx context.Context, said io.Writer, _ string) (*IncidentExplanation, error) {
+	return &f.origins, f.start(ctx, said)
+}
+
 func (f *fake) Integration(
 	ctx context.Context, said io.Writer, _, _ string,
 ) (*v1alpha1.WebhookIntegration, []live.Heartbeat, error) {
@@ -81,7 +86,8 @@ var (
 	reads = map[string]any{
 		"list_incidents": map[string]any{}, "show_incident": map[string]any{"name": "a"}, "check": map[string]any{},
 		"explain_integration": map[string]any{"name": "mon"}, "list_history": map[string]any{}, "report": map[string]any{},
-		"explain_payload": map[string]any{"payload": "{}", "preset": "auto"},
+		"explain_payload":  map[string]any{"payload": "{}", "preset": "auto"},
+		"explain_incident": map[string]any{"name": "a"},
 	}
 	actions = map[string]any{
 		"acknowledge_incident": map[string]any{"name": "a", "message": "on it"},
