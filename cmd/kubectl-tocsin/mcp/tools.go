@@ -18,8 +18,8 @@ func (s *server) addReads() {
 		"before a change."), s.check)
 	addTool(s, read("explain_integration", "Explain an integration", "Explain why an integration accepts and forwards alerts or "+
 		"does not: its conditions, the last rejected request and its heartbeats."), s.integration)
-	addTool(s, read("explain_incident", "Explain an Incident", "Explain where the fields of an Incident come from: which key of the "+
-		"payload, which expression of a preset or a mapping, or a default, for its newest alert."), s.origins)
+	addTool(s, read("explain_incident", "Explain an Incident", "Explain where the fields of an Incident come from: which key of "+
+		"the payload, which expression of a preset or a mapping, or a default, for its newest alert."), s.origins)
 	addTool(s, read("explain_payload", "Explain a payload", "Explain what a sender's payload would do, without sending it: its "+
 		"alerts, the origin of each field, and warnings. An integration reads it, or a preset."), s.explain)
 	addTool(s, read("list_history", "List finished episodes", "List finished episodes, the periods in which Incidents were open, "+
