@@ -35,6 +35,8 @@ var runElsewhere = map[string]struct{ file, text string }{
 		"hack/suites/browser/past_test.go", "Archive: "},
 	"kubectl tocsin explain -f payload.json --preset-file=backups.yaml": {"hack/suites/plugin/testdata/script/explain.txtar",
 		"kubectl-tocsin explain -f jobs.json --preset-file preset.yaml"},
+	"kubectl tocsin explain incident monitoring-qf4t": {"hack/suites/plugin/testdata/script/explain.txtar",
+		"kubectl tocsin explain incident"},
 	"go test ./webhookserver/mapping -run '/^backups$'": {"webhookserver/mapping/presets_test.go",
 		"t.Run(preset.Name, func(t *testing.T) { testPreset(t, preset) })"},
 	"kubectl tocsin integration create monitoring --default-severity error": {pluginPage,
