@@ -118,6 +118,10 @@ func Latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Ti
 // Earliest returns the earliest of the times, of which there must be one.
 func Earliest(times ...time.Time) time.Time { return slices.MinFunc(times, time.Time.Compare) }
 
+// IsFuture reports whether a time that was noted is further ahead of now than clocks differ: the clock by which it was noted was
+// wrong, or has been set back.
+func IsFuture(t, now time.Time) bool { return t.Sub(now) > MaxClockDifference }
+
 // valueOf returns the first of the times that is set; the zero time if none is.
 func valueOf(times ...*v1alpha1.Timestamp) v1alpha1.Timestamp {
 	for _, t := range times {

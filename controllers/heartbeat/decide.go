@@ -88,7 +88,7 @@ func decide(f *facts) *plan {
 	for _, t := range []*v1alpha1.Timestamp{
 		s.LastSignalTime, s.LastStartTime, s.FailedTime, s.ObservedTime, s.AlertTime, s.MissedTime, s.MissedUntilTime,
 	} {
-		if f.judging && t != nil && t.Sub(f.now) > fold.MaxClockDifference { // of a wrong clock
+		if f.judging && t != nil && fold.IsFuture(t.Time, f.now) {
 			*t = v1alpha1.NewTimestamp(f.now)
 		}
 	}

@@ -234,7 +234,7 @@ func (r *reconciler) missedUntil(integration types.NamespacedName, now time.Time
 		return time.Time{}
 	}
 	until, _ := deleted.(time.Time)
-	if until.Sub(now) > fold.MaxClockDifference {
+	if fold.IsFuture(until, now) {
 		until = now
 		r.missedBeats.Add(integration, now, missedMemory)
 	}

@@ -174,13 +174,12 @@ func (r *reconciler) redate(status *v1alpha1.WebhookIntegrationStatus, integrati
 	if _, known := r.options.Health.QuietFrom(integration, time.Time{}); !known {
 		return false
 	}
-	isFuture := func(t time.Time) bool { return t.Sub(now) > fold.MaxClockDifference }
 	for i := range status.Conditions {
-		if since := &status.Conditions[i].LastTransitionTime; isFuture(since.Time) {
+		if since := &status.Conditions[i].LastTransitionTime; fold.IsFuture(since.Time, now) {
 			*since, redated = metav1.NewTime(now), true
 		}
 	}
-	if last := status.LastUnavailableTime; last != nil && isFuture(last.Time) {
+	if last := status.LastUnavailableTime; last != nil && fold.IsFuture(last.Time, now) {
 		*last, redated = v1alpha1.NewTimestamp(now), true
 	}
 	return redated
