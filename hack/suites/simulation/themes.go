@@ -120,15 +120,15 @@ func (d *drawer) fullNamespace(t *rapid.T, s *Story) []operation {
 	return operations
 }
 
-// fewResolved draws a namespace that may have four Resolved Incidents, whose others are evicted, and leaders that take long to look
-// at each of them again: meanwhile some of them are reopened.
+// fewResolved draws a namespace that may have four Resolved Incidents, whose others are evicted, and leaders that take long to
+// look at each of them again: meanwhile some of them are reopened.
 func (d *drawer) fewResolved(t *rapid.T, s *Story) []operation {
 	s.MaxIncidents, s.Forbidden, s.AutoResolve = 8, false, false
 	return evictions(s.Replicas, duration(t, "delay", 500*time.Millisecond, time.Second, 200*time.Millisecond))
 }
 
-// evictions open nine Incidents in turn for three minutes. The one that was resolved first is the next to be evicted, and the next
-// to be reopened. Each read of an Incident takes so long.
+// evictions open nine Incidents in turn for three minutes. The one that was resolved first is the next to be evicted, and the
+// next to be reopened. Each read of an Incident takes so long.
 func evictions(replicas int, delay time.Duration) (operations []operation) {
 	for r := range replicas {
 		operations = append(operations,
