@@ -24,10 +24,10 @@
 //     behind this process's last write of the Incident for a second, it is read from the quorum too: the write would fail.
 //  2. After that, list the metadata of the AlertEvents from the quorum: those of all namespaces, or of the Incident's alone while
 //     the former takes long. Many folds share one list, but none uses a list that began before its own read of the Incident.
-//     An event exists for an Incident if the list has it without a mark for that Incident.
-//  3. Take the cached events that exist for the Incident and are not in its ledger, in commit order, and fold them. They enter
-//     the ledger, from which only those are dropped whose event does not exist for the Incident any more. Write the status on
-//     condition that the Incident is still the version that was read. If it is not, or if the Incident to create is there
+//     An event is *listed for* an Incident if the list has it without a mark for that Incident.
+//  3. Take the cached events that are listed for the Incident and are not in its ledger, in commit order, and fold them. They
+//     enter the ledger, from which only those are dropped whose event is not listed for the Incident any more. Write the status
+//     on condition that the Incident is still the version that was read. If it is not, or if the Incident to create is there
 //     already, start over.
 //  4. Delete the events that are settled for all their Incidents, on condition of their UIDs. Which these are is kept in
 //     memory; after a restart, the ledgers and the marks tell it again.
@@ -40,7 +40,7 @@
 //   - After A, and the ledger has the event: the event is skipped.
 //   - After A, and the ledger does not have it any more: then a write B, after A, dropped the entry, since a list before B
 //     showed that the event is gone, or marked for the Incident. The fold read the Incident after B, and listed after that.
-//     UIDs are never reused and marks only grow, so its list shows the same: the event does not exist for the Incident, and is
+//     UIDs are never reused and marks only grow, so its list shows the same: the event is not listed for the Incident, and is
 //     not folded.
 //
 // This needs no clock, no lease, and no numbers but the API server's own check of a resourceVersion. Two leaders at once only
@@ -112,7 +112,7 @@
 // takes long, as where an admission webhook hangs, gives its place up: a write after 250 ms, a fold or a deletion after a
 // second.
 //
-// A ledger has space for v1alpha1.MaxLedger events that exist for the Incident. Then the Incident pauses until events are
+// A ledger has space for v1alpha1.MaxLedger events that are listed for the Incident. Then the Incident pauses until events are
 // deleted or marked, and since folding goes in commit order and takes the whole event or nothing, none overtakes another.
 // Timeline, messages and content are bounded, so that no Incident can grow beyond what the API server stores.
 package controllers

@@ -75,7 +75,7 @@ func TestAnAcknowledgementExpires(t *testing.T) {
 
 func TestAnAcknowledgementDoesNotExpire(t *testing.T) {
 	for sentence, change := range map[string]func(b *foldBench, in *Input){
-		"while alerts wait, which may repeat it": func(_ *foldBench, in *Input) { in.Waiting = true },
+		"while alerts wait, which may repeat it": func(_ *foldBench, in *Input) { in.HasMore = true },
 		"while a repetition could not be stored": func(b *foldBench, in *Input) { in.Policy.QuietFrom = b.now.Add(time.Second) },
 		"while the time is not certain":          func(b *foldBench, in *Input) { in.Policy.QuietFrom = b.now },
 		"after the episode":                      func(_ *foldBench, in *Input) { in.Incident.Status.State = v1alpha1.IncidentResolved },

@@ -43,9 +43,9 @@ const (
 type Input struct {
 	Name     string                 // of the Incident
 	Incident *v1alpha1.Incident     // as read; nil when there is none
-	Events   []*v1alpha1.AlertEvent // those with an alert of this Incident that exist for it, in any order
+	Events   []*v1alpha1.AlertEvent // those with an alert of this Incident that are listed for it, in any order
 	Settled  []*v1alpha1.AlertEvent // settled earlier, and not among Events
-	Waiting  bool                   // further events wait, all of them behind Events in commit order
+	HasMore  bool                   // further events are not to be folded yet, all of them behind Events in commit order
 
 	Queue           Queue
 	Policy          Policy
@@ -57,8 +57,8 @@ type Input struct {
 
 // Queue knows the AlertEvents of an Incident.
 type Queue interface {
-	// Exists reports whether an AlertEvent exists for this Incident per the quorum list, which began after the Incident was
-	// read: the list has it, and no mark says that it is settled. A provisional plan goes by the cache instead.
+	// Lists reports whether an AlertEvent is listed for this Incident: the quorum list, which began after the Incident was
+	// read, has it without a mark for the Incident. A provisional plan goes by the cache instead.
 	Exists(uid string) bool
 
 	// Version returns the place of an AlertEvent in commit order, see Stored.
@@ -82,7 +82,7 @@ type Plan struct {
 	ObjectLabels map[string]string       // of an episode that begins, with AlertLabelPrefix; nil: none begins
 	Transitions  []v1alpha1.Transition   // in order
 	Results      []AlertResult           // one for each alert that was folded now, or found without an Incident or invalid
-	Settled      []types.UID             // events with no alert left for this Incident once the plan is carried out
+	ToSettle     []types.UID             // events with no alert left for this Incident once the plan is carried out
 	Unmatched    bool                    // some alert found no Incident: confirm the absence by a quorum read first
 	LedgerFull   bool                    // some event has to wait for room in the ledger
 	ByTime       bool                    // the time ended the episode or its acknowledgement: make sure that no alert was missed
@@ -198,10 +198,10 @@ func (f *folding) pending() []versionedEvent {
 	for _, event := range f.in.Events {
 		uid := string(event.UID)
 		switch {
-		case seen[event.UID] || !f.in.Queue.Exists(uid) || !f.concerns(event):
+		case seen[event.UID] || !f.in.Queue.Lists(uid) || !f.concerns(event):
 			continue
 		case f.ledger.has(uid):
-			f.plan.Settled = append(f.plan.Settled, event.UID)
+			f.plan.ToSettle = append(f.plan.ToSettle, event.UID)
 		default:
 			pending = append(pending, versionedEvent{event, f.in.Queue.Version(event)})
 		}
@@ -225,7 +225,7 @@ func (f *folding) concerns(event *v1alpha1.AlertEvent) bool {
 func (f *folding) settledBefore() []v1alpha1.LedgerEntry {
 	var entries []v1alpha1.LedgerEntry
 	for _, event := range f.in.Settled {
-		if entry := entryOf(event); f.in.Queue.Exists(entry.UID) && !f.ledger.has(entry.UID) {
+		if entry := entryOf(event); f.in.Queue.Lists(entry.UID) && !f.ledger.has(entry.UID) {
 			entries = append(entries, entry)
 		}
 	}
@@ -272,7 +272,7 @@ func (f *folding) foldEvent(event versionedEvent) {
 		f.unmatched = append(f.unmatched, entryOf(event.AlertEvent))
 	}
 	f.plan.Unmatched = f.plan.Unmatched || unmatched
-	f.plan.Settled = append(f.plan.Settled, event.UID)
+	f.plan.ToSettle = append(f.plan.ToSettle, event.UID)
 }
 
 // foldAlert settles one alert and returns its result.
@@ -299,7 +299,7 @@ func (f *folding) foldAlert(a receivedAlert) string {
 }
 
 // isBehind reports whether alerts of the Incident still wait, so that nothing may end for its age.
-func (f *folding) isBehind() bool { return f.plan.LedgerFull || f.in.Waiting }
+func (f *folding) isBehind() bool { return f.plan.LedgerFull || f.in.HasMore }
 
 // autoResolve resolves an Open Incident whose deadline has come or whose expiry has ended, unless alerts of it still wait.
 func (f *folding) autoResolve() {

@@ -87,8 +87,8 @@ func (b *foldBench) input(events ...*v1alpha1.AlertEvent) Input {
 	}
 }
 
-// Exists implements Queue.
-func (b *foldBench) Exists(uid string) bool { return !b.gone[uid] }
+// Lists implements Queue.
+func (b *foldBench) Lists(uid string) bool { return !b.gone[uid] }
 
 // Version implements Queue.
 func (*foldBench) Version(event *v1alpha1.AlertEvent) string { return Stored{}.Version(event) }
@@ -178,7 +178,7 @@ func TestFoldWithoutAnIncident(t *testing.T) {
 			g.Expect(p.Write).To(Equal(c.creates))
 			g.Expect(p.Urgent).To(Equal(c.creates))
 			g.Expect(p.Unmatched).To(Equal(c.unmatched))
-			g.Expect(p.Settled).To(HaveLen(len(events)))
+			g.Expect(p.ToSettle).To(HaveLen(len(events)))
 			g.Expect(p.Status.Ledger.Events).To(HaveLen(c.entries))
 		})
 	}
@@ -249,7 +249,7 @@ func TestFoldMatchesAlertsToTheIncident(t *testing.T) {
 			bench.gone["uid-1"] = true
 			p := bench.fold(c.event)
 			g.Expect(resultsOf(p)).To(Equal(c.results))
-			g.Expect(p.Settled).To(HaveLen(c.settled))
+			g.Expect(p.ToSettle).To(HaveLen(c.settled))
 			counts := len(c.results) > 0 && c.results[0] == ResultAcknowledged
 			g.Expect(p.Write).To(Equal(counts))
 			if counts {
@@ -286,7 +286,7 @@ func TestFoldOrder(t *testing.T) {
 		bench.gone["uid-1"] = true
 		p := bench.fold(eventOf(1, firingAlert()))
 		g.Expect(p.Results).To(BeEmpty())
-		g.Expect(p.Settled).To(BeEmpty())
+		g.Expect(p.ToSettle).To(BeEmpty())
 	})
 	t.Run("an alert older than the newest folded one counts and changes nothing", func(t *testing.T) {
 		g := NewWithT(t)

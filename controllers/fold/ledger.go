@@ -9,8 +9,8 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
-// ledgerBook is an Incident's ledger while a fold works on it. It has no entries but those whose event exists for the
-// Incident, and those that the fold adds.
+// ledgerBook is an Incident's ledger while a fold works on it. Its entries are those whose event is listed for
+// the Incident, and those that the fold adds.
 type ledgerBook struct {
 	entries []v1alpha1.LedgerEntry
 	known   map[string]bool // UIDs of all entries, of the stored ones as well that are left out
@@ -18,10 +18,10 @@ type ledgerBook struct {
 	digest  queue.Digest
 }
 
-// openLedger reads a stored ledger. An entry is left out only if its event does not exist for the
-// Incident: it is gone, or marked as settled. The stamp, the newest resourceVersion that is folded, is
-// ignored when it is above the Incident's own: then the Incident was made in another cluster, whose numbers mean nothing here.
-func openLedger(stored v1alpha1.Ledger, incidentVersion string, existing Queue) *ledgerBook {
+// openLedger reads a stored ledger. It leaves an entry out only if its event is not listed for the Incident: it is
+// gone, or marked. The stamp, the newest resourceVersion that is folded, is ignored when it is above the Incident's
+// own: then the Incident was made in another cluster, whose numbers mean nothing here.
+func openLedger(stored v1alpha1.Ledger, incidentVersion string, events Queue) *ledgerBook {
 	book := &ledgerBook{
 		known:  make(map[string]bool, len(stored.Events)),
 		stamp:  stored.ResourceVersion,
@@ -29,7 +29,7 @@ func openLedger(stored v1alpha1.Ledger, incidentVersion string, existing Queue) 
 	}
 	for _, entry := range stored.Events {
 		book.known[entry.UID] = true
-		if existing.Exists(entry.UID) {
+		if events.Lists(entry.UID) {
 			book.entries = append(book.entries, entry)
 		}
 	}
@@ -77,8 +77,8 @@ func entryOf(event *v1alpha1.AlertEvent) v1alpha1.LedgerEntry {
 // Stored is a Queue in which all AlertEvents exist and their objects tell the commit order.
 type Stored struct{}
 
-// Exists implements Queue.
-func (Stored) Exists(string) bool { return true }
+// Lists implements Queue.
+func (Stored) Lists(string) bool { return true }
 
 // Version implements Queue. It returns the resourceVersion of the mark, else that of the AlertEvent itself, which an update of
 // the metadata changes.

@@ -18,7 +18,7 @@ func TestLedger(t *testing.T) {
 		bench := newBench()
 		bench.fold(eventOf(1, firingAlert()))
 		p := bench.fold(eventOf(1, firingAlert()))
-		g.Expect(p.Settled).To(Equal([]types.UID{"uid-1"}))
+		g.Expect(p.ToSettle).To(Equal([]types.UID{"uid-1"}))
 		g.Expect(p.Results).To(BeEmpty())
 		g.Expect(p.Write).To(BeFalse())
 		g.Expect(p.Status.AlertCount).To(BeEquivalentTo(1))
@@ -50,7 +50,7 @@ func TestLedger(t *testing.T) {
 func TestEventsThatWaitKeepAnIncidentOpen(t *testing.T) {
 	for waiting, state := range map[bool]v1alpha1.IncidentState{true: v1alpha1.IncidentOpen, false: v1alpha1.IncidentResolved} {
 		p := Decide(Input{
-			Name: testName, Events: []*v1alpha1.AlertEvent{eventOf(1, firingAlert())}, Waiting: waiting,
+			Name: testName, Events: []*v1alpha1.AlertEvent{eventOf(1, firingAlert())}, HasMore: waiting,
 			Queue: Stored{}, Policy: Policy{AutoResolveAfter: 1}, Now: minute(1000),
 		})
 		NewWithT(t).Expect(p.Status.State).To(Equal(state))
@@ -76,14 +76,14 @@ func TestFullLedger(t *testing.T) {
 	g.Expect(p.LedgerFull).To(BeTrue(), "more events than fit")
 	g.Expect(p.Status.AlertCount).To(BeEquivalentTo(v1alpha1.MaxLedger), "as many as fit are folded")
 	g.Expect(p.Status.Ledger.Events).To(HaveLen(v1alpha1.MaxLedger))
-	g.Expect(p.Settled).To(HaveLen(v1alpha1.MaxLedger))
-	g.Expect(p.Settled[0]).To(BeEquivalentTo("uid-1"), "in order")
+	g.Expect(p.ToSettle).To(HaveLen(v1alpha1.MaxLedger))
+	g.Expect(p.ToSettle[0]).To(BeEquivalentTo("uid-1"), "in order")
 
 	bench.now = minute(1000)
 	p = bench.fold(append(firings(1, 130), eventOf(131, resolvingAlert()))...)
 	g.Expect(p.LedgerFull).To(BeTrue())
 	g.Expect(p.Write).To(BeFalse(), "what waits keeps the Incident from resolving by itself")
-	g.Expect(p.Settled).To(HaveLen(v1alpha1.MaxLedger), "what is in the ledger is settled all the same")
+	g.Expect(p.ToSettle).To(HaveLen(v1alpha1.MaxLedger), "what is in the ledger is settled all the same")
 
 	bench.gone["uid-5"], bench.gone["uid-1"] = true, true
 	p = bench.fold(firings(2, 131)...)
@@ -107,7 +107,7 @@ func TestUnmatchedEventsEnterTheLedgerAsFarAsThereIsRoom(t *testing.T) {
 	}
 	p := newBench().fold(append(events, eventOf(151, firingAlert()), eventOf(152, firingAlert()))...)
 	g.Expect(p.LedgerFull).To(BeTrue(), "the second firing alert waits for room")
-	g.Expect(p.Settled).To(HaveLen(151))
+	g.Expect(p.ToSettle).To(HaveLen(151))
 	g.Expect(p.Status.AlertCount).To(BeEquivalentTo(1))
 	ledger := namesOf(p.Status.Ledger)
 	g.Expect(ledger).To(HaveLen(v1alpha1.MaxLedger))
@@ -128,7 +128,7 @@ func TestUnmatchedEventsHaveTheirPlacesBeforeThoseThatWouldFillTheLedger(t *test
 	}
 	p := bench.fold(events...)
 	g.Expect(p.LedgerFull).To(BeTrue())
-	g.Expect(p.Settled).To(HaveLen(v1alpha1.MaxLedger))
+	g.Expect(p.ToSettle).To(HaveLen(v1alpha1.MaxLedger))
 	g.Expect(p.Status.AlertCount).To(BeEquivalentTo(v1alpha1.MaxLedger - 5))
 	g.Expect(namesOf(p.Status.Ledger)[:6]).To(Equal([]string{"uid-1", "uid-2", "uid-3", "uid-4", "uid-5", "uid-6"}))
 

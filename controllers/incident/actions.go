@@ -170,7 +170,7 @@ func (r *reconciler) requireShown(ctx context.Context, c *confirmed, newest *v1a
 		namespaces = metav1.NamespaceAll
 	}
 	hasShown := func(event queue.Ref) bool { return r.Memory.HasShown(event, c.began) }
-	for _, event := range c.exists.notShown(namespaces, hasShown) {
+	for _, event := range c.listed.notShown(namespaces, hasShown) {
 		if r.Memory.IsCanary(c.key) && (r.Memory.HasStub(event.ref.UID) || r.counts.Hides(event.ref.Namespace)) {
 			continue // the watch works, and no such AlertEvent has an alert that the canary must follow
 		}
@@ -203,7 +203,7 @@ func (r *reconciler) isOlder(stored *storedEvent, than *v1alpha1.AlertEvent) boo
 
 // settle passes the AlertEvents that the plan has settled to the release.
 func (r *reconciler) settle(o *facts, plan fold.Plan) {
-	settled := sets.New(plan.Settled...)
+	settled := sets.New(plan.ToSettle...)
 	for _, event := range o.toFold {
 		if settled.Has(event.UID) {
 			r.releases.Settle(event, o.key.Name)

@@ -86,7 +86,7 @@ func TestWhatIsNotArchivedIsBounded(t *testing.T) {
 	_, err := s.reconcile("c")
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(s.IncidentNames()).To(BeEmpty(), "etcd would fill")
-	s.Expect(s.incidents.blocked.wait(s.Namespace, ofNamespace).cause.reason).To(Equal(v1alpha1.ReasonIncidentLimit))
+	s.Expect(s.incidents.blocked.obstacle(s.Namespace, ofNamespace).cause.reason).To(Equal(v1alpha1.ReasonIncidentLimit))
 
 	resolved.full = false
 	s.pass(maxBlockedRetry)

@@ -142,70 +142,73 @@ func rejectionOf(err error) string {
 	return string(apierrors.ReasonForError(err))
 }
 
-// Blocked records the Incidents that cannot be written, and the namespaces in which none can be created. Each Incident waits by
-// itself, with increasing delays, and none else does. Of those that wait for their namespace, one tries at a time: thousands of
-// alerts with new keys cost the API server no more than one, and delay no other fold. After the first success all of them try.
+// Blocked records the Incidents that cannot be written, and the namespaces in which none can be created. Each Incident is
+// tried again by itself, with increasing delays, and delays no other one. Of those that cannot be created, one tries at a time
+// for all of the namespace: thousands of alerts with new keys cost the API server no more than one. After its success all of them
+// try.
 type Blocked struct {
 	clock   replica.Clock
 	started time.Time // when this process became the leader
 
-	mu    sync.Mutex
-	waits map[types.NamespacedName]map[string]*blockedWait // see waitsOf; by name, ofNamespace: of those to be created
-	tried sets.Set[string]                                 // namespaces in which this leader has tried to create an Incident
+	mu        sync.Mutex
+	obstacles map[types.NamespacedName]map[string]*obstacle // see obstaclesOf; by name, ofNamespace: of those to be created
+	tried     sets.Set[string]                              // namespaces in which this leader has tried to create an Incident
 }
 
-// ofNamespace is the name of the wait of those to be created.
+// ofNamespace is the name of the obstacle to those that are to be created.
 const ofNamespace = ""
 
-// blockedWait is why Incidents wait, and until when.
-type blockedWait struct {
+// obstacle is why Incidents cannot be written, and until when they are not tried again.
+type obstacle struct {
 	cause    *blockedError
 	failures int
 	retryAt  time.Time
 	trying   string           // name of the Incident that may try now
-	waiting  sets.Set[string] // names of Incidents
+	blocked  sets.Set[string] // names of Incidents
 }
 
 func newBlocked(clock replica.Clock) *Blocked {
 	return &Blocked{
-		clock: clock, started: clock.Now(), waits: map[types.NamespacedName]map[string]*blockedWait{}, tried: sets.New[string](),
+		clock: clock, started: clock.Now(), obstacles: map[types.NamespacedName]map[string]*obstacle{}, tried: sets.New[string](),
 	}
 }
 
-// waitsOf returns the key of the waits that have this one: those of an integration are together, so that its condition does not
-// depend on how many others there are.
-func waitsOf(namespace, name string) types.NamespacedName {
+// obstaclesOf returns the key of the obstacles that have this one: those of an integration are together, so that its condition
+// does not depend on how many others there are.
+func obstaclesOf(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: v1alpha1.IntegrationOf(name)}
 }
 
-// wait returns why an Incident waits, or for ofNamespace those that are to be created; nil if it does not.
-func (b *Blocked) wait(namespace, of string) *blockedWait { return b.waits[waitsOf(namespace, of)][of] }
+// obstacle returns that of an Incident, or for ofNamespace of those that are to be created; nil if there is none.
+func (b *Blocked) obstacle(namespace, of string) *obstacle {
+	return b.obstacles[obstaclesOf(namespace, of)][of]
+}
 
-// delay returns how long an Incident waits for a reason of its own, or ofNamespace to be created. At zero it is to be tried, and
-// no other of the same wait is until the outcome is known or as much time has passed again.
+// delay returns how long not to try an Incident for a reason of its own, or ofNamespace its creation. At zero it is to be tried,
+// and no other with the same obstacle is until the outcome is known or as much time has passed again.
 func (b *Blocked) delay(key types.NamespacedName, of string, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	wait := b.wait(key.Namespace, of)
-	if wait == nil {
+	found := b.obstacle(key.Namespace, of)
+	if found == nil {
 		return 0
 	}
-	wait.waiting.Insert(key.Name)
-	if wait.trying != key.Name {
-		if left := wait.retryAt.Sub(now); left > 0 {
+	found.blocked.Insert(key.Name)
+	if found.trying != key.Name {
+		if left := found.retryAt.Sub(now); left > 0 {
 			return left
 		}
-		wait.trying, wait.retryAt = key.Name, now.Add(wait.pause())
+		found.trying, found.retryAt = key.Name, now.Add(found.pause())
 	}
 	return 0
 }
 
-// pause is how long to wait after the failures so far.
-func (w *blockedWait) pause() time.Duration {
-	return min(minBlockedRetry<<min(w.failures-1, 10), maxBlockedRetry)
+// pause is how long nothing is tried after the failures so far.
+func (o *obstacle) pause() time.Duration {
+	return min(minBlockedRetry<<min(o.failures-1, 10), maxBlockedRetry)
 }
 
-// block notes that an Incident could not be written, and returns how long to wait. first says that it, or its namespace, was
+// block notes that an Incident could not be written, and returns when to try again. first says that it, or its namespace, was
 // not blocked, or for another reason.
 func (b *Blocked) block(key types.NamespacedName, cause *blockedError, now time.Time) (left time.Duration, first bool) {
 	b.mu.Lock()
@@ -216,39 +219,39 @@ func (b *Blocked) block(key types.NamespacedName, cause *blockedError, now time.
 		b.tried.Insert(key.Namespace)
 	}
 	b.leave(key, other)
-	wait, in := b.wait(key.Namespace, of), waitsOf(key.Namespace, of)
-	if wait == nil {
-		wait = &blockedWait{trying: key.Name, waiting: sets.New[string]()}
-		if b.waits[in] == nil {
-			b.waits[in] = map[string]*blockedWait{}
+	found, in := b.obstacle(key.Namespace, of), obstaclesOf(key.Namespace, of)
+	if found == nil {
+		found = &obstacle{trying: key.Name, blocked: sets.New[string]()}
+		if b.obstacles[in] == nil {
+			b.obstacles[in] = map[string]*obstacle{}
 		}
-		b.waits[in][of] = wait
+		b.obstacles[in][of] = found
 	}
-	first = wait.cause == nil || wait.cause.reason != cause.reason
-	wait.cause = cause
-	wait.waiting.Insert(key.Name)
-	if of == key.Name || wait.trying == key.Name { // others of a namespace were under way when the first one failed
-		wait.trying = ""
-		wait.failures++
-		wait.retryAt = now.Add(wait.pause())
+	first = found.cause == nil || found.cause.reason != cause.reason
+	found.cause = cause
+	found.blocked.Insert(key.Name)
+	if of == key.Name || found.trying == key.Name { // others of a namespace were under way when the first one failed
+		found.trying = ""
+		found.failures++
+		found.retryAt = now.Add(found.pause())
 	}
-	return max(staleRetry, wait.retryAt.Sub(now)), first
+	return max(staleRetry, found.retryAt.Sub(now)), first
 }
 
-// isWaiting reports whether alerts wait because the Incident cannot be written.
-func (b *Blocked) isWaiting(key types.NamespacedName) bool {
+// has reports whether the Incident cannot be written.
+func (b *Blocked) has(key types.NamespacedName) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	ofAll := b.wait(key.Namespace, ofNamespace)
-	return b.wait(key.Namespace, key.Name) != nil || ofAll != nil && ofAll.waiting.Has(key.Name)
+	ofAll := b.obstacle(key.Namespace, ofNamespace)
+	return b.obstacle(key.Namespace, key.Name) != nil || ofAll != nil && ofAll.blocked.Has(key.Name)
 }
 
-// mayExist reports whether no Incident can be created in the namespace, and this one does not wait for that: it may exist.
+// mayExist reports whether no Incident can be created in the namespace, but this one is not known to be missing: it may exist.
 func (b *Blocked) mayExist(key types.NamespacedName) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	wait := b.wait(key.Namespace, ofNamespace)
-	return wait != nil && !wait.waiting.Has(key.Name)
+	found := b.obstacle(key.Namespace, ofNamespace)
+	return found != nil && !found.blocked.Has(key.Name)
 }
 
 // unblock notes that an Incident was created.
@@ -256,9 +259,9 @@ func (b *Blocked) unblock(namespace string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.tried.Insert(namespace)
-	in := waitsOf(namespace, ofNamespace)
-	if delete(b.waits[in], ofNamespace); len(b.waits[in]) == 0 {
-		delete(b.waits, in)
+	in := obstaclesOf(namespace, ofNamespace)
+	if delete(b.obstacles[in], ofNamespace); len(b.obstacles[in]) == 0 {
+		delete(b.obstacles, in)
 	}
 }
 
@@ -270,18 +273,18 @@ func (b *Blocked) forget(key types.NamespacedName) {
 	b.leave(key, ofNamespace)
 }
 
-// leave takes an Incident out of a wait, which ends with the last one.
+// leave takes an Incident from an obstacle, which is gone with the last one.
 func (b *Blocked) leave(key types.NamespacedName, of string) {
-	in := waitsOf(key.Namespace, of)
-	waits := b.waits[in]
-	if waits[of] == nil {
+	in := obstaclesOf(key.Namespace, of)
+	obstacles := b.obstacles[in]
+	if obstacles[of] == nil {
 		return
 	}
-	if waits[of].waiting.Delete(key.Name); waits[of].waiting.Len() == 0 {
-		delete(waits, of)
+	if obstacles[of].blocked.Delete(key.Name); obstacles[of].blocked.Len() == 0 {
+		delete(obstacles, of)
 	}
-	if len(waits) == 0 {
-		delete(b.waits, in)
+	if len(obstacles) == 0 {
+		delete(b.obstacles, in)
 	}
 }
 
@@ -291,8 +294,8 @@ func (b *Blocked) Condition(integration *v1alpha1.WebhookIntegration) (condition
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	cause, names := b.own(client.ObjectKeyFromObject(integration))
-	if wait := b.wait(integration.Namespace, ofNamespace); wait != nil {
-		cause = wait.cause
+	if found := b.obstacle(integration.Namespace, ofNamespace); found != nil {
+		cause = found.cause
 	} else if integrations.Blocked(integration) != "" && !b.tried.Has(integration.Namespace) &&
 		b.clock.Now().Sub(b.started) < blockedGrace {
 		return condition, false
@@ -306,17 +309,17 @@ func (b *Blocked) Condition(integration *v1alpha1.WebhookIntegration) (condition
 	return condition, true
 }
 
-// own returns why Incidents of an integration wait for reasons of their own, nil if none does: the reason of the first one by
-// name, and all for which it is the same, sorted.
+// own returns why Incidents of an integration cannot be written for reasons of their own, nil if all can: the reason of the first
+// one by name, and all for which it is the same, sorted.
 func (b *Blocked) own(integration types.NamespacedName) (cause *blockedError, names []string) {
-	waits := b.waits[integration]
-	names = slices.Sorted(maps.Keys(waits))
+	obstacles := b.obstacles[integration]
+	names = slices.Sorted(maps.Keys(obstacles))
 	if len(names) == 0 {
 		return nil, nil
 	}
-	cause = waits[names[0]].cause
+	cause = obstacles[names[0]].cause
 	return cause, slices.DeleteFunc(names, func(name string) bool {
-		other := waits[name].cause
+		other := obstacles[name].cause
 		return other.reason != cause.reason || other.detail != cause.detail
 	})
 }

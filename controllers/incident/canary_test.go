@@ -23,7 +23,7 @@ import (
 // of the canary would hide that. It is settled once that is shown, or if the cache has no place for it.
 func TestACanaryIsSettledOnceAllWatchesShowWhatIsOlder(t *testing.T) {
 	for sentence, mend := range map[string]func(s *site, older *v1alpha1.AlertEvent){
-		"the watch shows it": func(s *site, older *v1alpha1.AlertEvent) { s.memory.See(older, false) },
+		"the watch shows it": func(s *site, older *v1alpha1.AlertEvent) { s.memory.NoteShown(older, false) },
 		"it is hidden": func(s *site, _ *v1alpha1.AlertEvent) {
 			s.incidents.counts = &listedCounts{site: s, hides: s.Namespace}
 		},

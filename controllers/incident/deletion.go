@@ -18,7 +18,7 @@ import (
 )
 
 // Delete deletes those of these Incidents of one namespace whose ledgers are not needed, exactly as they were read, while more
-// says so. It returns how many. An Incident stays while an AlertEvent exists for it that it has counted, by a list that begins
+// says so. It returns how many. An Incident stays while an AlertEvent is listed for it that it has counted, by a list that begins
 // after the Incident was read, or is still to count: the ledger must outlive its events, or their marks replace it.
 func (r *reconciler) Delete(
 	ctx context.Context, namespace string, incidents []*v1alpha1.Incident, more func() bool,
@@ -74,7 +74,7 @@ func (r *reconciler) remove(ctx context.Context, read *v1alpha1.Incident) (bool,
 }
 
 // markSettled has the AlertEvents marked that are settled for the Incident and stay for other ones. It reports whether the
-// cache has none that exists for it.
+// cache lists none for it.
 func (r *reconciler) markSettled(ctx context.Context, incident types.NamespacedName) (free bool, err error) {
 	events, err := replica.EventsOf(ctx, r.cache, incident)
 	if err != nil {

@@ -30,12 +30,12 @@ type facts struct {
 	alertEvents
 	key       types.NamespacedName
 	incident  *v1alpha1.Incident // nil when there is none
-	exists    *eventList         // the AlertEvents that exist: those in the cache, or in the quorum list
+	listed    *eventList         // the AlertEvents in the cache, or in the quorum list
 	policy    fold.Policy
 	silenced  fold.Silencing
 	forwarded fold.Forwarding
 	began     time.Time     // when the reconciliation began
-	wait      time.Duration // until the Incident may be read, or is shown, for which the cache is behind
+	lag       time.Duration // until an Incident may be read for which the cache is behind, unless the watch shows it before
 	now       time.Time     // by the own clock, for pauses
 	apiTime   time.Time     // by the API server's, for everything else
 }
@@ -43,7 +43,7 @@ type facts struct {
 // confirmed is facts in which the existing AlertEvents are those of a quorum list that began after the Incident was read.
 type confirmed struct{ facts }
 
-// alertEvents are the cached AlertEvents with alerts of one Incident that exist for it, by their treatment.
+// alertEvents are the cached AlertEvents that are listed for one Incident, by their treatment.
 type alertEvents struct {
 	toFold  []*v1alpha1.AlertEvent
 	settled []*v1alpha1.AlertEvent // known to be folded, or to match nothing
@@ -51,7 +51,7 @@ type alertEvents struct {
 	unknown bool                   // some are not yet known to this replica's memory
 }
 
-// isEmpty reports whether no AlertEvent exists for the Incident.
+// isEmpty reports whether no AlertEvent is listed for the Incident.
 func (a *alertEvents) isEmpty() bool {
 	return len(a.toFold)+len(a.settled) == 0 && a.hold.IsZero()
 }
@@ -68,8 +68,8 @@ func (r *reconciler) gather(ctx context.Context, key types.NamespacedName) (*fac
 	}
 	incident, err := readIncident(ctx, r.cache, key, client.UnsafeDisableDeepCopy)
 	if err == nil && r.writes.behind(key, incident) {
-		if wait := r.writes.mayRead(key, r.Clock.Now()); wait > 0 {
-			return &facts{key: key, incident: incident, wait: wait}, nil
+		if lag := r.writes.mayRead(key, r.Clock.Now()); lag > 0 {
+			return &facts{key: key, incident: incident, lag: lag}, nil
 		}
 		incident, err = readIncident(ctx, r.live, key)
 	}
@@ -89,9 +89,9 @@ func (r *reconciler) gatherWith(
 	if err != nil {
 		return nil, err
 	}
-	o.exists = newEventList(len(events))
+	o.listed = newEventList(len(events))
 	for _, event := range events {
-		o.exists.add(event)
+		o.listed.add(event)
 	}
 	o.alertEvents = r.classify(o, events)
 	o.silenced.Disabled, o.forwarded.Disabled = r.Forwarder == nil, r.Forwarder == nil
@@ -147,7 +147,7 @@ func (r *reconciler) confirm(ctx context.Context, seen *facts) (*confirmed, erro
 	if err != nil {
 		return nil, err
 	}
-	c.exists, c.now, c.apiTime = listed, r.Clock.Now(), r.Health.APITime()
+	c.listed, c.now, c.apiTime = listed, r.Clock.Now(), r.Health.APITime()
 	if c.policy, err = r.confirmPolicy(ctx, c); err != nil {
 		return nil, err
 	}
@@ -167,9 +167,9 @@ func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEven
 	var a alertEvents
 	var held *v1alpha1.AlertEvent // the oldest one that waits
 	for _, event := range events {
-		isCopy, hold, known := r.Memory.Seen(event.UID)
+		isCopy, hold, known := r.Memory.CopyState(event.UID)
 		switch {
-		case queue.IsRestored(event), isCopy, !o.exists.has(string(event.UID), o.key.Name):
+		case queue.IsRestored(event), isCopy, !o.listed.has(string(event.UID), o.key.Name):
 		case r.releases.IsSettled(event, o.key.Name):
 			a.settled = append(a.settled, event)
 		default:
@@ -303,7 +303,7 @@ func (r *reconciler) decide(o *facts) (plan fold.Plan, err error) {
 		Incident:   o.incident,
 		Events:     o.toFold,
 		Settled:    o.settled,
-		Waiting:    !o.hold.IsZero(),
+		HasMore:    !o.hold.IsZero(),
 		Queue:      knownQueue{o, r.Memory},
 		Policy:     o.policy,
 		Silencing:  o.silenced,
@@ -342,7 +342,7 @@ func (o *facts) ledgerUse() int {
 	use := 0
 	if o.incident != nil {
 		for _, entry := range o.incident.Status.Ledger.Events {
-			if o.exists.has(entry.UID, o.key.Name) {
+			if o.listed.has(entry.UID, o.key.Name) {
 				use++
 			}
 		}
@@ -356,8 +356,8 @@ type knownQueue struct {
 	memory *queue.Memory
 }
 
-// Exists implements fold.Queue.
-func (q knownQueue) Exists(uid string) bool { return q.exists.has(uid, q.key.Name) }
+// Lists implements fold.Queue.
+func (q knownQueue) Lists(uid string) bool { return q.listed.has(uid, q.key.Name) }
 
 // Version implements fold.Queue.
 func (q knownQueue) Version(event *v1alpha1.AlertEvent) string { return q.memory.Version(event) }

@@ -180,7 +180,7 @@ func TestAMemoryThatLagsBehindTheCacheDelaysTheFold(t *testing.T) {
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(result.RequeueAfter).To(Equal(staleRetry))
 	s.Expect(s.IncidentNames()).To(BeEmpty())
-	s.memory.See(event, false)
+	s.memory.NoteShown(event, false)
 	s.fold("disk")
 	s.ExpectCounted("disk", event)
 }

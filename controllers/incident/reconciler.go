@@ -204,8 +204,8 @@ func (r *reconciler) createOrRead(
 	return &o, false, nil
 }
 
-// dropEmpty deletes an Incident that was created for AlertEvents which turn out to be gone, if no other one exists for it. Else
-// it goes when its time has come. It returns the Incident that is left.
+// dropEmpty deletes an Incident that was created for AlertEvents which turn out to be gone, if no other one is listed for it.
+// Else it goes when its time has come. It returns the Incident that is left.
 func (r *reconciler) dropEmpty(ctx context.Context, c *confirmed) (*v1alpha1.Incident, error) {
 	if err := r.requireShown(ctx, c, nil); err != nil || !c.isEmpty() {
 		return c.incident, err
@@ -239,8 +239,8 @@ func (r *reconciler) handleFailure(ctx context.Context, o *facts, err error) (ct
 // one that could not be written is tried again, until the memory shows what the cache shows, and until a busy Incident may be
 // written again if its alerts change no state. delayWrite repeats the last check after the decision; this one saves the fold.
 func (r *reconciler) delayFold(o *facts) time.Duration {
-	if o.wait > 0 {
-		return o.wait // the watch brings it back sooner
+	if o.lag > 0 {
+		return o.lag // the watch brings it back sooner
 	}
 	switch wait := r.blocked.delay(o.key, o.key.Name, o.now); {
 	case wait > 0 && len(o.toFold) > 0:
@@ -271,8 +271,8 @@ func (r *reconciler) delayWrite(o *facts, plan fold.Plan) time.Duration {
 // and says when to look again.
 func (r *reconciler) finish(ctx context.Context, o *facts, plan fold.Plan) (ctrl.Result, error) {
 	if o.ledgerUse() > v1alpha1.MaxLedger/2 {
-		r.releases.MarkWaiting(o.incident.Status.Ledger.Events, func(incident string) bool {
-			return r.blocked.isWaiting(types.NamespacedName{Namespace: o.key.Namespace, Name: incident})
+		r.releases.MarkKept(o.incident.Status.Ledger.Events, func(incident string) bool {
+			return r.blocked.has(types.NamespacedName{Namespace: o.key.Namespace, Name: incident})
 		})
 	}
 	if !plan.LedgerFull {

@@ -107,7 +107,7 @@ func TestARestoredAlertEventIsDiscardedWhateverItsMarkSays(t *testing.T) {
 		}
 		s.Expect(s.Live.Create(s.Ctx, event, client.FieldOwner("velero-server"))).To(Succeed())
 		s.Expect(queue.Decode(event)).To(Succeed())
-		s.incidents.releases.See(s.Ctx, event)
+		s.incidents.releases.NoteMark(s.Ctx, event)
 		s.fold("disk")
 		s.release()
 		s.Expect(s.EventNames()).To(BeEmpty(), names)

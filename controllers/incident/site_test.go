@@ -279,7 +279,7 @@ func (s *site) watch() {
 	var list v1alpha1.AlertEventList
 	s.Expect(s.cache.List(s.Ctx, &list, client.InNamespace(s.Namespace))).To(gomega.Succeed())
 	for i := range list.Items {
-		s.releases.See(s.Ctx, &list.Items[i])
+		s.releases.NoteMark(s.Ctx, &list.Items[i])
 	}
 }
 
@@ -300,7 +300,7 @@ func (s *site) deleteCopies() {
 	var list v1alpha1.AlertEventList
 	s.Expect(s.cache.List(s.Ctx, &list, client.InNamespace(s.Namespace))).To(gomega.Succeed())
 	for i := range list.Items {
-		if isCopy, _, _ := s.memory.Seen(list.Items[i].UID); isCopy {
+		if isCopy, _, _ := s.memory.CopyState(list.Items[i].UID); isCopy {
 			s.Expect(replica.DeleteCopy(s.Ctx, s.live, s.memory, queue.RefOf(&list.Items[i]))).To(gomega.Succeed())
 		}
 	}

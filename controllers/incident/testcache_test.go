@@ -68,7 +68,7 @@ func (c *testCache) watch(events []v1alpha1.AlertEvent) {
 	for uid, event := range c.shows {
 		if !now[uid] {
 			delete(c.shows, uid)
-			c.memory.Forget(event)
+			c.memory.NoteDeleted(event)
 		}
 	}
 	for i := range events {
@@ -76,7 +76,7 @@ func (c *testCache) watch(events []v1alpha1.AlertEvent) {
 		if shown := c.shows[event.UID]; shown != nil {
 			informers.Handler(c.memory.See, c.memory.Forget).OnUpdate(shown, event)
 		} else {
-			c.memory.See(event, false)
+			c.memory.NoteShown(event, false)
 		}
 		c.shows[event.UID] = event
 	}

@@ -31,7 +31,7 @@ import (
 func (r *reconciler) onEvent() handler.EventHandler {
 	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.AlertEvent, initial bool, folds requests.Queue) {
 		if after != nil {
-			r.releases.See(ctx, after)
+			r.releases.NoteMark(ctx, after)
 		}
 		switch {
 		case after == nil:

@@ -35,7 +35,7 @@ func (r *releaseRecord) read(event *v1alpha1.AlertEvent) {
 	if !ok {
 		return
 	}
-	for name := range r.waiting {
+	for name := range r.unsettled {
 		if mark.Settles(name) {
 			r.settle(name)
 		}
@@ -48,9 +48,9 @@ func (r *releaseRecord) read(event *v1alpha1.AlertEvent) {
 // a user deletes one of them.
 func (r *releaseRecord) wantedMark(now time.Time) *queue.Mark {
 	switch {
-	case len(r.waiting) == 0 && r.isKeyed() && !r.marked.All:
+	case len(r.unsettled) == 0 && r.isKeyed() && !r.marked.All:
 		return &queue.Mark{All: true}
-	case len(r.waiting) > 0 && (r.markWanted || now.Sub(r.began) >= MarkPatience) && r.hasNews():
+	case len(r.unsettled) > 0 && (r.markWanted || now.Sub(r.began) >= MarkPatience) && r.hasNews():
 		return &queue.Mark{Incidents: slices.Clone(r.settled)}
 	default:
 		return nil
@@ -66,20 +66,20 @@ func (r *releaseRecord) hasNews() bool {
 func (r *Releaser) Mark(event *v1alpha1.AlertEvent, incident string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if record := r.records[event.UID]; record != nil && !record.waiting.Has(incident) {
+	if record := r.records[event.UID]; record != nil && !record.unsettled.Has(incident) {
 		record.markWanted = true
 		r.enqueueMark(record)
 	}
 }
 
-// MarkWaiting has those events of a ledger marked that stay for other Incidents: those for which isWaiting reports that
+// MarkKept has those events of a ledger marked that stay for other Incidents: those for which isBlocked reports that
 // their alerts cannot be folded for now, or others that have been settled in part for long.
-func (r *Releaser) MarkWaiting(ledger []v1alpha1.LedgerEntry, isWaiting func(incident string) bool) {
+func (r *Releaser) MarkKept(ledger []v1alpha1.LedgerEntry, isBlocked func(incident string) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, entry := range ledger {
 		if record := r.records[types.UID(entry.UID)]; record != nil {
-			record.markWanted = record.markWanted || slices.ContainsFunc(record.waiting.UnsortedList(), isWaiting)
+			record.markWanted = record.markWanted || slices.ContainsFunc(record.unsettled.UnsortedList(), isBlocked)
 			r.enqueueMark(record)
 		}
 	}

@@ -256,7 +256,7 @@ func (m *lingeringModel) check(t *rapid.T) {
 		own := int64(0)
 		for _, record := range records {
 			own += int64(record.bytes)
-			if m.records[record.ref.UID] != record || record.deleted || !record.isKeyed() || len(record.waiting) > 0 {
+			if m.records[record.ref.UID] != record || record.deleted || !record.isKeyed() || len(record.unsettled) > 0 {
 				t.Fatalf("%s lingers, and is %+v", record.ref.Name, record)
 			}
 		}

@@ -51,12 +51,12 @@ type Releaser struct {
 
 // releaseRecord is an event of which at least one alert is settled.
 type releaseRecord struct {
-	ref     queue.Ref
-	waiting sets.Set[string] // names of the Incidents whose alerts are not settled
-	settled []string         // names of the others
-	began   time.Time        // when the first of them was settled
-	due     time.Time        // when to delete it, once nothing is waiting
-	deleted bool             // the watch does not show it yet
+	ref       queue.Ref
+	unsettled sets.Set[string] // names of Incidents
+	settled   []string         // names of the others
+	began     time.Time        // when the first of them was settled
+	due       time.Time        // when to delete it, once nothing is unsettled
+	deleted   bool             // the watch does not show it yet
 
 	marked     queue.Mark // as far as it is known
 	markWanted bool
@@ -68,7 +68,7 @@ type releaseRecord struct {
 func newReleaseRecord(event *v1alpha1.AlertEvent, now time.Time) *releaseRecord {
 	record := &releaseRecord{
 		ref:         queue.RefOf(event),
-		waiting:     sets.KeySet(replica.IncidentNames(event)),
+		unsettled:   sets.KeySet(replica.IncidentNames(event)),
 		began:       now,
 		integration: types.NamespacedName{Namespace: event.Namespace, Name: event.Spec.IntegrationName},
 	}
@@ -81,8 +81,8 @@ func newReleaseRecord(event *v1alpha1.AlertEvent, now time.Time) *releaseRecord 
 
 // settle notes that the alerts for one Incident are settled.
 func (r *releaseRecord) settle(incident string) {
-	if r.waiting.Has(incident) {
-		r.waiting.Delete(incident)
+	if r.unsettled.Has(incident) {
+		r.unsettled.Delete(incident)
 		r.settled = append(r.settled, incident)
 	}
 }
@@ -139,8 +139,9 @@ func (r *Releaser) Settle(event *v1alpha1.AlertEvent, incident string) {
 	}
 }
 
-// See notes what the mark of an event says. An event that was restored from a backup is discarded: its mark is of another time.
-func (r *Releaser) See(ctx context.Context, event *v1alpha1.AlertEvent) {
+// NoteMark notes what the mark of an event says. An event that was restored from a backup is discarded: its mark is of another
+// time.
+func (r *Releaser) NoteMark(ctx context.Context, event *v1alpha1.AlertEvent) {
 	_, marked := queue.MarkOf(event)
 	switch {
 	case len(event.Alerts) == 0: // it cannot be decoded now: nobody knows whose alerts it has
@@ -182,7 +183,7 @@ func (r *Releaser) discard(ctx context.Context, event *v1alpha1.AlertEvent) {
 
 // schedule fixes when a record is due, once it waits for nothing more.
 func (r *Releaser) schedule(record *releaseRecord) {
-	if len(record.waiting) > 0 || !record.due.IsZero() {
+	if len(record.unsettled) > 0 || !record.due.IsZero() {
 		return
 	}
 	now := r.clock.Now()
@@ -202,7 +203,7 @@ func (r *Releaser) IsSettled(event *v1alpha1.AlertEvent, incident string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	record := r.records[event.UID]
-	return record != nil && !record.waiting.Has(incident)
+	return record != nil && !record.unsettled.Has(incident)
 }
 
 // Forget notes that the cache saw the event's end.

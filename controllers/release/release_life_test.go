@@ -108,9 +108,9 @@ func TestAnotherLeaderHasMarkedAnEvent(t *testing.T) {
 	event := sharedEvent("event", "a", "b")
 	t.Run("for some of its Incidents", func(t *testing.T) {
 		d := newDesk(t, marked(event, "a"))
-		d.See(t.Context(), event)
+		d.NoteMark(t.Context(), event)
 		d.Expect(d.Refs()).To(BeEmpty(), "without a mark, nothing is known")
-		d.See(t.Context(), marked(event, "a"))
+		d.NoteMark(t.Context(), marked(event, "a"))
 		d.Expect(d.IsSettled(event, "a")).To(BeTrue())
 		d.Expect(d.IsSettled(event, "b")).To(BeFalse())
 		d.pass(MarkPatience)
@@ -123,7 +123,7 @@ func TestAnotherLeaderHasMarkedAnEvent(t *testing.T) {
 	t.Run("for all of them, one after the other", func(t *testing.T) {
 		d := newDesk(t, marked(event, "a,b"))
 		d.Settle(event, "a")
-		d.See(t.Context(), marked(event, "a,b"))
+		d.NoteMark(t.Context(), marked(event, "a,b"))
 		d.Expect(d.work()).To(HaveLen(1))
 		d.Expect(d.stored.deleted).To(HaveLen(1))
 	})
@@ -172,11 +172,11 @@ func TestAMarkIsWrittenWhenItIsWanted(t *testing.T) {
 	d.Expect(d.work()).To(BeEmpty(), "its alerts are not settled")
 	d.Settle(other, "a")
 	ledger := []v1alpha1.LedgerEntry{{UID: "1"}, {UID: "2"}, {UID: "3"}}
-	d.MarkWaiting(ledger, func(incident string) bool { return incident == "c" })
+	d.MarkKept(ledger, func(incident string) bool { return incident == "c" })
 	d.Expect(d.work()).To(Equal([]string{"other"}), "its other Incident waits")
 	d.Expect(d.stored.markOf(other)).To(Equal("12/a"))
 	d.pass(MarkPatience - time.Millisecond)
-	d.MarkWaiting(ledger, func(string) bool { return false })
+	d.MarkKept(ledger, func(string) bool { return false })
 	d.Expect(d.work()).To(BeEmpty())
 	d.pass(time.Millisecond)
 	d.Tidy(t.Context())
@@ -192,7 +192,7 @@ func TestAWishIsNotForgotten(t *testing.T) {
 	d := newDesk(t, event)
 	d.Settle(event, "a")
 	d.Mark(event, "a")
-	d.MarkWaiting([]v1alpha1.LedgerEntry{{UID: "1"}}, func(string) bool { return false })
+	d.MarkKept([]v1alpha1.LedgerEntry{{UID: "1"}}, func(string) bool { return false })
 	d.stored.during = func() {
 		d.stored.during = nil
 		d.Settle(event, "b")
@@ -223,10 +223,10 @@ func TestAnEventThatIsGoneIsForgotten(t *testing.T) {
 	}
 	t.Run("its deletion was seen", func(t *testing.T) {
 		d := newDesk(t)
-		d.memory.See(event, false)
-		d.memory.Forget(event)
+		d.memory.NoteShown(event, false)
+		d.memory.NoteDeleted(event)
 		d.Settle(event, "a")
-		d.See(t.Context(), marked(event, "a"))
+		d.NoteMark(t.Context(), marked(event, "a"))
 		d.Expect(d.Refs()).To(BeEmpty(), "a fold that began before may settle it")
 	})
 }
@@ -277,18 +277,18 @@ func TestARestoredEventIsDiscarded(t *testing.T) {
 	event := sharedEvent("event", "a")
 	event.Labels = map[string]string{v1alpha1.RestoreLabel: ""}
 	d := newDesk(t, event)
-	d.See(t.Context(), event)
-	d.See(t.Context(), event)
+	d.NoteMark(t.Context(), event)
+	d.NoteMark(t.Context(), event)
 	d.Expect(d.work()).To(Equal([]string{"event"}))
 	d.Expect(d.stored.deleted).To(Equal([]string{"event"}))
 	d.Expect(d.stored.patches).To(BeEmpty())
-	d.See(t.Context(), event)
+	d.NoteMark(t.Context(), event)
 	d.Expect(d.work()).To(BeEmpty())
 
 	d.Forget(queue.RefOf(event))
-	d.memory.See(event, false)
-	d.memory.Forget(event)
-	d.See(t.Context(), event)
+	d.memory.NoteShown(event, false)
+	d.memory.NoteDeleted(event)
+	d.NoteMark(t.Context(), event)
 	d.Expect(d.Refs()).To(BeEmpty(), "its end was seen")
 }
 

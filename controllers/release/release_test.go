@@ -156,10 +156,10 @@ func TestAMarkedEventThatCannotBeDecodedStays(t *testing.T) {
 	event := namedEvent("unreadable", 1)
 	event.ResourceVersion = "12"
 	event.Annotations = map[string]string{v1alpha1.SettledAnnotation: "11/another"}
-	r.See(t.Context(), event)
+	r.NoteMark(t.Context(), event)
 	g.Expect(r.records).To(HaveLen(1))
 	clear(r.records)
 	event.Alerts = nil
-	r.See(t.Context(), event)
+	r.NoteMark(t.Context(), event)
 	g.Expect(r.records).To(BeEmpty(), "nobody knows whether all its alerts are folded")
 }

@@ -226,8 +226,8 @@ func TestACanaryOfABackupHidesNoRestore(t *testing.T) {
 	c, _ := newCanary(t, answers(t, created(100), exists, created(50)), "own")
 	g.Expect(c.round(t.Context())).To(Equal(canaryInterval))
 	name := c.name
-	c.options.Memory.See(c.shown(), false)
-	c.options.Memory.Forget(c.shown())
+	c.options.Memory.NoteShown(c.shown(), false)
+	c.options.Memory.NoteDeleted(c.shown())
 	g.Expect(c.round(t.Context())).To(Equal(canaryRetry))
 	g.Expect(c.name).NotTo(Equal(name))
 	_, err := c.round(t.Context())
@@ -281,10 +281,10 @@ func TestAWatchThatDoesNotShowTheCanaryBeginsAgain(t *testing.T) {
 				event := c.shown()
 				for at := time.Duration(0); at < time.Minute; at += time.Second {
 					if test.shown > 0 && at == test.shown {
-						c.options.Memory.See(event, false)
+						c.options.Memory.NoteShown(event, false)
 					}
 					if test.ended > 0 && at == test.ended {
-						c.options.Memory.Forget(event)
+						c.options.Memory.NoteDeleted(event)
 					}
 					c.watchOver(time.Now())
 					time.Sleep(time.Second)
@@ -321,8 +321,8 @@ func TestALeaderThatSeesNoCanaryEndGivesTheLeaseUp(t *testing.T) {
 				}
 				go every(test.ends, func(n int) {
 					event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: "own", Name: c.name, UID: types.UID(strconv.Itoa(n))}}
-					c.options.Memory.See(event, false)
-					c.options.Memory.Forget(event)
+					c.options.Memory.NoteShown(event, false)
+					c.options.Memory.NoteDeleted(event)
 				})
 				go every(test.denials, func(int) { c.denied.Add(1) })
 				began := time.Now()

@@ -39,7 +39,7 @@ func Follow(mgr ctrl.Manager, memory *queue.Memory) error {
 	if err := addCopyController(mgr, live, memory); err != nil {
 		return err
 	}
-	_, err = informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.AlertEvent{}, memory.See, memory.Forget)
+	_, err = informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.AlertEvent{}, memory.NoteShown, memory.NoteDeleted)
 	return err
 }
 

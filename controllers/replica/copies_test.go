@@ -70,9 +70,9 @@ func TestSecondCopiesOfANamespaceThatHangsDelayNoOther(t *testing.T) {
 			first.Namespace = namespace
 			second := first.DeepCopy()
 			second.UID += "-again"
-			m.See(first, false)
+			m.NoteShown(first, false)
 			m.Forget(first)
-			m.See(second, false)
+			m.NoteShown(second, false)
 		}
 		for number := range 100 {
 			storeTwice("hangs", number)

@@ -57,7 +57,7 @@ func (m *stepper) mayEvict(known *incident) bool {
 	return m.from.left.evictions > 0 && known.status && !known.open && !known.deleting
 }
 
-// listFor are the events that exist for an Incident.
+// listFor are the events that are listed for an Incident.
 func (m *stepper) listFor(p *process, k int) set {
 	if m.breaks(cacheForList) {
 		return m.from.shows(p) &^ (m.from.alive() &^ m.from.existing(k))

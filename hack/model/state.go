@@ -72,7 +72,7 @@ type process struct {
 	hidden  set  // events of its last list that its cache does not show yet
 	at      phase
 	target  int8 // the Incident that it folds
-	list    set  // events that exist for the target, by the quorum list
+	list    set  // events that are listed for the target
 	view    set  // those of them that the cache showed when it decided
 	settled [maxIncidents]set
 	cache   [maxIncidents]incident
@@ -118,7 +118,7 @@ func (s *state) alive() set {
 	return all
 }
 
-// existing are the events that exist for an Incident.
+// existing are the events that are not marked for an Incident.
 func (s *state) existing(incident int) set {
 	all := s.alive()
 	for u := range int(s.stored) {

@@ -51,7 +51,7 @@ func TestTinyAlertEventsTakeLittleMemory(t *testing.T) {
 			store := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{"names": names, "namespace": byNamespace})
 			steps := map[string]func(*v1alpha1.AlertEvent){
 				"1 cache":  func(event *v1alpha1.AlertEvent) { g.Expect(store.Add(event)).To(Succeed()) },
-				"2 memory": func(event *v1alpha1.AlertEvent) { memory.See(event, true) },
+				"2 memory": func(event *v1alpha1.AlertEvent) { memory.NoteShown(event, true) },
 				"3 counts": func(event *v1alpha1.AlertEvent) { counts.SetEvent(event, true) },
 			}
 			before := heap()

@@ -35,9 +35,9 @@ func TestCanariesHaveATurnOfTheirOwn(t *testing.T) {
 
 		event := namedEvent(test.name, 1)
 		event.Namespace = test.namespace
-		m.See(event, false)
+		m.NoteShown(event, false)
 		g.Expect(m.CanariesEnded()).To(BeZero())
-		m.Forget(event)
+		m.NoteDeleted(event)
 		g.Expect(m.CanariesEnded() == 1).To(Equal(test.is), "%+v", test)
 	}
 }
@@ -201,13 +201,13 @@ func TestSecondCopiesAreDeleted(t *testing.T) {
 	m := NewMemory(clock)
 	m.Copies = second
 	first := namedEvent(name, 1)
-	m.See(first, false)
-	m.Forget(first)
+	m.NoteShown(first, false)
+	m.NoteDeleted(first)
 	g.Expect(*second).To(BeEmpty())
 	clock.SetTime(testEpoch.Add(replayWindow))
-	m.See(namedEvent(name, 2), false)
+	m.NoteShown(namedEvent(name, 2), false)
 	g.Expect(*second).To(Equal(copies{RefOf(namedEvent(name, 2))}), "for two minutes")
-	m.See(namedEvent(name, 2), false)
+	m.NoteShown(namedEvent(name, 2), false)
 	g.Expect(*second).To(HaveLen(1))
 	g.Expect(m.IsDeleted(RefOf(first))).To(BeTrue())
 	g.Expect(m.IsDeleted(RefOf(namedEvent(name, 2)))).To(BeFalse())
@@ -218,7 +218,7 @@ func TestSecondCopiesAreDeleted(t *testing.T) {
 	g.Expect([]any{alerts, ok}).To(Equal([]any{1, true}))
 	_, ok = m.Alerts("1")
 	g.Expect(ok).To(BeFalse())
-	_, _, known := m.Seen("1")
+	_, _, known := m.CopyState("1")
 	g.Expect(known).To(BeFalse())
 }
 
@@ -230,8 +230,8 @@ func TestAMemoryBeginsAnewAfterAGap(t *testing.T) {
 		event := namedEvent("01a1fc76-5bd7-792d-a695-"+fmt.Sprintf("%012d", uid), uid)
 		event.CreationTimestamp = metav1.NewTime(testEpoch.Add(stored))
 		event.Spec.ReceivedTime = v1alpha1.NewTimestamp(testEpoch.Add(received))
-		m.See(event, false)
-		_, until, known := m.Seen(event.UID)
+		m.NoteShown(event, false)
+		_, until, known := m.CopyState(event.UID)
 		g.Expect(known).To(BeTrue())
 		return !until.IsZero()
 	}
@@ -244,8 +244,8 @@ func TestAMemoryBeginsAnewAfterAGap(t *testing.T) {
 	g.Expect(hold(4, 30*time.Second, 31*time.Second)).To(BeFalse(), "it was stored at once")
 	g.Expect(hold(5, 30*time.Second, 31*time.Second+1)).To(BeTrue(), "it was stored late")
 	timeless := namedEvent("01a1fc76-5bd7-792d-a695-000000000006", 6)
-	m.See(timeless, false)
-	_, until, _ := m.Seen("6")
+	m.NoteShown(timeless, false)
+	_, until, _ := m.CopyState("6")
 	g.Expect(until).To(BeZero(), "nobody knows when it was received")
 }
 
@@ -258,8 +258,8 @@ func TestNamesAreRememberedInTwoGenerations(t *testing.T) {
 		event := namedEvent(name, 1)
 		_, err := m.Cached.Condense(event)
 		g.Expect(err).NotTo(HaveOccurred())
-		m.See(event, false)
-		m.Forget(event)
+		m.NoteShown(event, false)
+		m.NoteDeleted(event)
 		g.Expect(m.Cached.events).To(BeEmpty())
 	}
 	known := func(name string) bool { return m.IsDeleted(RefOf(namedEvent(name, 1))) }

@@ -49,8 +49,8 @@ func RefOf(event *v1alpha1.AlertEvent) Ref {
 // first saw each, and for replayWindow the names of those that its watch saw deleted. By the names it tells second copies:
 // of two attempts to store an AlertEvent, one may be stored after that of the other was folded and deleted.
 //
-// It learns everything from one event handler (See and Forget), in the order of the watch. So if it has seen an AlertEvent, it
-// has seen all deletions before that one.
+// It learns everything from one event handler (NoteShown and NoteDeleted), in the order of the watch. So if it has seen an
+// AlertEvent, it has seen all deletions before that one.
 type Memory struct {
 	// Cached has what the cache lacks of the AlertEvents that exist.
 	Cached *Cached
@@ -137,8 +137,8 @@ func (m *Memory) Listed(kind runtime.Object, dropped ...runtime.Object) {
 	}
 }
 
-// See notes an AlertEvent that the watch shows, and has it deleted if it is a second copy.
-func (m *Memory) See(event *v1alpha1.AlertEvent, _ bool) {
+// NoteShown notes an AlertEvent that the watch shows, and has it deleted if it is a second copy.
+func (m *Memory) NoteShown(event *v1alpha1.AlertEvent, _ bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	seen, known := m.seen[event.UID]
@@ -210,8 +210,8 @@ func idsOf(event *v1alpha1.AlertEvent) Digest {
 	return ids
 }
 
-// Forget notes that an AlertEvent was deleted.
-func (m *Memory) Forget(event *v1alpha1.AlertEvent) {
+// NoteDeleted notes that an AlertEvent was deleted.
+func (m *Memory) NoteDeleted(event *v1alpha1.AlertEvent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	isCopy := m.seen[event.UID].isCopy
@@ -248,9 +248,9 @@ func (m *Memory) find(uid types.UID) (seen seenEvent, known bool) {
 	return seen, known
 }
 
-// Seen returns whether an AlertEvent is a second copy, and until when it is not to be folded, if it may be one. known is false if
-// the memory has not seen its alerts yet, or has seen its end.
-func (m *Memory) Seen(uid types.UID) (isCopy bool, hold time.Time, known bool) {
+// CopyState returns whether an AlertEvent is a second copy, and until when it is not to be folded, if it may be one. known is
+// false if the memory has not seen its alerts yet, or has seen its end.
+func (m *Memory) CopyState(uid types.UID) (isCopy bool, hold time.Time, known bool) {
 	seen, known := m.find(uid)
 	return seen.isCopy, seen.hold, known && !seen.isStub
 }

@@ -75,7 +75,7 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 			for _, name := range []string{serverMade, keyed, "by-hand"} {
 				event := namedEvent(name, 1)
 				event.Alerts[0].ID = "1"
-				m.See(event, false)
+				m.NoteShown(event, false)
 				if event.Name == keyed && !test.unfolded {
 					event.ResourceVersion, event.Annotations = "2", map[string]string{v1alpha1.SettledAnnotation: "1/*"}
 				}
@@ -83,13 +83,13 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 			}
 			clock.SetTime(testEpoch.Add(test.stays))
 			for _, event := range deleted {
-				m.Forget(event)
+				m.NoteDeleted(event)
 				if test.restored {
 					again := event.DeepCopy()
 					again.UID, again.CreationTimestamp = "restored", metav1.NewTime(clock.Now())
 					again.Labels = map[string]string{v1alpha1.RestoreLabel: ""}
-					m.See(again, false)
-					m.Forget(again)
+					m.NoteShown(again, false)
+					m.NoteDeleted(again)
 				}
 			}
 			clock.SetTime(testEpoch.Add(test.stays + test.after))
@@ -99,7 +99,7 @@ func TestWhichEventsAreSecondCopies(t *testing.T) {
 			if test.unreadable {
 				event.Alerts = nil
 			}
-			m.See(event, false)
+			m.NoteShown(event, false)
 			seen, ok := m.find(event.UID)
 			g.Expect(ok).To(BeTrue())
 			g.Expect(seen.isCopy).To(Equal(test.want))
@@ -114,15 +114,15 @@ func TestAThirdCopyIsNoNewEvent(t *testing.T) {
 		first := namedEvent(name, 1)
 		first.Alerts[0].ID = "1"
 		first.ResourceVersion, first.Annotations = "2", map[string]string{v1alpha1.SettledAnnotation: "1/*"}
-		m.See(first, false)
-		m.Forget(first)
+		m.NoteShown(first, false)
+		m.NoteDeleted(first)
 		for uid := 2; uid <= 3; uid++ {
 			copied := namedEvent(name, uid)
 			copied.Alerts[0].ID = "1"
-			m.See(copied, false)
-			isCopy, _, known := m.Seen(copied.UID)
+			m.NoteShown(copied, false)
+			isCopy, _, known := m.CopyState(copied.UID)
 			g.Expect(known && isCopy).To(BeTrue(), "copy %d of %s", uid, name)
-			m.Forget(copied)
+			m.NoteDeleted(copied)
 		}
 	}
 }
@@ -133,8 +133,8 @@ func TestTheMemoryOfDeletedEventsIsBounded(t *testing.T) {
 	m := NewMemory(clock)
 	for i := range 3*maxDeletedNames + 10 {
 		event := namedEvent(fmt.Sprint("event-", i), i)
-		m.See(event, false)
-		m.Forget(event)
+		m.NoteShown(event, false)
+		m.NoteDeleted(event)
 		if i == maxDeletedNames {
 			clock.SetTime(clock.Now().Add(time.Second))
 		}
@@ -144,7 +144,7 @@ func TestTheMemoryOfDeletedEventsIsBounded(t *testing.T) {
 	g.Expect(m.since).To(BeTemporally(">", testEpoch), "it does not claim to know the names that it has dropped")
 	for range 2 {
 		clock.SetTime(clock.Now().Add(replayWindow + time.Second))
-		m.Forget(namedEvent("last", 1))
+		m.NoteDeleted(namedEvent("last", 1))
 	}
 	g.Expect(len(m.deleted) + len(m.older)).To(BeNumerically("<=", 2))
 }
@@ -168,10 +168,10 @@ func TestWhatTheWatchHasShown(t *testing.T) {
 	m := NewMemory(clock)
 	event := namedEvent("by-hand", 1)
 	g.Expect(m.HasShown(RefOf(event), testEpoch)).To(BeFalse())
-	m.See(event, false)
+	m.NoteShown(event, false)
 	g.Expect(m.HasShown(RefOf(event), testEpoch)).To(BeTrue())
 	clock.SetTime(testEpoch.Add(time.Second))
-	m.Forget(event)
+	m.NoteDeleted(event)
 	g.Expect(m.HasShown(RefOf(event), testEpoch)).To(BeTrue(), "a list that began before may have it")
 	g.Expect(m.HasShown(RefOf(event), testEpoch.Add(2*time.Second))).To(BeFalse(), "a later list shows that it is there")
 	g.Expect(m.HasShown(RefOf(namedEvent("by-hand", 2)), testEpoch)).To(BeFalse())
@@ -185,20 +185,20 @@ func TestTheMemoryKnowsAStubOnceTheWatchShowsItWhole(t *testing.T) {
 	_, err := m.Cached.Condense(namedEvent("takes-the-place", 3))
 	g.Expect(err).NotTo(HaveOccurred())
 	const name = "01a1fc76-5bd7-792d-a695-2a362506dd6e"
-	m.See(namedEvent(name, 1), false)
-	m.Forget(namedEvent(name, 1))
+	m.NoteShown(namedEvent(name, 1), false)
+	m.NoteDeleted(namedEvent(name, 1))
 	stub := namedEvent(name, 2)
 	_, err = m.Cached.Condense(stub)
 	g.Expect(err).NotTo(HaveOccurred())
-	m.See(stub, false)
-	_, _, known := m.Seen("2")
+	m.NoteShown(stub, false)
+	_, _, known := m.CopyState("2")
 	g.Expect(known).To(BeFalse())
 	g.Expect(m.HasShown(RefOf(stub), testEpoch)).To(BeFalse())
 	g.Expect(m.HasStub("2")).To(BeTrue())
 
 	clock.SetTime(testEpoch.Add(2 * replayWindow))
-	m.See(namedEvent(name, 2), false)
-	isCopy, _, known := m.Seen("2")
+	m.NoteShown(namedEvent(name, 2), false)
+	isCopy, _, known := m.CopyState("2")
 	g.Expect(known).To(BeTrue())
 	g.Expect(isCopy).To(BeTrue(), "it is the second copy that it was")
 	g.Expect(m.HasShown(RefOf(stub), testEpoch)).To(BeTrue())
@@ -215,7 +215,7 @@ func TestWhatAFailedListShowedIsForgotten(t *testing.T) {
 		_, err := m.Cached.Condense(event)
 		g.Expect(err).NotTo(HaveOccurred())
 	}
-	m.See(shown, false)
+	m.NoteShown(shown, false)
 	m.Listed(&v1alpha1.AlertEvent{}, shown, dropped)
 	g.Expect(m.Cached.IsWhole(shown)).To(BeTrue(), "its end will be shown")
 	g.Expect(m.Cached.IsWhole(dropped)).To(BeFalse())
@@ -264,8 +264,8 @@ func TestWhichEventsWaitForAReplicaThatRemembersMore(t *testing.T) {
 			if test.retry {
 				event.Annotations = map[string]string{v1alpha1.RetryAnnotation: "true"}
 			}
-			m.See(event, false)
-			_, hold, known := m.Seen(event.UID)
+			m.NoteShown(event, false)
+			_, hold, known := m.CopyState(event.UID)
 			g.Expect(known).To(BeTrue())
 			if test.want {
 				g.Expect(hold).To(Equal(clock.Now().Add(RetryHold)), "another replica has this time from now on to delete it")

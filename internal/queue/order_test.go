@@ -29,7 +29,7 @@ func TestTheOrderOfCommitsIsThatOfTheFirstVersions(t *testing.T) {
 	event.ResourceVersion = "12"
 	g.Expect(CommitVersion(event)).To(Equal("12"))
 	g.Expect(memory.Version(event)).To(Equal("12"), "nobody has seen it before")
-	memory.See(event, false)
+	memory.NoteShown(event, false)
 	updated := event.DeepCopy()
 	updated.ResourceVersion = "15"
 	g.Expect(memory.Version(updated)).To(Equal("12"), "an update moves nothing")
