@@ -22,19 +22,20 @@
 //
 //  1. Read the Incident. A stale cache is sufficient; what it lacks is created, or read from the quorum. If the cache has been
 //     behind this process's last write of the Incident for a second, it is read from the quorum too: the write would fail.
-//  2. After that, list the metadata of the AlertEvents from the quorum: those of all namespaces, or of the Incident's alone while
-//     the former takes long. Many folds share one list, but none uses a list that began before its own read of the Incident.
-//     An event is *listed for* an Incident if the list has it without a mark for that Incident.
+//  2. After that, list the metadata of the AlertEvents from the quorum: those of all namespaces, or only of the Incident's
+//     namespace while the list of all takes long. Many folds share one list, but none uses a list that began before its own
+//     read of the Incident. An event is *listed for* an Incident if the list has it without a mark for that Incident.
 //  3. Take the cached events that are listed for the Incident and are not in its ledger, in commit order, and fold them. They
-//     enter the ledger, from which only those are dropped whose event is not listed for the Incident any more. Write the status
-//     on condition that the Incident is still the version that was read. If it is not, or if the Incident to create is there
+//     enter the ledger. An entry is dropped only if its event is not listed for the Incident any more. Write the status on
+//     condition that the Incident is still the version that was read. If it is not, or if the Incident to create is there
 //     already, start over.
 //  4. Delete the events that are settled for all their Incidents, on condition of their UIDs. Which these are is kept in
 //     memory; after a restart, the ledgers and the marks tell it again.
 //
 // # Why nothing is counted twice
 //
-// Say write A folded an event, and another fold comes to the event. By when that fold read the Incident:
+// Say write A has folded an event, and another fold finds the event again. There are three cases, by when this other fold read
+// the Incident:
 //
 //   - Before A: its own write fails, as its condition is the version before A.
 //   - After A, and the ledger has the event: the event is skipped.
@@ -57,7 +58,7 @@
 //
 // The cache has the Incidents that are not Resolved, so memory and the start of a replica do not depend on history. A
 // fold that finds no Incident there and is to open one creates it. If one exists, the create fails, and the fold reads it from
-// the quorum; so does a fold that opens nothing, and one where the namespace takes no new Incidents.
+// the quorum. A fold that opens nothing, or whose namespace takes no new Incidents, reads it from the quorum, too.
 //
 // When the watch shows an Incident no longer, it is Resolved or deleted; unless this process resolved it, it is read. The leader
 // visits all Resolved Incidents at the start of its term and every hour (package sweep).

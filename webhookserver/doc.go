@@ -4,8 +4,8 @@
 // a function that makes its value, or ends the request with a problem:
 //
 //  1. arrived: the operation of the path and the method (package protocol), and the token (arrive.go).
-//  2. authenticated: the integration of the token's hash, from an index that the informer of the WebhookIntegrations feeds
-//     (authenticate.go, tokens.go).
+//  2. authenticated: the integration that lists the hash of the token, from an index by the tag in the token, which the
+//     informer of the WebhookIntegrations feeds (authenticate.go, tokens.go).
 //  3. checked: the query and the headers are valid (check.go).
 //  4. read: the body, within its limits (body.go). A request that cannot be stored soon is rejected before it costs memory.
 //  5. decoded: the alerts, as the operation and its preset or the integration's mapping give them (decode.go, packages protocol,

@@ -59,7 +59,7 @@ type Input struct {
 type Queue interface {
 	// Lists reports whether an AlertEvent is listed for this Incident: the quorum list, which began after the Incident was
 	// read, has it without a mark for the Incident. A provisional plan goes by the cache instead.
-	Exists(uid string) bool
+	Lists(uid string) bool
 
 	// Version returns the place of an AlertEvent in commit order, see Stored.
 	Version(event *v1alpha1.AlertEvent) string
@@ -82,7 +82,7 @@ type Plan struct {
 	ObjectLabels map[string]string       // of an episode that begins, with AlertLabelPrefix; nil: none begins
 	Transitions  []v1alpha1.Transition   // in order
 	Results      []AlertResult           // one for each alert that was folded now, or found without an Incident or invalid
-	ToSettle     []types.UID             // events with no alert left for this Incident once the plan is carried out
+	ToSettle     []types.UID             // events that are settled for this Incident once the plan is carried out
 	Unmatched    bool                    // some alert found no Incident: confirm the absence by a quorum read first
 	LedgerFull   bool                    // some event has to wait for room in the ledger
 	ByTime       bool                    // the time ended the episode or its acknowledgement: make sure that no alert was missed
@@ -160,7 +160,7 @@ type folding struct {
 	sizeBound int                      // the content is not larger than this
 	ledger    *ledgerBook
 	isNew     bool                   // the Incident has no status yet
-	unmatched []v1alpha1.LedgerEntry // events that exist, and whose alerts came before there was an Incident
+	unmatched []v1alpha1.LedgerEntry // events whose alerts came before there was an Incident
 	plan      Plan
 }
 
@@ -232,7 +232,7 @@ func (f *folding) settledBefore() []v1alpha1.LedgerEntry {
 	return entries
 }
 
-// foldEvent settles an event: all its alerts of this Incident, in their order.
+// foldEvent folds an event: all its alerts of this Incident, in their order.
 func (f *folding) foldEvent(event versionedEvent) {
 	arrived := receivedAlert{
 		received:    ReceivedTime(event.AlertEvent),
@@ -275,7 +275,7 @@ func (f *folding) foldEvent(event versionedEvent) {
 	f.plan.ToSettle = append(f.plan.ToSettle, event.UID)
 }
 
-// foldAlert settles one alert and returns its result.
+// foldAlert folds one alert and returns its result.
 func (f *folding) foldAlert(a receivedAlert) string {
 	switch {
 	case f.spec.IntegrationName != "": // what the alert tells of the Incident must be right

@@ -3,13 +3,12 @@
 // # How an Incident becomes a post
 //
 //  1. term.incidentChanged (term.go): the cache shows a change of an open Incident. One that people have to know at once is
-//     queued for each poster. The fold that wrote the end of one calls Forwarder.Resolved at once, and so term.resolved.
-//     Otherwise an end would be learned from the cache, which an Incident leaves when it ends (term.incidentGone): so are those
-//     that another process wrote. A new leader learns of earlier ones from its first sweep. Whoever comes second has the end
-//     posted once more at most.
+//     queued for each poster. The fold that wrote the end of one calls Forwarder.Resolved at once, and so term.resolved. An end that
+//     another process wrote is learned when the Incident leaves the cache (term.incidentGone). A new leader learns of earlier
+//     ends from its first sweep. If two of them tell of one end, it is posted twice at most.
 //  2. poster.run (poster.go): a poster, one for each address of an Alertmanager, takes the Incidents of its next request from
 //     its schedule (schedule.go): first those of which it was told, then those of its round, which has all open ones once a
-//     minute. An ended one that it comes to goes behind the round (takeOpen, takeEnded): open ones expire, ends do not.
+//     minute. Ended ones come after the round (takeOpen, takeEnded), since open ones expire and ends do not.
 //  3. Stages of the poster, each in a file of its own, make the alerts of each Incident: readStage reads it, wantStage decides
 //     with which labels Alertmanager is to know it (package alerts, pure), historyStage adds what was posted before and must
 //     end, and encodeStage makes the alerts.

@@ -10,7 +10,7 @@ import (
 // encodeStage makes the alerts of the Incident. There are none if Alertmanager neither is to know the Incident nor has known it.
 type encodeStage struct{ record *record }
 
-// exec implements stage.
+// fill implements stage.
 func (e *encodeStage) fill(_ context.Context, at moment, p *post) bool {
 	if p.wanted.IsEmpty() {
 		e.record.accept(p.key, "")

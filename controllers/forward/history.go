@@ -20,7 +20,7 @@ type historyStage struct {
 	hasFormer bool // they were read, or could not be
 }
 
-// exec implements stage.
+// fill implements stage.
 func (h *historyStage) fill(ctx context.Context, at moment, p *post) bool {
 	// Without the integration, a set that fires is neither renewed nor ended, so nothing changes if the integration is created
 	// again within the expiry; otherwise the set ends with it.

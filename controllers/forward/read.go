@@ -12,7 +12,7 @@ type readStage struct {
 	log       logr.Logger
 }
 
-// exec implements stage.
+// fill implements stage.
 func (r *readStage) fill(ctx context.Context, _ moment, p *post) bool {
 	var err error
 	if p.incident, p.integration, err = r.incidents.read(ctx, p.key); err != nil {

@@ -40,7 +40,7 @@ type facts struct {
 	apiTime   time.Time     // by the API server's, for everything else
 }
 
-// confirmed is facts in which the existing AlertEvents are those of a quorum list that began after the Incident was read.
+// confirmed is facts whose AlertEvents are listed by a quorum list that began after the Incident was read.
 type confirmed struct{ facts }
 
 // alertEvents are the cached AlertEvents that are listed for one Incident, by their treatment.
@@ -140,7 +140,7 @@ func readIncident(
 	return incident, nil
 }
 
-// confirm lists the AlertEvents that exist, and returns the facts by that list.
+// confirm returns the facts by a quorum list.
 func (r *reconciler) confirm(ctx context.Context, seen *facts) (*confirmed, error) {
 	c := &confirmed{*seen}
 	listed, err := r.lists.join(ctx, seen.key.Namespace)

@@ -50,7 +50,7 @@ type storedEvent struct {
 	settled         queue.MarkedNames
 }
 
-// eventList is the AlertEvents that existed at one moment. It is shared and never modified once it is complete. It keeps at most
+// eventList is the AlertEvents of one moment. It is shared and never modified once it is complete. It keeps at most
 // 5 KiB of an AlertEvent, whatever metadata that has. Of one that the cache hides, it keeps only a hash, since there may be
 // hundreds of thousands: it may be in a ledger, but it is not folded.
 type eventList struct {
@@ -123,7 +123,7 @@ func (l *eventList) notShown(namespace string, hasShown func(queue.Ref) bool) []
 	return in
 }
 
-// has reports whether the event existed for the Incident: it was there, and not marked as settled for it. The mark of a hidden
+// has reports whether the event is listed for the Incident: it was there, without a mark for it. The mark of a hidden
 // one is not known.
 func (l *eventList) has(uid, incident string) bool {
 	event, ok := l.events[types.UID(uid)]
@@ -203,7 +203,7 @@ func (l *quorumLists) listOf(namespace string) *quorumList {
 	return l.own[namespace]
 }
 
-// quorumList shares lists of the AlertEvents that exist. Whoever joins gets a list that began after it
+// quorumList shares quorum lists of AlertEvents. Whoever joins gets a list that began after it
 // joined, as the exactly-once argument requires: while one is under way, all newcomers wait
 // together for the next. So when idle a fold costs one small list, and under load all folds share them.
 type quorumList struct {

@@ -138,7 +138,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return r.handleFailure(ctx, o, err)
 	}
-	r.settle(o, plan)
+	r.settle(o, plan) // an idle provisional plan settles only what a written ledger has, so that it needs no quorum list
 	return r.finish(ctx, o, plan)
 }
 
