@@ -14,7 +14,6 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
-	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // Delete deletes those of these Incidents of one namespace whose ledgers are not needed, exactly as they were read, while more
@@ -82,7 +81,7 @@ func (r *reconciler) markSettled(ctx context.Context, incident types.NamespacedN
 	}
 	free = true
 	for _, event := range events {
-		if mark, ok := queue.MarkOf(event); ok && mark.Settles(incident.Name) {
+		if isMarkedFor(event, incident.Name) {
 			continue
 		}
 		free = false

@@ -170,7 +170,7 @@ func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEven
 		isCopy, hold, known := r.Memory.CopyState(event.UID)
 		switch {
 		case queue.IsRestored(event), isCopy, !o.listed.has(string(event.UID), o.key.Name):
-		case r.releases.IsSettled(event, o.key.Name):
+		case r.releases.IsSettled(event, o.key.Name), isMarkedFor(event, o.key.Name):
 			a.settled = append(a.settled, event)
 		default:
 			a.unknown = a.unknown || !known
@@ -186,6 +186,13 @@ func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEven
 		a.toFold = slices.DeleteFunc(a.toFold, func(event *v1alpha1.AlertEvent) bool { return r.inCommitOrder(event, held) >= 0 })
 	}
 	return a
+}
+
+// isMarkedFor reports whether an AlertEvent has a mark for the Incident. The list does not know it of one that the cache hid when
+// the list began, and the release may not have seen it yet.
+func isMarkedFor(event *v1alpha1.AlertEvent, incident string) bool {
+	mark, ok := queue.MarkOf(event)
+	return ok && mark.Settles(incident)
 }
 
 func (r *reconciler) inCommitOrder(a, b *v1alpha1.AlertEvent) int {

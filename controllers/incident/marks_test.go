@@ -15,6 +15,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/release"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
@@ -277,4 +278,24 @@ func TestWhatMayComeBeforeAnEventInCommitOrder(t *testing.T) {
 			NewWithT(t).Expect(r.isOlder(stored, event)).To(Equal(test.want))
 		})
 	}
+}
+
+// TestAMarkIsHeededThatOnlyTheCacheShows has an AlertEvent marked that the cache hid when the quorum list began, so that the list
+// does not know its mark, and that the cache shows now, before the release has seen it.
+func TestAMarkIsHeededThatOnlyTheCacheShows(t *testing.T) {
+	s := newSite(t)
+	event := s.PostFiring("disk")
+	key := s.KeyOf("disk")
+	mark := queue.Mark{ResourceVersion: event.ResourceVersion, Incidents: []string{key.Name}}
+	event.Annotations = map[string]string{v1alpha1.SettledAnnotation: mark.String()}
+	s.Expect(s.Live.Update(s.Ctx, event)).To(Succeed())
+
+	listed := newEventList(0)
+	listed.addHidden(event)
+	shown, err := replica.EventsOf(s.Ctx, s.cache, key)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(shown).To(HaveLen(1))
+	sorted := s.incidents.classify(&facts{key: key, listed: listed}, shown)
+	s.Expect(sorted.toFold).To(BeEmpty())
+	s.Expect(sorted.settled).To(Equal(shown))
 }

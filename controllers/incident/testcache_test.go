@@ -74,7 +74,7 @@ func (c *testCache) watch(events []v1alpha1.AlertEvent) {
 	for i := range events {
 		event := events[i].DeepCopy()
 		if shown := c.shows[event.UID]; shown != nil {
-			informers.Handler(c.memory.See, c.memory.Forget).OnUpdate(shown, event)
+			informers.Handler(c.memory.NoteShown, c.memory.NoteDeleted).OnUpdate(shown, event)
 		} else {
 			c.memory.NoteShown(event, false)
 		}

@@ -154,7 +154,7 @@ func TestAListAfterAGapShowsADeletionAndACreationAsOne(t *testing.T) {
 	m := NewMemory(clocktesting.NewFakePassiveClock(testEpoch))
 	const name = "01a1fc76-5bd7-792d-a695-2a362506dd6e"
 	first, second := namedEvent(name, 1), namedEvent(name, 2)
-	watch := informers.Handler(m.See, m.Forget)
+	watch := informers.Handler(m.NoteShown, m.NoteDeleted)
 	watch.OnAdd(first, true)
 	watch.OnUpdate(first, second)
 	g.Expect(m.IsDeleted(Ref{types.NamespacedName{Namespace: "team", Name: name}, "1"})).To(BeTrue())
