@@ -100,6 +100,7 @@ var bugs = []bug{
 	{name: "known-since-the-future", test: "./controllers/heartbeat TestADefinitionIsKnownSinceNoTimeOfTheFuture"},
 	{name: "times-stay-in-the-future", test: "./controllers/integration TestNoTimeOfAnIntegrationIsOfTheFuture"},
 	{name: "wish-of-a-mark-is-lost", test: "./controllers/release TestAMarkThatIsWantedDuringAWriteIsWrittenNext"},
+	{name: "mark-of-the-cache-ignored", test: "./controllers/incident TestAMarkIsHeededThatOnlyTheCacheShows"},
 	{name: "eviction-forgets-writes", test: "./controllers/sweep TestTheCountsAreThoseOfARecount"},
 	{name: "page-has-credentials", test: "./internal/page TestNoRequestBearsAnythingButTheUsersToken"},
 }

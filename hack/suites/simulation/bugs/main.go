@@ -32,6 +32,7 @@ var elsewhere = map[string]string{
 	"held-is-posted":                "nothing is forwarded in its stories",
 	"hops-unbounded":                "nothing is forwarded in its stories",
 	"known-since-the-future":        "its API server's clock is at most 20 s off, but for one story of a test",
+	"mark-of-the-cache-ignored":     "no namespace uses up its memory for content",
 	"leads-under-older-definitions": "keepChecked ends its terms before they fold, and nobody judges who has the lease",
 	"expiry-ignored":                "no alert has an expiry",
 	"muted-until-written":           "nothing is forwarded",
