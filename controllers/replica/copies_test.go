@@ -71,7 +71,7 @@ func TestSecondCopiesOfANamespaceThatHangsDelayNoOther(t *testing.T) {
 			second := first.DeepCopy()
 			second.UID += "-again"
 			m.NoteShown(first, false)
-			m.Forget(first)
+			m.NoteDeleted(first)
 			m.NoteShown(second, false)
 		}
 		for number := range 100 {

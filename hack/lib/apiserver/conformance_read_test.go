@@ -141,6 +141,7 @@ var reads = conformance{
 		first := s.create("alertevents", alertEvent("a"))
 		s.create("alertevents", alertEvent("b"))
 		s.send("DELETE", s.path("alertevents", "a"), nil)
+		s.send("GET", s.path("alertevents"), nil) // a real server's cache has seen the deletion now
 		revision := fmt.Sprint(first.at("metadata", "resourceVersion"))
 		a := s.send("GET", s.path("alertevents")+query("resourceVersion", revision, "resourceVersionMatch", "Exact"), nil)
 		s.note("%v %v", names(a), a.at("metadata", "resourceVersion") == revision)
