@@ -19,6 +19,14 @@ import (
 // ErrExpired is what Faults.Deliver returns to end a watch with 410 Expired.
 var ErrExpired = errors.New("the watch expires")
 
+// These are what Faults.Deliver returns for a watch that breaks its promise, as etcd's have done. They concern no initial events.
+var (
+	ErrDropped  = errors.New("the event is left out")
+	ErrRepeated = errors.New("the event comes twice")
+	ErrSwapped  = errors.New("the event comes after the next one")
+	ErrRewound  = errors.New("the events before this one come again")
+)
+
 // Call describes one request to Faults. Its fields are those of the request, so that a hash of some of them and a counter decides
 // about a fault independently of other calls.
 type Call struct {
@@ -42,7 +50,7 @@ type Faults interface {
 	// until ctx ends. With an error the response is lost.
 	Leave(ctx context.Context, call *Call, code int) error
 	// Deliver is called before each event of a watch, initial ones and bookmarks included, with the resourceVersion of its object.
-	// It may sleep or block. An error ends the watch as a broken connection, and ErrExpired with 410.
+	// It may sleep or block. An error ends the watch as a broken connection, ErrExpired with 410; ErrDropped and the like do not.
 	Deliver(ctx context.Context, call *Call, resourceVersion int64) error
 }
 

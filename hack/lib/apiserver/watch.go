@@ -32,6 +32,9 @@ type stream struct {
 	end       time.Time // zero: never
 	begun     int64     // the revision of the initial events
 
+	again   []event // that come before those of the history: repeated, or out of order
+	rewound int64   // the revision up to which the watch does not go back any more
+
 	pending [3][]byte // what is left of the event that is being read
 	last    bool      // it is the last one
 	closed  chan struct{}
@@ -133,14 +136,8 @@ func (w *stream) next() error {
 	if w.last {
 		return io.EOF
 	}
-	e, err := w.wait()
+	e, err := w.deliver()
 	if err != nil {
-		return err
-	}
-	switch err := w.faults.Deliver(w.ctx, w.Call, e.revision); {
-	case errors.Is(err, ErrExpired):
-		e = expiry(fmt.Sprintf("too old resource version: %d", e.revision))
-	case err != nil:
 		return err
 	}
 	if err := w.ctx.Err(); err != nil {
@@ -149,6 +146,64 @@ func (w *stream) next() error {
 	w.last = e.kind == watch.Error
 	w.pending = [3][]byte{prefixes[e.kind], e.object, suffix}
 	return nil
+}
+
+// deliver waits for the next event that comes, after what the faults make of those before it.
+func (w *stream) deliver() (event, error) {
+	for {
+		if len(w.again) > 0 {
+			e := w.again[0]
+			w.again = w.again[1:]
+			return e, nil
+		}
+		isInitial := len(w.initial) > 0 || w.announce
+		e, err := w.wait()
+		if err != nil {
+			return e, err
+		}
+		switch err := w.faults.Deliver(w.ctx, w.Call, e.revision); {
+		case errors.Is(err, ErrExpired):
+			return expiry(fmt.Sprintf("too old resource version: %d", e.revision)), nil
+		case err == nil || isInitial && isBreach(err):
+			return e, nil
+		case !isBreach(err):
+			return e, err
+		default:
+			w.breach(e, err)
+		}
+	}
+}
+
+// isBreach reports whether an error is one of those of a watch that breaks its promise.
+func isBreach(err error) bool {
+	return errors.Is(err, ErrDropped) || errors.Is(err, ErrRepeated) || errors.Is(err, ErrSwapped) || errors.Is(err, ErrRewound)
+}
+
+// rewindBy is how many commits a watch goes back.
+const rewindBy = 8
+
+// breach does with an event what breaks the promise of the watch.
+func (w *stream) breach(e event, err error) {
+	switch {
+	case errors.Is(err, ErrRepeated):
+		w.again = append(w.again, e, e)
+	case errors.Is(err, ErrSwapped):
+		if next, ok := w.queued(); ok {
+			w.again = append(w.again, next)
+		}
+		w.again = append(w.again, e)
+	case errors.Is(err, ErrRewound):
+		w.again = append(w.again, e)
+		if e.revision > w.rewound {
+			w.rewound, w.at = e.revision, max(w.at-rewindBy, 0)
+		}
+	}
+}
+
+// queued returns the next event if it is there already.
+func (w *stream) queued() (event, bool) {
+	next, _, err := w.poll()
+	return next, err == nil && next.object != nil
 }
 
 var (

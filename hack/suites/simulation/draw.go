@@ -161,7 +161,7 @@ func (d *drawer) trouble(t *rapid.T) operation {
 func (d *drawer) watchTrouble(t *rapid.T) operation {
 	o := trouble{
 		replica: d.replica(t),
-		effect:  rapid.SampledFrom([]effect{lag, stall, end, expire, behind}).Draw(t, "effect"),
+		effect:  rapid.SampledFrom([]effect{lag, stall, end, expire, behind, drop, repeat, swap, rewind}).Draw(t, "effect"),
 		target: target{"watch", rapid.SampledFrom([]string{
 			"alertevents", "alertevents", "incidents", "webhookintegrations", "maintenancewindows", "heartbeats", "leases", "",
 		}).Draw(t, "resource")},
@@ -170,8 +170,10 @@ func (d *drawer) watchTrouble(t *rapid.T) operation {
 	switch o.effect {
 	case lag:
 		o.delay = duration(t, "delay", 200*time.Millisecond, time.Second, 3*time.Second)
-	case end, expire:
+	case end, expire, rewind:
 		o.count = 1
+	case drop, repeat, swap:
+		o.count = rapid.SampledFrom([]int{1, 3, 0}).Draw(t, "events")
 	case behind:
 		o.verb = ""
 	default:

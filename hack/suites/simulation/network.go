@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -138,10 +139,20 @@ const (
 	end                      // the watch ends
 	expire                   // with 410
 	behind                   // reads that may be stale are
+	drop                     // a watch leaves events out
+	repeat                   // a watch sends events twice
+	swap                     // a watch sends events in another order
+	rewind                   // a watch sends older events again
 )
 
+// breaches are the effects of a store whose watches do not keep their promise, and what Deliver returns for them.
+var breaches = map[effect]error{
+	drop: apiserver.ErrDropped, repeat: apiserver.ErrRepeated, swap: apiserver.ErrSwapped, rewind: apiserver.ErrRewound,
+}
+
 func (e effect) String() string {
-	return []string{"lose", "hang", "late", "slow", "delay", "refuse", "503", "429", "lag", "stall", "end", "expire", "stale"}[e]
+	return []string{"lose", "hang", "late", "slow", "delay", "refuse", "503", "429", "lag", "stall", "end", "expire", "stale",
+		"drop", "repeat", "reorder", "rewind"}[e]
 }
 
 // fault is an effect on some calls of a replica for a while.
@@ -354,8 +365,11 @@ func (l *link) Deliver(ctx context.Context, call *apiserver.Call, revision int64
 	if err := l.travel(ctx, "deliver", &named, longestDeliver); err != nil {
 		return err
 	}
-	for f := l.take(call, lag, stall, end, expire); f != nil; f = l.take(call, lag, stall, end, expire) {
+	effects := []effect{lag, stall, end, expire, drop, repeat, swap, rewind}
+	for f := l.take(call, effects...); f != nil; f = l.take(call, effects...) {
 		switch f.effect {
+		case drop, repeat, swap, rewind:
+			return cmp.Or(l.run(), breaches[f.effect])
 		case end:
 			return errLost
 		case expire:
