@@ -211,6 +211,11 @@ soak: control-plane bin/suites/faults ## Faults at random for SOAK (1h)
 test-simulation: bin/suites/simulation.test ## Simulate replicas, faults and users for SIMULATE (2m), with new seeds
 	hack/suites/simulation/simulate.sh bin/suites/simulation.test $(SIMULATE)
 
+.PHONY: test-simulation-versions
+test-simulation-versions: ## The same with replicas of the last release, which are rolled forward and back
+	$(LATE) hack/suites/simulation/versions.sh bin/suites/versions.test
+	hack/suites/simulation/simulate.sh bin/suites/versions.test $(SIMULATE)
+
 .PHONY: simulate
 simulate: bin/suites/simulation.test ## The same for HOURS (1), or replay SEED, with everything that happens if TOLD is set
 	SEED='$(SEED)' TOLD='$(TOLD)' hack/suites/simulation/simulate.sh bin/suites/simulation.test $(HOURS)h

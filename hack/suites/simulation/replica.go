@@ -26,6 +26,7 @@ type replica struct {
 	clock   wallclock.Clock
 	process *process // nil: none runs
 	all     []*process
+	older   bool                // the next process is of the baseline
 	args    []string            // more flags
 	dialer  alertmanager.Dialer // of Alertmanagers
 
@@ -81,11 +82,11 @@ func (r *replica) start() error {
 	if r.process != nil {
 		return nil
 	}
-	w := r.world
-	options, err := app.ParseFlags(append(w.story.flags(), r.args...))
-	if err != nil {
-		return err
+	w, run := r.world, program(presentProgram)
+	if r.older {
+		run = olderProgram
 	}
+	flags := append(w.story.flags(), r.args...)
 	p := &process{link: newLink(w.network, r.name), listener: newListener(), ended: make(chan struct{})}
 	p.client = &http.Client{Timeout: senderTimeout, Transport: &http.Transport{
 		DialContext: p.listener.dial, DisableKeepAlives: true, DisableCompression: true,
@@ -104,10 +105,7 @@ func (r *replica) start() error {
 	r.trouble(0)
 	go func() {
 		defer close(p.ended)
-		p.err = app.Run(ctx, options, app.Environment{
-			Config: config, Log: log, Clock: &r.clock,
-			Listener: p, Dialer: r.dialer,
-		})
+		p.err = run(ctx, flags, app.Environment{Config: config, Log: log, Clock: &r.clock, Listener: p, Dialer: r.dialer})
 		stop()
 		_ = p.listener.Close()
 	}()

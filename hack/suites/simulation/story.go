@@ -13,6 +13,7 @@ func tenantName(i int) string { return "tenant-" + string(rune('a'+i)) }
 // Settings are how the replicas are configured.
 type Settings struct {
 	Replicas     int  // places for processes
+	Older        bool // they are of the baseline at first
 	Elect        bool // with a lease; else every replica folds, all the time
 	Writes       int  // --max-in-flight-writes: with 1, requests share AlertEvents
 	MaxIncidents int  // 0: the default
@@ -24,6 +25,9 @@ type Settings struct {
 
 func (s Settings) String() string {
 	text := fmt.Sprintf("%d replicas", s.Replicas)
+	if s.Older {
+		text += " of the baseline"
+	}
 	if !s.Elect {
 		text += " without a lease"
 	}

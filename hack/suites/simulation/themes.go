@@ -34,6 +34,9 @@ func (d *drawer) drawTheme(t *rapid.T, s *Story) (first, after []operation) {
 			weighted = append(weighted, theme)
 		}
 	}
+	if olderProgram != nil {
+		return d.rolls(t, s), nil
+	}
 	drawn := rapid.SampledFrom(weighted).Draw(t, "theme")
 	if drawn.pause > 0 {
 		after = []operation{wait{drawn.pause}}

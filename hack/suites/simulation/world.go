@@ -148,7 +148,7 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 		})
 	}
 	for i := range story.Replicas {
-		w.replicas = append(w.replicas, &replica{world: w, name: fmt.Sprint("replica-", i)})
+		w.replicas = append(w.replicas, &replica{world: w, name: fmt.Sprint("replica-", i), older: story.Older})
 	}
 	return w, nil
 }

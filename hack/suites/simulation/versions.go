@@ -1,0 +1,66 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/tocsin-dev/tocsin/internal/app"
+)
+
+// program runs a replica of one version of the manager, with its command line, until ctx ends.
+type program func(ctx context.Context, flags []string, e app.Environment) error
+
+// presentProgram runs a replica of the present version.
+func presentProgram(ctx context.Context, flags []string, e app.Environment) error {
+	options, err := app.ParseFlags(flags)
+	if err != nil {
+		return err
+	}
+	return app.Run(ctx, options, e)
+}
+
+// roll replaces the process of a replica by one of another version, or of the same one.
+type roll struct {
+	replica int
+	older   bool
+}
+
+func (o roll) String() string {
+	if o.older {
+		return "roll back " + replicaName(o.replica)
+	}
+	return "roll forward " + replicaName(o.replica)
+}
+
+func (o roll) do(w *world) {
+	r := w.replicas[o.replica]
+	r.terminate()
+	r.older = o.older
+	if err := r.start(); err != nil {
+		panic(err)
+	}
+}
+
+// rolls draws how replicas of the baseline are rolled forward, perhaps back, and forward again, with posts between them. What the
+// baseline does not know is not asked for.
+func (d *drawer) rolls(t *rapid.T, s *Story) []operation {
+	s.Older, s.HoldBack, s.Forget = true, false, false
+	operations := []operation{wait{10 * time.Second}}
+	directions := rapid.SampledFrom([][]bool{{false}, {false, true}, {false, true, false}}).Draw(t, "directions")
+	for i, older := range directions {
+		for replica := range s.Replicas {
+			operations = append(operations, roll{replica, older})
+			for j := range rapid.IntRange(0, 4).Draw(t, fmt.Sprint("posts ", i, replica)) {
+				operations = append(operations, post{
+					tenant: d.tenant(t), to: j, times: 1, alerts: []alert{d.alert(t)},
+					key: rapid.SampledFrom([]string{"", "", "k1", "k2"}).Draw(t, "idempotency key"),
+				})
+			}
+			operations = append(operations, d.wait(t))
+		}
+	}
+	return operations
+}
