@@ -25,6 +25,7 @@ func drawStory(t *rapid.T) *Story {
 		AutoResolve: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "autoResolve"),
 		HoldBack:    rapid.Bool().Draw(t, "holdBack"),
 		Forget:      rapid.SampledFrom([]bool{false, false, true}).Draw(t, "forget"),
+		Forward:     rapid.SampledFrom([]bool{false, false, true}).Draw(t, "forward"),
 	}}
 	switch rapid.SampledFrom([]string{"", "", "", "limit", "forbidden"}).Draw(t, "bound") {
 	case "limit":
@@ -55,7 +56,7 @@ func scenes(replicas int) *rapid.Generator[[]operation] {
 	}{
 		{16, one(d.post)}, {16, one(d.wait)}, {10, one(d.burst)}, {12, one(d.trouble)}, {8, one(d.watchTrouble)},
 		{6, one(d.process)}, {6, one(d.user)}, {4, one(d.report)}, {4, one(d.policy)}, {2, one(d.restore)}, {2, one(d.setClock)},
-		{1, d.secondCopy}, {1, d.deletedIncident}, {1, one(d.manyKeys)},
+		{1, d.secondCopy}, {1, d.deletedIncident}, {1, one(d.manyKeys)}, {2, one(d.alertmanager)},
 	}
 	var weighted []func(*rapid.T) []operation
 	for _, k := range kinds {
@@ -256,6 +257,14 @@ func (d *drawer) setClock(t *rapid.T) operation {
 	}
 	lasting := duration(t, "for", 2*time.Second, 12*time.Second, 35*time.Second, 2*time.Minute, 10*time.Minute)
 	return setClock{d.replica(t), ahead, lasting}
+}
+
+func (d *drawer) alertmanager(t *rapid.T) operation {
+	return breakAlertmanager{
+		rapid.IntRange(0, alertmanagers-1).Draw(t, "alertmanager"),
+		rapid.SampledFrom([]brokenness{isAway, answers503, neverAnswers, works}).Draw(t, "broken"), rapid.Bool().Draw(t, "forgets"),
+		d.short(t),
+	}
 }
 
 // secondCopy draws a create whose response hangs until the AlertEvent is folded, released and out of the ledger, while another

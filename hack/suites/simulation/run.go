@@ -108,6 +108,9 @@ func (w *world) perform() []string {
 	if found := w.judge.check(w.senders.records, healed); len(found) > 0 {
 		return found
 	}
+	if found := w.judgeForwarding(); len(found) > 0 {
+		return found
+	}
 	if found := w.emptyNamespaces(); len(found) > 0 {
 		return found
 	}

@@ -20,6 +20,7 @@ type Settings struct {
 	AutoResolve  bool // after a minute
 	HoldBack     bool // Incidents are forwarded after minutes, but for critical ones
 	Forget       bool // acknowledgements expire after a minute
+	Forward      bool // to Alertmanagers
 	Forbidden    bool // no Incident of key-0 can ever be created
 }
 
@@ -45,6 +46,9 @@ func (s Settings) String() string {
 	}
 	if s.Forget {
 		text += ", acknowledgementExpiresAfter 1m"
+	}
+	if s.Forward {
+		text += ", forwarding"
 	}
 	if s.Forbidden {
 		text += ", no Incidents of key-0"

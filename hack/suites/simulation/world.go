@@ -50,6 +50,8 @@ type world struct {
 	backups  client.Client // of the backup tool
 	calm     *disturbances
 
+	alertmanagers []*alertmanager
+
 	serverAhead atomic.Int64 // by how many nanoseconds the clock of the API server is ahead
 	chores      sync.WaitGroup
 	healed      chan struct{} // closed when all faults end
@@ -150,7 +152,25 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 	for i := range story.Replicas {
 		w.replicas = append(w.replicas, &replica{world: w, name: fmt.Sprint("replica-", i), older: story.Older})
 	}
+	if story.Forward {
+		return w, w.forward()
+	}
 	return w, nil
+}
+
+// forward makes the Alertmanagers, and has the replicas forward to them.
+func (w *world) forward() error {
+	file, err := forwardingFile()
+	if err != nil {
+		return err
+	}
+	for range alertmanagers {
+		w.alertmanagers = append(w.alertmanagers, newAlertmanager())
+	}
+	for _, r := range w.replicas {
+		r.args, r.dialer = []string{"--alertmanager-config=" + file}, w
+	}
+	return nil
 }
 
 // uids returns a source of UIDs in no order.
@@ -265,6 +285,10 @@ func (w *world) stop() error {
 		if err := r.await(); err != nil {
 			return err
 		}
+	}
+	for _, a := range w.alertmanagers {
+		_ = a.server.Close()
+		a.listener.reset()
 	}
 	return nil
 }

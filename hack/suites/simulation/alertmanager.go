@@ -1,0 +1,309 @@
+package simulation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
+	"github.com/tocsin-dev/tocsin/controllers/forward/silences"
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
+)
+
+// alertmanagers is how many Alertmanagers there are in a story with Forward.
+const alertmanagers = 2
+
+// forwardingFile is the file that names the Alertmanagers, which all worlds share.
+var forwardingFile = sync.OnceValues(func() (string, error) {
+	file, err := os.CreateTemp("", "tocsin-forwarding-*.yaml")
+	if err != nil {
+		return "", err
+	}
+	var text strings.Builder
+	text.WriteString("silence_acknowledged: true\nalertmanagers:\n")
+	for i := range alertmanagers {
+		fmt.Fprintf(&text, "- url: http://%s\n", alertmanagerAddress(i))
+	}
+	_, err = file.WriteString(text.String())
+	return file.Name(), errors.Join(err, file.Close())
+})
+
+func alertmanagerAddress(i int) string { return fmt.Sprintf("10.0.1.%d:9093", i+1) }
+
+// alertmanager is one in memory: it has the alerts and silences that were posted to it.
+type alertmanager struct {
+	listener *listener
+	server   *http.Server
+
+	mu       sync.Mutex
+	broken   brokenness
+	alerts   map[string]alerts.Alert // by their labels
+	silences []*silences.Silence
+	ids      int
+}
+
+// brokenness is how an Alertmanager fails, if it does.
+type brokenness int
+
+const (
+	works brokenness = iota
+	isAway
+	answers503
+	neverAnswers
+)
+
+func (b brokenness) String() string {
+	return []string{"works", "is away", "answers 503", "never answers"}[b]
+}
+
+// breakAlertmanager has an Alertmanager fail for a while, and may have it forget everything.
+type breakAlertmanager struct {
+	which   int
+	how     brokenness
+	forgets bool
+	d       time.Duration
+}
+
+func (o breakAlertmanager) String() string {
+	text := fmt.Sprintf("Alertmanager %d %s for %s", o.which, o.how, o.d)
+	if o.forgets {
+		text += ", and forgets everything"
+	}
+	return text
+}
+
+func (o breakAlertmanager) do(w *world) {
+	if len(w.alertmanagers) == 0 {
+		return
+	}
+	a := w.alertmanagers[o.which]
+	a.fail(o.how, o.forgets)
+	w.later(o.d, func() { a.fail(works, false) })
+}
+
+func newAlertmanager() *alertmanager {
+	a := &alertmanager{listener: newListener(), alerts: map[string]alerts.Alert{}}
+	a.server = &http.Server{Handler: a, ReadHeaderTimeout: time.Minute}
+	go func() { _ = a.server.Serve(a.listener) }()
+	return a
+}
+
+func (a *alertmanager) fail(how brokenness, forgets bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.broken = how
+	if forgets {
+		clear(a.alerts)
+		a.silences = nil
+	}
+}
+
+func (a *alertmanager) state() brokenness {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.broken
+}
+
+// DialContext implements alertmanager.Dialer for the replicas of the world.
+func (w *world) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	for i, a := range w.alertmanagers {
+		if address == alertmanagerAddress(i) && a.state() != isAway {
+			return a.listener.dial(ctx, network, address)
+		}
+	}
+	return nil, errNobodyListens
+}
+
+// ServeHTTP implements http.Handler.
+func (a *alertmanager) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	switch a.state() {
+	case works:
+	case neverAnswers:
+		<-q.Context().Done()
+		return
+	default:
+		http.Error(w, "not now", http.StatusServiceUnavailable)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var answer any
+	switch id, isSilence := strings.CutPrefix(q.URL.Path, "/api/v2/silence/"); {
+	case isSilence && q.Method == http.MethodDelete:
+		a.expire(id)
+	case q.URL.Path == "/api/v2/silences" && q.Method == http.MethodPost:
+		posted := &silences.Silence{}
+		if err := json.NewDecoder(q.Body).Decode(posted); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		answer = map[string]string{"silenceID": a.silence(posted)}
+	case q.URL.Path == "/api/v2/silences":
+		answer = a.listSilences()
+	case q.Method == http.MethodPost:
+		var posted []alerts.Alert
+		if err := json.NewDecoder(q.Body).Decode(&posted); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		for _, alert := range posted {
+			a.alerts[fmt.Sprint(alert.Labels)] = alert // fmt sorts the keys
+		}
+	default:
+		answer = a.listAlerts(q.URL.Query().Get("silenced") == "true")
+	}
+	if answer != nil {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(answer)
+	}
+}
+
+// silence creates or changes a silence, and returns its ID.
+func (a *alertmanager) silence(posted *silences.Silence) string {
+	a.silences = slices.DeleteFunc(a.silences, func(s *silences.Silence) bool { return s.ID == posted.ID })
+	if posted.ID == "" {
+		a.ids++
+		posted.ID = fmt.Sprint("silence-", a.ids)
+	}
+	a.silences = append(a.silences, posted)
+	return posted.ID
+}
+
+func (a *alertmanager) expire(id string) {
+	for _, s := range a.silences {
+		if s.ID == id {
+			s.EndsAt = time.Now()
+		}
+	}
+}
+
+func (a *alertmanager) listSilences() []*silences.Silence {
+	list := []*silences.Silence{}
+	for _, s := range a.silences {
+		listed := *s
+		listed.Status = &silences.Status{State: "active"}
+		if !time.Now().Before(s.EndsAt) {
+			listed.Status.State = "expired"
+		}
+		list = append(list, &listed)
+	}
+	return list
+}
+
+// listedAlert is an alert that fires.
+type listedAlert struct {
+	Labels map[string]string `json:"labels"`
+	Status struct {
+		SilencedBy []string `json:"silencedBy"`
+	} `json:"status"`
+}
+
+func (a *alertmanager) listAlerts(onlySilenced bool) []listedAlert {
+	list := []listedAlert{}
+	for _, alert := range a.alerts {
+		listed := listedAlert{Labels: alert.Labels}
+		for _, s := range a.silences {
+			if time.Now().Before(s.EndsAt) && matches(s, alert.Labels) {
+				listed.Status.SilencedBy = append(listed.Status.SilencedBy, s.ID)
+			}
+		}
+		if time.Now().Before(alert.EndsAt) && (!onlySilenced || len(listed.Status.SilencedBy) > 0) {
+			list = append(list, listed)
+		}
+	}
+	return list
+}
+
+// matches reports whether a silence of Tocsin, whose matchers are all for equality, matches labels.
+func matches(s *silences.Silence, labels map[string]string) bool {
+	return !slices.ContainsFunc(s.Matchers, func(m silences.Matcher) bool { return labels[m.Name] != m.Value })
+}
+
+// toldOf is what an Alertmanager knows about an Incident.
+type toldOf struct {
+	severity v1alpha1.Severity // of the alert that fires; empty: none does
+	firing   int               // how many alerts fire
+	silenced bool
+}
+
+// told returns what the Alertmanager knows.
+func (a *alertmanager) told() map[types.NamespacedName]toldOf {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	told := map[types.NamespacedName]toldOf{}
+	for _, alert := range a.listAlerts(false) {
+		key, severity := alerts.IncidentOf(alert.Labels)
+		was := told[key]
+		told[key] = toldOf{severity, was.firing + 1, was.silenced || len(alert.Status.SilencedBy) > 0}
+	}
+	return told
+}
+
+// toldTime is how long after a change every Alertmanager knows of it, when nothing is wrong.
+const toldTime = 10 * time.Second
+
+// judgeForwarding finds what an Alertmanager does not know, or knows wrongly, at the end of a story.
+func (w *world) judgeForwarding() (found oracle.Findings) {
+	for i, a := range w.alertmanagers {
+		told := a.told()
+		w.judge.mu.Lock()
+		incidents := maps.Clone(w.judge.mutes.incidents)
+		integrations := maps.Clone(w.judge.mutes.integrations)
+		w.judge.mu.Unlock()
+		for key, incident := range incidents {
+			knows := told[key]
+			integration := integrations[types.NamespacedName{Namespace: key.Namespace, Name: integrationName}]
+			if incident == nil || integration == nil || w.story.stays(key.Namespace) || !incident.DeletionTimestamp.IsZero() ||
+				changedWithin(incident, toldTime) {
+				continue
+			}
+			want := wantTold(&incident.Status)
+			acknowledged := meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionAcknowledged)
+			switch {
+			case knows.severity != want || knows.firing > 1:
+				found.Add("W: Alertmanager %d has %d alerts of %s with severity %q, and the Incident is %s with %q",
+					i, knows.firing, key, knows.severity, incident.Status.State, want)
+			case want != "" && knows.silenced != acknowledged:
+				found.Add("W: Alertmanager %d has a silence of %s: %v, which is acknowledged: %v", i, key, knows.silenced, acknowledged)
+			}
+		}
+	}
+	return found
+}
+
+// wantTold returns the severity with which an Incident is to fire; empty if it is not.
+func wantTold(status *v1alpha1.IncidentStatus) v1alpha1.Severity {
+	switch {
+	case status.State != v1alpha1.IncidentOpen:
+		return ""
+	case status.Mute != nil:
+		return status.Mute.ForwardedSeverity
+	case status.Episode != nil && status.Episode.ForwardTime != nil && time.Now().Before(status.Episode.ForwardTime.Time):
+		return ""
+	default:
+		return status.Alert.Severity
+	}
+}
+
+// changedWithin reports whether an Incident has changed so lately that an Alertmanager need not know of it.
+func changedWithin(incident *v1alpha1.Incident, d time.Duration) bool {
+	status := &incident.Status
+	since := time.Now().Add(-d)
+	if status.Episode != nil && status.Episode.ForwardTime != nil && status.Episode.ForwardTime.After(since) {
+		return !status.Episode.ForwardTime.After(time.Now())
+	}
+	return slices.ContainsFunc(status.Timeline, func(entry v1alpha1.Transition) bool { return entry.Time.After(since) })
+}
