@@ -43,8 +43,8 @@ var forwardingFile = sync.OnceValues(func() (string, error) {
 
 func alertmanagerAddress(i int) string { return fmt.Sprintf("10.0.1.%d:9093", i+1) }
 
-// alertmanager is one in memory: it has the alerts and silences that were posted to it.
-type alertmanager struct {
+// fakeAlertmanager is one in memory: it has the alerts and silences that were posted to it.
+type fakeAlertmanager struct {
 	listener *listener
 	server   *http.Server
 
@@ -94,14 +94,14 @@ func (o breakAlertmanager) do(w *world) {
 	w.later(o.d, func() { a.fail(works, false) })
 }
 
-func newAlertmanager() *alertmanager {
-	a := &alertmanager{listener: newListener(), alerts: map[string]alerts.Alert{}}
+func newFakeAlertmanager() *fakeAlertmanager {
+	a := &fakeAlertmanager{listener: newListener(), alerts: map[string]alerts.Alert{}}
 	a.server = &http.Server{Handler: a, ReadHeaderTimeout: time.Minute}
 	go func() { _ = a.server.Serve(a.listener) }()
 	return a
 }
 
-func (a *alertmanager) fail(how brokenness, forgets bool) {
+func (a *fakeAlertmanager) fail(how brokenness, forgets bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.broken = how
@@ -111,7 +111,7 @@ func (a *alertmanager) fail(how brokenness, forgets bool) {
 	}
 }
 
-func (a *alertmanager) state() brokenness {
+func (a *fakeAlertmanager) state() brokenness {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.broken
@@ -128,7 +128,7 @@ func (w *world) DialContext(ctx context.Context, network, address string) (net.C
 }
 
 // ServeHTTP implements http.Handler.
-func (a *alertmanager) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+func (a *fakeAlertmanager) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	switch a.state() {
 	case works:
 	case neverAnswers:
@@ -172,7 +172,7 @@ func (a *alertmanager) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 }
 
 // silence creates or changes a silence, and returns its ID.
-func (a *alertmanager) silence(posted *silences.Silence) string {
+func (a *fakeAlertmanager) silence(posted *silences.Silence) string {
 	a.silences = slices.DeleteFunc(a.silences, func(s *silences.Silence) bool { return s.ID == posted.ID })
 	if posted.ID == "" {
 		a.ids++
@@ -182,7 +182,7 @@ func (a *alertmanager) silence(posted *silences.Silence) string {
 	return posted.ID
 }
 
-func (a *alertmanager) expire(id string) {
+func (a *fakeAlertmanager) expire(id string) {
 	for _, s := range a.silences {
 		if s.ID == id {
 			s.EndsAt = time.Now()
@@ -190,7 +190,7 @@ func (a *alertmanager) expire(id string) {
 	}
 }
 
-func (a *alertmanager) listSilences() []*silences.Silence {
+func (a *fakeAlertmanager) listSilences() []*silences.Silence {
 	list := []*silences.Silence{}
 	for _, s := range a.silences {
 		listed := *s
@@ -211,7 +211,7 @@ type listedAlert struct {
 	} `json:"status"`
 }
 
-func (a *alertmanager) listAlerts(onlySilenced bool) []listedAlert {
+func (a *fakeAlertmanager) listAlerts(onlySilenced bool) []listedAlert {
 	list := []listedAlert{}
 	for _, alert := range a.alerts {
 		listed := listedAlert{Labels: alert.Labels}
@@ -240,7 +240,7 @@ type toldOf struct {
 }
 
 // told returns what the Alertmanager knows.
-func (a *alertmanager) told() map[types.NamespacedName]toldOf {
+func (a *fakeAlertmanager) told() map[types.NamespacedName]toldOf {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	told := map[types.NamespacedName]toldOf{}

@@ -51,6 +51,8 @@ func newJudge(story *Story, w *world) *judge {
 			options.DeletedNamespaces = append(options.DeletedNamespaces, tenantName(o.tenant))
 		case setServerClock:
 			options.ClockError = 2 * fold.MaxClockDifference
+		case trouble: // replicas see a lost AlertEvent when they list again, after newer ones
+			options.LooseOrder = options.LooseOrder || breaches[o.effect] != nil
 		}
 	}
 	mutes := &mutes{

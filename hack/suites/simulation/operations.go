@@ -230,7 +230,11 @@ func (o trouble) do(w *world) {
 	}
 	concernsMemory := o.resource == "" || o.resource == "alertevents"
 	if concernsMemory && o.verb != "create" && o.effect != lag { // a lag is shorter than the hold of a retry
-		w.replicas[o.replica].trouble(o.d + o.delay)
+		lasts := o.d + o.delay
+		if o.effect == drop { // a deletion that is lost is never learned
+			lasts += rememberTime
+		}
+		w.replicas[o.replica].trouble(lasts)
 	}
 	p.add(fault{target: o.target, effect: o.effect, delay: o.delay, until: time.Now().Add(o.d), left: left})
 }

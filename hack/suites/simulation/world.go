@@ -50,7 +50,7 @@ type world struct {
 	backups  client.Client // of the backup tool
 	calm     *disturbances
 
-	alertmanagers []*alertmanager
+	alertmanagers []*fakeAlertmanager
 
 	serverAhead atomic.Int64 // by how many nanoseconds the clock of the API server is ahead
 	chores      sync.WaitGroup
@@ -165,7 +165,7 @@ func (w *world) forward() error {
 		return err
 	}
 	for range alertmanagers {
-		w.alertmanagers = append(w.alertmanagers, newAlertmanager())
+		w.alertmanagers = append(w.alertmanagers, newFakeAlertmanager())
 	}
 	for _, r := range w.replicas {
 		r.args, r.dialer = []string{"--alertmanager-config=" + file}, w
