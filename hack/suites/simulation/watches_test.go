@@ -9,8 +9,8 @@ import (
 )
 
 // TestWatchesThatBreakTheirPromise has the watches of a store misbehave as those of etcd have: events get lost (etcd-io/etcd
-// issues 17529, 18089, 19179), come twice (17247), come in another order, or come again after newer ones (15271). Alerts fire and
-// resolve meanwhile, and the leader ends afterwards.
+// issues 17529, 18089, 19179), all of some seconds if a compacted watch goes on, come twice (17247), come in another order, or
+// come again after newer ones (15271). Alerts fire and resolve meanwhile, and the leader ends afterwards.
 func TestWatchesThatBreakTheirPromise(t *testing.T) {
 	for _, breach := range []effect{drop, repeat, swap, rewind} {
 		for _, resource := range []string{"alertevents", "incidents", "webhookintegrations", "heartbeats", ""} {
