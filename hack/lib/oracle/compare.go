@@ -24,8 +24,8 @@ func (m *modelIncident) compare(s *storedStatus) []string {
 	differ("the state", s.State, m.state)
 	differ("Acknowledged", s.isTrue("Acknowledged"), m.acknowledged)
 	differ("the expired acknowledgements", s.Episode.Expired, m.expired)
-	if s.Acknowledgement.Expires.IsZero() {
-		m.expires = time.Time{} // while there was no integration, none said that it ends
+	if m.unsure {
+		m.expires = s.Acknowledgement.Expires
 	}
 	at("the end of the acknowledgement", s.Acknowledgement.Expires, m.expires)
 	differ("Resolved", s.isTrue("Resolved"), m.state == stateResolved)

@@ -22,6 +22,8 @@ type History struct {
 	lives        map[incidentKey]*life    // those that last
 	quietEnds    []quietEnd
 	integrations map[incidentKey]*storedIntegration
+	appeared     map[incidentKey]time.Time // when they were created
+	now          time.Time                 // of the commit that is entered
 	copies       int
 	deleted      int
 	findings     Findings
@@ -39,6 +41,7 @@ func NewHistory(options Options) *History {
 		stored:       map[string][]*event{},
 		lives:        map[incidentKey]*life{},
 		integrations: map[incidentKey]*storedIntegration{},
+		appeared:     map[incidentKey]time.Time{},
 	}
 }
 
@@ -47,7 +50,7 @@ func (h *History) Commit(c Commit) {
 	if strings.HasPrefix(c.Name, v1alpha1.CanaryName) {
 		return // no alert of anybody
 	}
-	h.commits++
+	h.commits, h.now = h.commits+1, c.At
 	c.ByUser = c.ByUser || c.Restored || c.Deleted && slices.Contains(h.options.DeletedNamespaces, c.Namespace)
 	var err error
 	switch c.Resource {
@@ -77,6 +80,9 @@ func (h *History) commitIntegration(c *Commit) error {
 	if c.Deleted {
 		delete(h.integrations, key)
 		return nil
+	}
+	if h.integrations[key] == nil {
+		h.appeared[key] = c.At
 	}
 	stored := &storedIntegration{}
 	h.integrations[key] = stored

@@ -232,7 +232,7 @@ func (h *History) replay(l *life, model *modelIncident, events []*event) []*even
 			}
 			a.integration = spec.IntegrationName
 			a.window = h.lateFiringWindow(l.key.namespace, spec.IntegrationName)
-			a.acknowledges = h.acknowledges(l.key.namespace, spec.IntegrationName, a.alert)
+			a.acknowledges, a.unsure = h.acknowledges(l.key.namespace, spec.IntegrationName, a.alert)
 			matched = model.take(a) || matched
 		}
 		if matched {
@@ -299,14 +299,21 @@ func describe(l *life, before *storedIncident, added []*event) string {
 		strings.Join(names, "; "))
 }
 
-// acknowledges is how long an alert acknowledges; zero if without an end.
-func (h *History) acknowledges(namespace, integration string, a alert) time.Duration {
-	text := a.text("acknowledgeFor")
-	if stored := h.integrations[incidentKey{namespace, integration}]; stored != nil && text == "" {
+// appearanceTime is how long after the creation of an integration a replica may not know of it.
+const appearanceTime = 10 * time.Second
+
+// acknowledges is how long an alert acknowledges; zero if without an end. It is unsure while a replica may know of no integration.
+func (h *History) acknowledges(namespace, integration string, a alert) (length time.Duration, unsure bool) {
+	text, key := a.text("acknowledgeFor"), incidentKey{namespace, integration}
+	stored := h.integrations[key]
+	if text == "" {
+		unsure = stored == nil || h.now.Sub(h.appeared[key]) < appearanceTime
+	}
+	if stored != nil && text == "" {
 		text = stored.Spec.AcknowledgementExpiresAfter
 	}
-	length, _ := time.ParseDuration(text) // 0 if there is none
-	return length
+	length, _ = time.ParseDuration(text) // 0 if there is none
+	return length, unsure
 }
 
 // lateFiringWindow is that of an integration.

@@ -45,6 +45,7 @@ type modelIncident struct {
 	resolved     time.Time
 	heard        time.Time // the last alert
 	expires      time.Time // when the acknowledgement ends; zero if it does not
+	unsure       bool      // the integration that tells when may have been unknown
 	expired      int64     // acknowledgements of the episode
 	timeline     []string  // types of the transitions; requests for silences are left out
 	adopted      bool      // the timeline's beginning is not known
@@ -78,6 +79,7 @@ type told struct {
 	integration     string // of the Incident
 	window          time.Duration
 	acknowledges    time.Duration // 0: until the acknowledgement is withdrawn
+	unsure          bool          // or as long as before
 }
 
 // take takes in one alert, and says whether it matched an Incident.
@@ -129,8 +131,11 @@ func (m *modelIncident) update(a told) {
 	if m.content["severity"] != before {
 		m.timeline = append(m.timeline, "SeverityChanged")
 	}
-	if status == acknowledged && a.acknowledges > 0 {
-		m.expires = a.received.Add(a.acknowledges)
+	if status == acknowledged {
+		m.unsure = a.unsure
+		if a.acknowledges > 0 {
+			m.expires = a.received.Add(a.acknowledges)
+		}
 	}
 	switch {
 	case status == unacknowledged && m.acknowledged:

@@ -14,7 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -132,7 +131,10 @@ func (a *fakeAlertmanager) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	switch a.state() {
 	case works:
 	case neverAnswers:
-		<-q.Context().Done()
+		select {
+		case <-q.Context().Done():
+		case <-a.listener.closed:
+		}
 		return
 	default:
 		http.Error(w, "not now", http.StatusServiceUnavailable)
@@ -271,7 +273,7 @@ func (w *world) judgeForwarding() (found oracle.Findings) {
 				continue
 			}
 			want := wantTold(&incident.Status)
-			acknowledged := meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionAcknowledged)
+			acknowledged := isCovered(&incident.Status)
 			switch {
 			case knows.severity != want || knows.firing > 1:
 				found.Add("W: Alertmanager %d has %d alerts of %s with severity %q, and the Incident is %s with %q",
@@ -282,6 +284,13 @@ func (w *world) judgeForwarding() (found oracle.Findings) {
 		}
 	}
 	return found
+}
+
+// isCovered reports whether an Incident is acknowledged at its severity, for some time still.
+func isCovered(status *v1alpha1.IncidentStatus) bool {
+	given, severities := status.Acknowledgement, v1alpha1.Severities()
+	return given != nil && slices.Index(severities, given.Severity) <= slices.Index(severities, status.Alert.Severity) &&
+		(given.ExpirationTime == nil || given.ExpirationTime.After(time.Now()))
 }
 
 // wantTold returns the severity with which an Incident is to fire; empty if it is not.

@@ -54,6 +54,9 @@ func (h *holds) judge(key types.NamespacedName, incident *v1alpha1.Incident, fou
 	if h.none || h.other[key.Namespace] || status.Episode == nil || status.OpenedTime == nil {
 		return
 	}
+	if told := status.Forwarding; told != nil && told.Severity != "" && status.State == v1alpha1.IncidentResolved {
+		return // it was forwarded, so its end is, too
+	}
 	var want time.Time // zero: it is not held back
 	begun := false
 	for _, entry := range status.Timeline {
