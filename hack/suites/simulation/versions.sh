@@ -11,7 +11,7 @@ trap 'rm -rf "$folder"' EXIT
 # The baseline, under another path, so that one binary can have both.
 older=$folder/older
 mkdir "$older"
-git -C ../.. archive "$(cat baseline/commit)" go.mod api controllers internal webhookserver | tar -x -C "$older"
+git -C ../.. archive "$(cat baseline/commit)" go.mod api config controllers internal webhookserver | tar -x -C "$older"
 mkdir "$older/bridge"
 cp simulation/baseline/bridge.go.txt "$older/bridge/bridge.go"
 find "$older" -name '*_test.go' -delete
