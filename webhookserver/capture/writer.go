@@ -34,6 +34,9 @@ type batch struct {
 
 // Run writes until ctx ends, and then what is left, for flushTimeout.
 func (r *Recorder) Run(ctx context.Context) {
+	if r == nil {
+		return
+	}
 	wait.UntilWithContext(ctx, r.step, tickInterval)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()

@@ -5,10 +5,15 @@ import (
 	"compress/gzip"
 	"encoding/base64"
 	"fmt"
+	"os"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -98,6 +103,39 @@ func TestDifferences(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The example in docs/mapping.md prints what the page says.
+func TestTheExampleOfAReplay(t *testing.T) {
+	g := NewWithT(t)
+	page, err := os.ReadFile("../../../docs/mapping.md")
+	g.Expect(err).NotTo(HaveOccurred())
+	_, section, _ := strings.Cut(string(page), "\n## Try a mapping on real requests\n")
+	block := func(language string) string {
+		return regexp.MustCompile("(?s)```" + language + "\n(.*?)```").FindStringSubmatch(section)[1]
+	}
+	current := &v1alpha1.WebhookIntegration{}
+	g.Expect(yaml.UnmarshalStrict([]byte(block("yaml")), current)).To(Succeed())
+	current.Namespace = "shop"
+	proposed := current.DeepCopy()
+	proposed.Spec.Mapping.Fields.DedupKey, proposed.Spec.Mapping.Fields.Status = `alert.check + "/" + alert.host`, `alert.phase`
+	capture := &v1alpha1.RequestCapture{}
+	capture.Spec.Requests = []v1alpha1.CapturedRequest{
+		kept(`{"check":"disk","host":"db-1","severity":"critical","phase":"firing"}`),
+		kept(`{"check":"disk","host":"db-2","severity":"critical","phase":"resolved"}`),
+		kept(`{`),
+	}
+	capture.Spec.Requests[1].Time = v1alpha1.NewTimestamp(capture.Spec.Requests[1].Time.Add(5 * time.Minute))
+	want := block("console")
+	for i := range capture.Spec.Requests {
+		at := capture.Spec.Requests[i].Time.Time
+		want = strings.ReplaceAll(want, at.Format(localTime), at.Local().Format(localTime))
+	}
+	var printed bytes.Buffer
+	p := newPlugin(genericiooptions.NewTestIOStreamsDiscard())
+	p.screen = &screen{out: &printed}
+	(&explainOptions{plugin: p}).printReplay(newReplay(t.Context(), capture, nil, current, proposed))
+	g.Expect("$ kubectl tocsin explain --replay -f new.yaml\n" + printed.String()).To(Equal(want))
 }
 
 func TestARequestThatCannotBeReadIsNoDifference(t *testing.T) {
