@@ -40,7 +40,8 @@ func Headers(visible map[string]string) http.Header {
 	kept := http.Header{}
 	for name, value := range visible {
 		isPart := func(word string) bool { return strings.Contains(name, word) }
-		if !slices.ContainsFunc(secretWords, isPart) && !slices.Contains(connectionHeaders, name) && !isSecret(value) {
+		if !slices.ContainsFunc(secretWords, isPart) && !slices.Contains(connectionHeaders, name) && !isSecret(name) &&
+			!isSecret(value) {
 			kept.Set(name, value)
 		}
 	}
