@@ -37,7 +37,7 @@ var chartValues = map[string]struct {
 	"image.digest":       {`"` + digest + `"`, "image.tag=v9," + archiveURL, map[string]string{theDeployment: "image: tocsin@" + digest}},
 	"image.pullPolicy":   {`"Always"`, archiveURL, map[string]string{theDeployment: "imagePullPolicy: Always", theArchiver: "imagePullPolicy: Always"}},
 	"imagePullSecrets":   {`[{"name":"pull"}]`, archiveURL, map[string]string{theDeployment: "imagePullSecrets:\n      - name: pull", theArchiver: "imagePullSecrets:\n      - name: pull", theTest: "imagePullSecrets:\n  - name: pull"}},
-	"crds.enabled":       {`false`, "", map[string]string{"CustomResourceDefinition alertevents.tocsin.dev": "", "CustomResourceDefinition heartbeats.tocsin.dev": "", "CustomResourceDefinition incidents.tocsin.dev": "", "CustomResourceDefinition maintenancewindows.tocsin.dev": "", "CustomResourceDefinition webhookintegrations.tocsin.dev": ""}},
+	"crds.enabled":       {`false`, "", map[string]string{"CustomResourceDefinition alertevents.tocsin.dev": "", "CustomResourceDefinition heartbeats.tocsin.dev": "", "CustomResourceDefinition incidents.tocsin.dev": "", "CustomResourceDefinition maintenancewindows.tocsin.dev": "", "CustomResourceDefinition requestcaptures.tocsin.dev": "", "CustomResourceDefinition webhookintegrations.tocsin.dev": ""}},
 	"replicas":           {`3`, "", map[string]string{theDeployment: "replicas: 3"}},
 	"extraArgs":          {`["--tracing"]`, "", map[string]string{theDeployment: "- --tracing"}},
 	"extraEnv":           {`[{"name":"A","value":"B"}]`, "", map[string]string{theDeployment: "- name: A\n          value: B"}},

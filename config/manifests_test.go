@@ -220,6 +220,7 @@ func (c *cluster) testOperatorRules(t *testing.T) {
 		"get webhookintegrations", "list webhookintegrations", "watch webhookintegrations", "patch webhookintegrations/status",
 		"get maintenancewindows", "list maintenancewindows", "watch maintenancewindows", "patch maintenancewindows/status",
 		"create heartbeats", "delete heartbeats", "get heartbeats", "list heartbeats", "watch heartbeats", "patch heartbeats/status",
+		"create requestcaptures", "delete requestcaptures", "get requestcaptures", "list requestcaptures", "update requestcaptures",
 		"create events", "patch events",
 	))
 }
@@ -233,6 +234,8 @@ func (c *cluster) testAggregatedRules(t *testing.T) {
 		"get maintenancewindows", "list maintenancewindows", "watch maintenancewindows",
 		"get heartbeats", "list heartbeats", "watch heartbeats",
 	))
+	g.Expect(granted(c.ourRules(t)["tocsin-editor"])).To(ContainElements("get requestcaptures", "delete requestcaptures"))
+	g.Expect(granted(c.ourRules(t)["tocsin-editor"])).NotTo(ContainElements("create requestcaptures", "update requestcaptures"))
 	var viewer, editor rbacv1.ClusterRole
 	c.get(t, "tocsin-viewer", &viewer)
 	c.get(t, "tocsin-editor", &editor)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/webhookserver/capture"
 )
 
 // authenticated is a request with a valid token.
@@ -16,6 +17,7 @@ type authenticated struct {
 	*arrived
 	integration *v1alpha1.WebhookIntegration // of the token
 	span        trace.Span                   // nil without tracing
+	captured    *capture.Pending             // nil unless the request is kept
 
 	// What the request has of the handler's memory and places, until it is answered.
 	memory []*fair.Reservation

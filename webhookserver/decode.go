@@ -55,6 +55,7 @@ func (h *handler) decode(r *read) (*decoded, *problem) {
 	if p != nil {
 		return nil, p
 	}
+	h.capture(r, body)
 	if p = h.enter(r.authenticated); p != nil {
 		return nil, p
 	}

@@ -3,34 +3,63 @@ package webhookserver
 import (
 	"bytes"
 	"context"
+	"maps"
 	"net/http"
+	"net/url"
+	"time"
 
 	"github.com/go-logr/logr"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/heartbeats"
+	"github.com/tocsin-dev/tocsin/webhookserver/capture"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
-// Explain answers a request as the endpoint answers a dry run of it: by the same handler, but without a server, a cluster or a
-// token. It returns the status code, the JSON of the answer (200 with the alerts, or a problem) and the expressions that failed.
+// Explain answers a payload as the endpoint answers a dry run of it, posted to the address of the integration now.
 func Explain(
 	ctx context.Context, integration *v1alpha1.WebhookIntegration, beats []*v1alpha1.Heartbeat, header http.Header, payload []byte,
 ) (code int, body []byte, failures []mapping.Failure) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, eventsPath+"?dryRun=true", bytes.NewReader(payload))
-	if err != nil {
-		return http.StatusInternalServerError, nil, nil // neither the method nor the path can be wrong
+	return Replay(ctx, integration, beats,
+		&capture.Request{Time: time.Now(), Method: http.MethodPost, Path: eventsPath, Header: header, Body: payload})
+}
+
+// received is the time at which a request was received.
+type received struct{ time.Time }
+
+func (r received) Now() time.Time { return r.Time }
+
+// Replay answers a request as the endpoint answers a dry run of it: by the same handler, but without a server, a cluster or a
+// token. It returns the status code, the JSON of the answer (200 with the alerts, or a problem) and the expressions that failed.
+func Replay(
+	ctx context.Context, integration *v1alpha1.WebhookIntegration, beats []*v1alpha1.Heartbeat, kept *capture.Request,
+) (code int, body []byte, failures []mapping.Failure) {
+	query := url.Values{}
+	maps.Copy(query, kept.Query)
+	query.Set(dryRunParameter, "true")
+	target := kept.Path + "?" + query.Encode()
+	request, err := http.NewRequestWithContext(ctx, kept.Method, target, bytes.NewReader(kept.Body))
+	if err != nil { // neither can be wrong but by hand
+		p := problemNotFound
+		return p.Status, encode(&p).body, nil
 	}
-	if header != nil {
-		request.Header = header.Clone()
+	if kept.Header != nil {
+		request.Header = kept.Header.Clone()
 	}
-	options := Options{Heartbeats: heartbeats.NewIndex()}.withDefaults()
+	options := Options{Heartbeats: heartbeats.NewIndex(), Clock: received{kept.Time}}.withDefaults()
+	if kept.Code != 0 { // the operator, which may accept larger bodies, has read it
+		options.MaxBodyBytes = max(options.MaxBodyBytes, int64(len(kept.Body)))
+	}
 	for _, h := range beats {
 		options.Heartbeats.Set(h)
 	}
 	h := newHandler(options, nil, nil, commit.New(nil, 1, nil), nil, newReporter(nil, nil, logr.Discard()), logr.Discard())
 	a := &authenticated{arrived: h.arrive(request), integration: integration.DeepCopy()}
+	if a.operation == nil || a.allowed != nil || a.operation.IsQuery() {
+		p := problemNotFound
+		return p.Status, encode(&p).body, nil
+	}
 	a.integration.Spec.Verify = nil // the payload is no request
 	var s served
 	reply, p := h.serve(&s, a)

@@ -16,6 +16,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/httpserver"
+	"github.com/tocsin-dev/tocsin/webhookserver/capture"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
@@ -33,6 +34,7 @@ type handler struct {
 	live      client.Reader // of the API server, not of a cache
 	reports   reporter
 	tracer    trace.Tracer // nil: no spans, at no cost
+	captures  *capture.Recorder
 	started   time.Time
 	log       logr.Logger
 
@@ -106,6 +108,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	owner := s.owner()
 	if owner != nil {
 		defer owner.release() // a client may take its time to read the answer
+		owner.captured.Answered(s.reply.Status)
 	}
 	encoded := h.encode(&s)
 	s.forget()

@@ -26,6 +26,9 @@ type Options struct {
 	MaxInFlightWrites int           // writes to the API server at a time
 	ShutdownDelay     time.Duration // how long to keep serving after the order to stop
 
+	// Namespaces are those that are served. Default: all.
+	Namespaces []string
+
 	// Listener opens BindAddress. Default: a *net.ListenConfig.
 	Listener Listener
 

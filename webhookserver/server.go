@@ -18,6 +18,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/httpserver"
 	"github.com/tocsin-dev/tocsin/internal/informers"
+	"github.com/tocsin-dev/tocsin/webhookserver/capture"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 )
 
@@ -42,10 +43,15 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	options = options.withDefaults()
 	log := mgr.GetLogger().WithName("webhookserver")
 	tokens := newTokenIndex()
+	captures := capture.NewRecorder(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("tocsin"), options.Namespaces, log)
 	fed, err := informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.WebhookIntegration{},
-		func(w *v1alpha1.WebhookIntegration, _ bool) { tokens.set(w) },
+		func(w *v1alpha1.WebhookIntegration, _ bool) {
+			tokens.set(w)
+			captures.Set(w)
+		},
 		func(w *v1alpha1.WebhookIntegration) {
 			tokens.remove(w)
+			captures.Remove(w)
 			named.Forget(client.ObjectKeyFromObject(w))
 		})
 	if err != nil {
@@ -59,10 +65,9 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	reports := newReporter(mgr.GetClient(), mgr.GetEventRecorder("tocsin"), log)
 	reports.health, reports.live = options.Health, mgr.GetAPIReader()
 	ready := func() bool { return fed.HasSynced() && options.Heartbeats.Synced() && options.Capacity.Synced() }
-	return &Server{
-		options: options, committer: committer, store: store, reports: reports, log: log,
-		handler: newHandler(options, ready, tokens, committer, mgr.GetAPIReader(), reports, log),
-	}, nil
+	h := newHandler(options, ready, tokens, committer, mgr.GetAPIReader(), reports, log)
+	h.captures = captures
+	return &Server{options: options, handler: h, committer: committer, store: store, reports: reports, log: log}, nil
 }
 
 // IngestBacklog returns how many requests wait to be stored, or share a write with others, because they arrive faster
@@ -102,6 +107,10 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	group.Go(func() error {
 		s.reports.run(background)
+		return nil
+	})
+	group.Go(func() error {
+		s.handler.captures.Run(background)
 		return nil
 	})
 

@@ -135,6 +135,7 @@ func TestEveryBound(t *testing.T) {
 		{"maintenancewindow.yaml", "spec"},
 		{"maintenancewindow.yaml", "status"},
 		{"maintenancewindow-recurring.yaml", "spec"},
+		{"requestcapture.yaml", "spec"},
 		{"heartbeat.yaml", "spec"},
 		{"heartbeat.yaml", "status"},
 		{"heartbeat-schedule.yaml", "spec"},

@@ -155,6 +155,8 @@ func part(o runtime.Object, name string) any {
 		return map[string]any{"spec": o.Spec, "status": o.Status}[name]
 	case *v1alpha1.AlertEvent:
 		return o.Spec
+	case *v1alpha1.RequestCapture:
+		return o.Spec
 	case *v1alpha1.Incident:
 		return map[string]any{"spec": o.Spec, "status": o.Status}[name]
 	}

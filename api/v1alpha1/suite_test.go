@@ -73,6 +73,7 @@ var resources = map[string]string{
 	"Heartbeat":          "heartbeats",
 	"Incident":           "incidents",
 	"MaintenanceWindow":  "maintenancewindows",
+	"RequestCapture":     "requestcaptures",
 }
 
 // full is the object in testdata that has every field of its kind.

@@ -174,6 +174,11 @@ type WebhookIntegrationSpec struct {
 	// +optional
 	Federate bool `json:"federate,omitempty"` //nolint:kubeapilinter // there is no third way
 
+	// capture keeps the newest requests in a RequestCapture, to try a changed mapping on them. Only who may edit the namespace can
+	// read it. Default: none is kept.
+	// +optional
+	Capture *Capture `json:"capture,omitempty,omitzero"`
+
 	// objectLabels are the names of alert labels that become labels of the Incident object, alert.tocsin.dev/<name>, so that
 	// kubectl get incidents -l selects by them. They are set when an episode begins, from the labels that its first alert has
 	// with the defaults. In a value, each character other than letters, digits, -, _ and . becomes _; it has at most 63

@@ -18,6 +18,9 @@ var (
 	//go:embed bases/tocsin.dev_maintenancewindows.yaml
 	MaintenanceWindow []byte
 
+	//go:embed bases/tocsin.dev_requestcaptures.yaml
+	RequestCapture []byte
+
 	//go:embed bases/tocsin.dev_webhookintegrations.yaml
 	WebhookIntegration []byte
 )

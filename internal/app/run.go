@@ -111,6 +111,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
+	o.webhook.Namespaces = o.process.WatchNamespaces
 	o.webhook.Listener, o.webhook.Clock, o.webhook.Mappings = environment.Listener, environment.Clock, mapping.NewCache()
 	if o.webhook.Capacity, err = addCapacity(mgr, o, memory, informers.Hidden, environment); err != nil {
 		return err

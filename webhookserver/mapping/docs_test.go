@@ -20,17 +20,17 @@ func TestTheExampleOfTheGuide(t *testing.T) {
 	guide, err := os.ReadFile("../../docs/mapping.md")
 	g.Expect(err).NotTo(HaveOccurred())
 	examples := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(guide, -1)
-	g.Expect(examples).To(HaveLen(2))
-	var integration v1alpha1.WebhookIntegration
-	var program *mapping.Program
+	g.Expect(examples).To(HaveLen(3))
+	var programs []*mapping.Program
 	for _, example := range examples {
-		integration = v1alpha1.WebhookIntegration{}
+		integration := v1alpha1.WebhookIntegration{}
 		g.Expect(yaml.UnmarshalStrict(example[1], &integration)).To(Succeed())
-		program, err = mapping.Compile(integration.Spec.Preset, integration.Spec.Mapping)
+		program, err := mapping.Compile(integration.Spec.Preset, integration.Spec.Mapping)
 		g.Expect(err).NotTo(HaveOccurred())
+		programs = append(programs, program)
 	}
 	body := regexp.MustCompile("(?s)```json\n(.*?)```").FindSubmatch(guide)[1]
-	result := readBody(t, program, string(body), http.Header{})
+	result := readBody(t, programs[1], string(body), http.Header{})
 	g.Expect(result.Alerts).To(HaveLen(2))
 	g.Expect(result.Alerts[0].Title).To(Equal("Backup of db-1 failed"))
 	g.Expect(result.Alerts[0].DedupKey).To(Equal("backup/db-1"))

@@ -167,7 +167,7 @@ func (v *variables) ResolveName(name string) (any, bool) {
 		return v.payload, true
 	case headersVariable:
 		if v.headers == nil {
-			v.headers = visibleHeaders(v.header)
+			v.headers = VisibleHeaders(v.header)
 		}
 		return v.headers, true
 	case receivedVariable:
@@ -194,8 +194,8 @@ var hiddenHeaders = map[string]bool{
 	"x-webhook-token": true,
 }
 
-// visibleHeaders returns the headers of a request that expressions see: the first value of each, by the name in lower case.
-func visibleHeaders(header http.Header) map[string]string {
+// VisibleHeaders returns the headers of a request that expressions see: the first value of each, by the name in lower case.
+func VisibleHeaders(header http.Header) map[string]string {
 	visible := make(map[string]string, min(len(header), maxHeaders))
 	for _, name := range slices.Sorted(maps.Keys(header)) {
 		values := header[name]

@@ -80,6 +80,7 @@ func newMapper() meta.RESTMapper {
 		v1alpha1.GroupVersion.WithKind("Heartbeat"):                       meta.RESTScopeNamespace,
 		v1alpha1.GroupVersion.WithKind("Incident"):                        meta.RESTScopeNamespace,
 		v1alpha1.GroupVersion.WithKind("MaintenanceWindow"):               meta.RESTScopeNamespace,
+		v1alpha1.GroupVersion.WithKind("RequestCapture"):                  meta.RESTScopeNamespace,
 		corev1.SchemeGroupVersion.WithKind("Service"):                     meta.RESTScopeNamespace,
 		corev1.SchemeGroupVersion.WithKind("Pod"):                         meta.RESTScopeNamespace,
 		corev1.SchemeGroupVersion.WithKind("Namespace"):                   meta.RESTScopeRoot,

@@ -36,11 +36,11 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 )
 
-// Exit codes. For "check", 1 means that incidents are open.
+// Exit codes. For "check", 1 means that incidents are open, and for "explain --replay" that there are differences.
 const (
 	exitOK      = 0
 	exitFailure = 1
-	exitUnknown = 2 // "check" failed, or a namespace or an integration does not exist
+	exitUnknown = 2 // "check" or "explain --replay" failed, or a namespace or an integration does not exist
 )
 
 // completer is the program name under which kubectl runs the plugin for completions.
@@ -67,7 +67,7 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return exitFailure
 	}
 	p.notef("%s", errorMessage(err))
-	if errors.As(err, new(missingError)) || command.Name() == checkName {
+	if errors.As(err, new(missingError)) || errors.As(err, new(replayError)) || command.Name() == checkName {
 		return exitUnknown
 	}
 	return exitFailure

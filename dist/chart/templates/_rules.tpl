@@ -97,6 +97,16 @@
   verbs:
   - delete
   - deletecollection
+- apiGroups:
+  - tocsin.dev
+  resources:
+  - requestcaptures
+  verbs:
+  - get
+  - list
+  - watch
+  - delete
+  - deletecollection
 {{- end }}
 {{- define "tocsin.rules.manager" -}}
 - apiGroups:
@@ -151,6 +161,16 @@
   - get
   - list
   - watch
+- apiGroups:
+  - tocsin.dev
+  resources:
+  - requestcaptures
+  verbs:
+  - create
+  - delete
+  - get
+  - list
+  - update
 {{- end }}
 {{- define "tocsin.rules.metrics-auth" -}}
 - apiGroups:

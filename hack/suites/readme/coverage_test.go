@@ -35,6 +35,12 @@ var runElsewhere = map[string]struct{ file, text string }{
 		"hack/suites/browser/past_test.go", "Archive: "},
 	"kubectl tocsin explain -f payload.json --preset-file=backups.yaml": {"hack/suites/plugin/testdata/script/explain.txtar",
 		"kubectl-tocsin explain -f jobs.json --preset-file preset.yaml"},
+	"kubectl tocsin explain --replay -f new.yaml": {"hack/suites/plugin/testdata/script/replay.txtar",
+		"kubectl tocsin explain --replay -f new.yaml"},
+	"kubectl tocsin explain --replay disks": {"hack/suites/plugin/testdata/script/replay.txtar",
+		"kubectl tocsin explain --replay disks"},
+	"kubectl get rcap prometheus -o jsonpath='{.spec.requests[-1].content}' | base64 -d | gzip -dc": {
+		"hack/suites/plugin/testdata/script/replay.txtar", "| base64 -d | gzip -dc"},
 	"kubectl tocsin explain incident monitoring-qf4t": {"hack/suites/plugin/testdata/script/explain.txtar",
 		"kubectl tocsin explain incident"},
 	"go test ./webhookserver/mapping -run '/^backups$'": {"webhookserver/mapping/presets_test.go",

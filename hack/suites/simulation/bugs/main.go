@@ -23,6 +23,7 @@ import (
 var elsewhere = map[string]string{
 	"clock":                         "not a bug: it sets the clocks of the fault suite",
 	"archived-without-turns":        "nothing is archived",
+	"authorization-captured":        "no integration captures requests",
 	"delete-before-archive":         "nothing is archived",
 	"content-taken-from-readers":    "no namespace uses up its memory for content",
 	"eviction-forgets-writes":       "a count that the next list corrects",

@@ -1,0 +1,227 @@
+package capture
+
+import (
+	"bytes"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
+)
+
+// Recorder has the requests that wait to be written. A nil one keeps nothing.
+type Recorder struct {
+	client     client.Client
+	live       client.Reader // of the API server: no cache has RequestCaptures
+	events     events.EventRecorder
+	namespaces []string // that are served; empty: all
+	log        logr.Logger
+	now        func() time.Time
+
+	mu           sync.Mutex
+	rings        map[types.NamespacedName]*ring // of integrations that are captured, or whose RequestCapture is to be deleted
+	others       map[types.NamespacedName]bool  // the other integrations; true: captured if maxIntegrations had not come first
+	integrations fair.Budget[string]            // those that are captured, by namespace
+	waiting      fair.Budget[string]            // bytes, by namespace
+	turns        fair.Turns[types.NamespacedName]
+
+	// Only Run uses these.
+	nextWrite, nextSweep time.Time
+}
+
+// ring is the requests of an integration that wait. Of those that are answered, the newest ones are kept. Of the others, the oldest
+// ones are: in a storm, all of the newest requests would always be unanswered, and none would ever be written.
+type ring struct {
+	on          bool                         // false: the capture was turned off
+	integration *v1alpha1.WebhookIntegration // as the cache has it; nil if it is off
+	unanswered  []*Pending                   // in the order of their arrival
+	answered    []*Pending                   // in the order of their answers
+	bytes       int64                        // of all, and of
+	open        int64                        // those that are not answered
+	leftOut     int64                        // requests that were left out, and that the RequestCapture does not count yet
+
+	due    time.Time // when it may be written
+	failed int       // writes that failed in a row
+}
+
+// Pending is a request that waits. A nil one waits for nothing.
+type Pending struct {
+	recorder *Recorder
+	ring     *ring // nil once the request is dropped, or written
+	request  Request
+	bytes    int64
+}
+
+// NewRecorder returns a Recorder that writes with a client, reads from the API server, and tells of what cannot be written by
+// Kubernetes Events. No namespaces stand for all of them.
+func NewRecorder(
+	c client.Client, live client.Reader, recorder events.EventRecorder, namespaces []string, log logr.Logger,
+) *Recorder {
+	r := &Recorder{
+		client: c, live: live, events: recorder, namespaces: namespaces, log: log, now: time.Now,
+		rings:        map[types.NamespacedName]*ring{},
+		others:       map[types.NamespacedName]bool{},
+		integrations: fair.Budget[string]{Limit: fair.Limit{All: maxIntegrations, Share: integrationsShare}},
+		waiting:      fair.Budget[string]{Limit: fair.Limit{All: maxWaiting, Share: waitingShare}},
+		turns:        fair.NewTurns[types.NamespacedName](1),
+	}
+	r.nextSweep = r.now().Add(firstSweep)
+	return r
+}
+
+// Set notes an integration that exists or has changed. Of one whose spec is not whole, nobody knows what it says now.
+func (r *Recorder) Set(w *v1alpha1.WebhookIntegration) {
+	if !integrations.IsWhole(w) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := client.ObjectKeyFromObject(w)
+	known := r.rings[key]
+	switch isOn := known != nil && known.on; {
+	case w.Spec.Capture == nil && isOn:
+		r.clear(known)
+		r.rings[key] = &ring{}
+	case w.Spec.Capture == nil:
+		if known == nil {
+			r.others[key] = false
+		}
+	case isOn:
+		known.integration = w
+		r.trim(known)
+	case r.integrations.Allows(w.Namespace):
+		r.integrations.Add(w.Namespace, 1)
+		delete(r.others, key)
+		r.rings[key] = &ring{on: true, integration: w}
+	case !r.others[key]:
+		r.others[key] = true
+		r.tell(w, "Keeps no requests: other integrations came first, of at most %d of a namespace and %d in all",
+			r.integrations.Own(), maxIntegrations)
+	}
+}
+
+// Remove forgets an integration that was deleted. Its RequestCapture is garbage.
+func (r *Recorder) Remove(w *v1alpha1.WebhookIntegration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := client.ObjectKeyFromObject(w)
+	if known := r.rings[key]; known != nil && known.on {
+		r.clear(known)
+	}
+	delete(r.rings, key)
+	delete(r.others, key)
+}
+
+// clear forgets the requests of an integration that is captured, and no longer is.
+func (r *Recorder) clear(known *ring) {
+	r.integrations.Add(known.integration.Namespace, -1)
+	for _, p := range slices.Concat(known.unanswered, known.answered) {
+		r.drop(p)
+	}
+}
+
+// Add keeps a request of an integration, if its requests are kept. The caller does not change the body any more, and reports the
+// answer. The request that it gives has no credentials but tokens in its path and its body.
+func (r *Recorder) Add(w *v1alpha1.WebhookIntegration, request Request) *Pending {
+	if r == nil || w.Spec.Capture == nil {
+		return nil
+	}
+	request.Body = withoutTokens(request.Body)
+	if cap(request.Body) > 2*len(request.Body) { // read into a buffer for the largest body
+		request.Body = bytes.Clone(request.Body)
+	}
+	p := &Pending{recorder: r, request: request, bytes: request.size()}
+	isKept := !isSecret(request.Path)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.rings[client.ObjectKeyFromObject(w)]
+	if known == nil || !known.on || known.integration.UID != w.UID {
+		return nil
+	}
+	if !isKept || p.bytes > r.waiting.Own() {
+		known.leftOut++
+		return nil
+	}
+	if int64(len(known.unanswered)) >= w.Spec.Capture.Payloads {
+		return nil
+	}
+	p.ring, known.unanswered = known, append(known.unanswered, p)
+	known.bytes, known.open = known.bytes+p.bytes, known.open+p.bytes
+	r.waiting.Add(w.Namespace, p.bytes)
+	for from, exceeds := r.waiting.Excess(w.Namespace); exceeds; from, exceeds = r.waiting.Excess(w.Namespace) {
+		r.drop(r.largest(from).least())
+	}
+	return p
+}
+
+// Answered notes the code of the answer. From then on, the request may be written.
+func (p *Pending) Answered(code int) {
+	if p == nil {
+		return
+	}
+	r := p.recorder
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := p.ring
+	if known == nil {
+		return
+	}
+	p.request.Code = code
+	known.unanswered = slices.DeleteFunc(known.unanswered, func(other *Pending) bool { return other == p })
+	known.answered = append(known.answered, p)
+	known.open -= p.bytes
+	r.trim(known)
+}
+
+// trim drops the answered requests of an integration that are not among its newest ones.
+func (r *Recorder) trim(known *ring) {
+	for int64(len(known.answered)) > known.integration.Spec.Capture.Payloads {
+		r.drop(known.answered[0])
+	}
+}
+
+// least returns the request that is dropped next: neither those that are answered nor the others take more than half of the space.
+func (k *ring) least() *Pending {
+	if k.open > k.bytes-k.open {
+		return k.unanswered[len(k.unanswered)-1]
+	}
+	return k.answered[0]
+}
+
+// largest returns the ring of a namespace with the most bytes.
+func (r *Recorder) largest(namespace string) *ring {
+	var found *ring
+	for key, known := range r.rings {
+		if key.Namespace == namespace && (found == nil || known.bytes > found.bytes) {
+			found = known
+		}
+	}
+	return found
+}
+
+// drop forgets a request that waits. Its sender may be waiting for the answer still, with a reference to it.
+func (r *Recorder) drop(p *Pending) {
+	known, isThis := p.ring, func(other *Pending) bool { return other == p }
+	if p.request.Code == 0 {
+		known.unanswered = slices.DeleteFunc(known.unanswered, isThis)
+		known.open -= p.bytes
+	} else {
+		known.answered = slices.DeleteFunc(known.answered, isThis)
+	}
+	known.bytes -= p.bytes
+	r.waiting.Add(known.integration.Namespace, -p.bytes)
+	p.ring, p.request = nil, Request{}
+}
+
+// tell tells the owner of an integration why its requests are not kept.
+func (r *Recorder) tell(w *v1alpha1.WebhookIntegration, format string, args ...any) {
+	r.events.Eventf(w, nil, corev1.EventTypeWarning, "CaptureFailed", "Capture", format, args...)
+}
