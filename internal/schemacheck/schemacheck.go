@@ -122,6 +122,9 @@ func (c *Checker) Check(ctx context.Context) {
 		wanted := &c.wanted[i]
 		schema := installed[component+wanted.Spec.Names.Kind]
 		if schema == nil {
+			if errors.Is(last, errUnchecked) {
+				c.verdict.Store(new(fmt.Errorf("%w: the API server publishes no %s", errUnchecked, wanted.Spec.Names.Kind)))
+			}
 			return
 		}
 		if paths := missing(schema, wanted.Spec.Versions[0].Schema.OpenAPIV3Schema, ""); len(paths) > 0 {
