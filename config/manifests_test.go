@@ -220,6 +220,8 @@ func (c *cluster) testOperatorRules(t *testing.T) {
 		"get webhookintegrations", "list webhookintegrations", "watch webhookintegrations", "patch webhookintegrations/status",
 		"get maintenancewindows", "list maintenancewindows", "watch maintenancewindows", "patch maintenancewindows/status",
 		"create heartbeats", "delete heartbeats", "get heartbeats", "list heartbeats", "watch heartbeats", "patch heartbeats/status",
+		"create incidentsummaries", "delete incidentsummaries", "get incidentsummaries", "list incidentsummaries",
+		"watch incidentsummaries", "patch incidentsummaries/status",
 		"create events", "patch events",
 	))
 }
@@ -232,7 +234,10 @@ func (c *cluster) testAggregatedRules(t *testing.T) {
 		"get webhookintegrations", "list webhookintegrations", "watch webhookintegrations",
 		"get maintenancewindows", "list maintenancewindows", "watch maintenancewindows",
 		"get heartbeats", "list heartbeats", "watch heartbeats",
+		"get incidentsummaries", "list incidentsummaries", "watch incidentsummaries",
 	))
+	g.Expect(granted(c.ourRules(t)["tocsin-editor"])).NotTo(ContainElement(ContainSubstring("incidentsummaries")),
+		"whoever edits a namespace cannot open its gate")
 	var viewer, editor rbacv1.ClusterRole
 	c.get(t, "tocsin-viewer", &viewer)
 	c.get(t, "tocsin-editor", &editor)

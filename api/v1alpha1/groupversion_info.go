@@ -33,6 +33,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&Incident{}, &IncidentList{},
 		&Heartbeat{}, &HeartbeatList{},
 		&MaintenanceWindow{}, &MaintenanceWindowList{},
+		&IncidentSummary{}, &IncidentSummaryList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

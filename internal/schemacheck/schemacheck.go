@@ -70,7 +70,9 @@ var errUnchecked = errors.New("the CustomResourceDefinitions are not checked yet
 func New(config *rest.Config, log logr.Logger) (*Checker, error) {
 	c := &Checker{log: log}
 	c.verdict.Store(&errUnchecked)
-	for _, text := range [][]byte{crd.AlertEvent, crd.Heartbeat, crd.Incident, crd.MaintenanceWindow, crd.WebhookIntegration} {
+	for _, text := range [][]byte{
+		crd.AlertEvent, crd.Heartbeat, crd.Incident, crd.IncidentSummary, crd.MaintenanceWindow, crd.WebhookIntegration,
+	} {
 		var wanted definition
 		if err := yaml.Unmarshal(text, &wanted); err != nil {
 			return nil, fmt.Errorf("reading a CustomResourceDefinition: %w", err)

@@ -122,6 +122,7 @@
   - tocsin.dev
   resources:
   - heartbeats
+  - incidentsummaries
   verbs:
   - create
   - delete
@@ -132,6 +133,7 @@
   - tocsin.dev
   resources:
   - heartbeats/status
+  - incidentsummaries/status
   - maintenancewindows/status
   - webhookintegrations/status
   verbs:
@@ -179,6 +181,7 @@
   - alertevents
   - heartbeats
   - incidents
+  - incidentsummaries
   - maintenancewindows
   - webhookintegrations
   verbs:
