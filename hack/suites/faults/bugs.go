@@ -101,6 +101,7 @@ var bugs = []bug{
 	{name: "times-stay-in-the-future", test: "./controllers/integration TestNoTimeOfAnIntegrationIsOfTheFuture"},
 	{name: "wish-of-a-mark-is-lost", test: "./controllers/release TestAMarkThatIsWantedDuringAWriteIsWrittenNext"},
 	{name: "eviction-forgets-writes", test: "./controllers/sweep TestTheCountsAreThoseOfARecount"},
+	{name: "a-rise-leaves-the-gate-open", test: "./controllers/summary TestWhatDoesNotDifferChangesNoSummary"},
 	{name: "page-has-credentials", test: "./internal/page TestNoRequestBearsAnythingButTheUsersToken"},
 }
 
