@@ -190,7 +190,7 @@ func TestSummaries(t *testing.T) {
 		remove{tenant: 0, resource: "incidentsummaries"}, wait{40 * time.Second},
 		trouble{replica: 1, effect: lag, target: target{"watch", "incidents"}, delay: 3 * time.Second, d: 20 * time.Second},
 		remove{tenant: 1, resource: "incidentsummaries"}, say(0, 3, "firing", "info"), say(0, 2, "resolved", "error"), kill{1},
-		report{tenant: 0, key: 1, status: "acknowledged"}, wait{10 * time.Second},
+		report{tenant: 0, key: 1, status: "acknowledged"}, wait{40 * time.Second}, say(0, 3, "firing", "critical"), wait{time.Second},
 	}
 	for _, end := range []operation{wait{time.Second}, remove{tenant: 1, resource: "webhookintegrations"}, deleteNamespace{1}} {
 		story := &Story{Settings: Settings{Replicas: 2, Elect: true, Writes: 8}, Operations: append(slices.Clone(operations), end)}
