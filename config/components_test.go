@@ -236,7 +236,7 @@ func (c *cluster) checkNetworkPolicy(t *testing.T, namespace string) {
 func (c *cluster) checkFlowControl(t *testing.T, namespace string) {
 	t.Helper()
 	g := NewWithT(t)
-	for _, name := range []string{"tocsin-leader-election", "tocsin-ingest", "tocsin-fold"} {
+	for _, name := range []string{"tocsin-leader-election", "tocsin-ingest", "tocsin-fold", "tocsin-summary"} {
 		var flow flowcontrolv1.FlowSchema
 		g.Expect(c.Get(t.Context(), client.ObjectKey{Name: name}, &flow)).To(Succeed())
 		for _, rule := range flow.Spec.Rules {

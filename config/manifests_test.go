@@ -221,6 +221,8 @@ func (c *cluster) testOperatorRules(t *testing.T) {
 		"get maintenancewindows", "list maintenancewindows", "watch maintenancewindows", "patch maintenancewindows/status",
 		"create heartbeats", "delete heartbeats", "get heartbeats", "list heartbeats", "watch heartbeats", "patch heartbeats/status",
 		"create requestcaptures", "delete requestcaptures", "get requestcaptures", "list requestcaptures", "update requestcaptures",
+		"create incidentsummaries", "delete incidentsummaries", "get incidentsummaries", "list incidentsummaries",
+		"watch incidentsummaries", "patch incidentsummaries/status",
 		"create events", "patch events",
 	))
 }
@@ -233,9 +235,12 @@ func (c *cluster) testAggregatedRules(t *testing.T) {
 		"get webhookintegrations", "list webhookintegrations", "watch webhookintegrations",
 		"get maintenancewindows", "list maintenancewindows", "watch maintenancewindows",
 		"get heartbeats", "list heartbeats", "watch heartbeats",
+		"get incidentsummaries", "list incidentsummaries", "watch incidentsummaries",
 	))
 	g.Expect(granted(c.ourRules(t)["tocsin-editor"])).To(ContainElements("get requestcaptures", "delete requestcaptures"))
 	g.Expect(granted(c.ourRules(t)["tocsin-editor"])).NotTo(ContainElements("create requestcaptures", "update requestcaptures"))
+	g.Expect(granted(c.ourRules(t)["tocsin-editor"])).NotTo(ContainElement(ContainSubstring("incidentsummaries")),
+		"whoever edits a namespace cannot open its gate")
 	var viewer, editor rbacv1.ClusterRole
 	c.get(t, "tocsin-viewer", &viewer)
 	c.get(t, "tocsin-editor", &editor)

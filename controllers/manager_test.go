@@ -322,6 +322,52 @@ tocsin_incidents{severity="warning",state="Open"} 0
 	s.Expect(testutil.GatherAndCount(registry, "tocsin_alerts_folded_total")).To(BeNumerically(">=", 1))
 }
 
+func TestASummaryIsKept(t *testing.T) {
+	s := newSite(t)
+	told := func() string {
+		summary := &v1alpha1.IncidentSummary{}
+		err := s.Live.Get(s.Ctx, types.NamespacedName{Namespace: s.Namespace, Name: v1alpha1.SummaryName}, summary)
+		condition := meta.FindStatusCondition(summary.Status.Conditions, v1alpha1.ConditionClear)
+		switch {
+		case client.IgnoreNotFound(err) != nil:
+			return err.Error()
+		case err != nil:
+			return "none"
+		case condition == nil:
+			return "no condition"
+		}
+		return fmt.Sprint(condition.Status, ": ", condition.Message)
+	}
+	expect := func(want string) {
+		t.Helper()
+		s.Eventually(told, 20*time.Second, 50*time.Millisecond).Should(Equal(want))
+	}
+	raise := func(severity v1alpha1.Severity) {
+		s.RealTime()
+		alert := s.Alert(v1alpha1.AlertFiring, "disk")
+		alert.Severity = severity
+		s.Post(alert)
+	}
+	s.Integrate(nil)
+	stop := s.manage(t)
+	expect("True: No Incident is Open.")
+	raise(v1alpha1.SeverityWarning)
+	expect("True: Open: 1 warning.")
+	raise(v1alpha1.SeverityCritical)
+	expect("False: Open: 1 critical.")
+	s.Expect(s.Live.DeleteAllOf(s.Ctx, &v1alpha1.IncidentSummary{}, client.InNamespace(s.Namespace))).To(Succeed())
+	expect("False: Open: 1 critical.")
+	stop()
+	s.Expect(s.Live.Delete(s.Ctx, s.Incident("disk"))).To(Succeed())
+	s.Expect(told()).To(Equal("False: Open: 1 critical."), "nobody leads")
+	stop = s.manage(t)
+	expect("True: No Incident is Open.")
+	stop()
+	s.Expect(s.Live.DeleteAllOf(s.Ctx, &v1alpha1.WebhookIntegration{}, client.InNamespace(s.Namespace))).To(Succeed())
+	s.manage(t)
+	expect("none")
+}
+
 func TestWhatTheCacheDroppedIsFoldedWhole(t *testing.T) {
 	s := newSite(t)
 	s.RealTime()

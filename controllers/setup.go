@@ -13,6 +13,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/maintenance"
 	"github.com/tocsin-dev/tocsin/controllers/release"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/controllers/summary"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/heartbeats"
@@ -99,6 +100,9 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 		return err
 	}
 	if err := maintenance.Add(mgr, live, folds.Health); err != nil {
+		return err
+	}
+	if err := summary.Add(mgr, live, folds.Health); err != nil {
 		return err
 	}
 	return integration.Add(mgr, live, status)

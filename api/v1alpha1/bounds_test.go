@@ -141,6 +141,7 @@ func TestEveryBound(t *testing.T) {
 		{"heartbeat-schedule.yaml", "spec"},
 		{"incident.yaml", "spec"},
 		{"incident.yaml", "status"},
+		{"incidentsummary.yaml", "status"},
 	} {
 		t.Run(test.file+" "+test.part, func(t *testing.T) {
 			g := NewWithT(t)

@@ -34,6 +34,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&Heartbeat{}, &HeartbeatList{},
 		&MaintenanceWindow{}, &MaintenanceWindowList{},
 		&RequestCapture{}, &RequestCaptureList{},
+		&IncidentSummary{}, &IncidentSummaryList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil

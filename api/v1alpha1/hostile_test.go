@@ -93,6 +93,7 @@ func TestGoReadsWhateverIsAccepted(t *testing.T) {
 		{"heartbeat-schedule.yaml", "spec"},
 		{"incident.yaml", "spec"},
 		{"incident.yaml", "status"},
+		{"incidentsummary.yaml", "status"},
 	} {
 		t.Run(test.file+" "+test.part, func(t *testing.T) {
 			g := NewWithT(t)
@@ -157,6 +158,8 @@ func part(o runtime.Object, name string) any {
 		return o.Spec
 	case *v1alpha1.RequestCapture:
 		return o.Spec
+	case *v1alpha1.IncidentSummary:
+		return o.Status
 	case *v1alpha1.Incident:
 		return map[string]any{"spec": o.Spec, "status": o.Status}[name]
 	}

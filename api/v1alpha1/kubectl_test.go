@@ -149,6 +149,21 @@ func TestKubectlShowsWindows(t *testing.T) {
 	}))
 }
 
+func TestKubectlShowsAndAwaitsSummaries(t *testing.T) {
+	g := NewWithT(t)
+	run, namespace := kubectl(t), testenv.Namespace(t, apiClient)
+	summary := full(t, "incidentsummary.yaml")
+	_, err := post(namespace, without(summary, "status"))
+	g.Expect(err).NotTo(HaveOccurred())
+	_, err = patchStatus(namespace, "IncidentSummary", nameOf(summary), string(must(json.Marshal(summary["status"]))))
+	g.Expect(err).NotTo(HaveOccurred())
+	rows := table(run("get", "incsum", "-n", namespace))
+	g.Expect(rows[0]).To(Equal([]string{"NAME", "CLEAR", "CRITICAL", "ERROR", "WARNING", "INFO", "UNACKNOWLEDGED"}))
+	g.Expect(rows[1]).To(Equal([]string{"current", "False", "2", "1", "0", "3", "5"}))
+	run("wait", "-n", namespace, "--for=condition=Clear=False", "--timeout=10s", "incidentsummary/current")
+	run("wait", "-n", namespace, "--for=jsonpath={.status.open.warning}=0", "--timeout=10s", "incidentsummary/current")
+}
+
 func TestKubectlExplains(t *testing.T) {
 	g := NewWithT(t)
 	run := kubectl(t)

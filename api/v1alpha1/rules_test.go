@@ -216,6 +216,20 @@ func TestMaintenanceWindowAdmission(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("the name may have at most 63 characters")))
 }
 
+func TestANamespaceHasOneSummary(t *testing.T) {
+	g := NewWithT(t)
+	namespace := testenv.Namespace(t, apiClient)
+	o := without(full(t, "incidentsummary.yaml"), "status")
+	_, err := post(namespace, o)
+	g.Expect(err).NotTo(HaveOccurred())
+	o["metadata"] = object{"name": "other"}
+	_, err = post(namespace, o)
+	g.Expect(err).To(MatchError(ContainSubstring("the name must be current")))
+	o["spec"] = object{}
+	_, err = post(namespace, o)
+	g.Expect(err).To(MatchError(ContainSubstring(`unknown field "spec"`)))
+}
+
 func TestWebhookIntegrationName(t *testing.T) {
 	g := NewWithT(t)
 	namespace := testenv.Namespace(t, apiClient)

@@ -72,6 +72,7 @@ var resources = map[string]string{
 	"AlertEvent":         "alertevents",
 	"Heartbeat":          "heartbeats",
 	"Incident":           "incidents",
+	"IncidentSummary":    "incidentsummaries",
 	"MaintenanceWindow":  "maintenancewindows",
 	"RequestCapture":     "requestcaptures",
 }

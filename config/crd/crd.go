@@ -15,6 +15,9 @@ var (
 	//go:embed bases/tocsin.dev_incidents.yaml
 	Incident []byte
 
+	//go:embed bases/tocsin.dev_incidentsummaries.yaml
+	IncidentSummary []byte
+
 	//go:embed bases/tocsin.dev_maintenancewindows.yaml
 	MaintenanceWindow []byte
 

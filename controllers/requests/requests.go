@@ -134,16 +134,20 @@ func OnChange[T client.Object](
 // PatchStatus writes the status of an object that was read, if it is another one now. It sends only the differences: others may
 // write other fields meanwhile. An object that is gone is no error.
 func PatchStatus(ctx context.Context, live client.StatusClient, read, updated client.Object) error {
-	patch := client.MergeFrom(read)
-	data, err := patch.Data(updated)
-	if err != nil {
-		return fmt.Errorf("comparing the status: %w", err)
+	if changed, err := Changed(read, updated); err != nil || !changed {
+		return err
 	}
-	if string(data) == "{}" {
-		return nil
-	}
-	if err := live.Status().Patch(ctx, updated, patch); client.IgnoreNotFound(err) != nil {
+	if err := live.Status().Patch(ctx, updated, client.MergeFrom(read)); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	return nil
+}
+
+// Changed reports whether an object differs from what was read, as JSON has it.
+func Changed(read, updated client.Object) (bool, error) {
+	data, err := client.MergeFrom(read).Data(updated)
+	if err != nil {
+		return false, fmt.Errorf("comparing the status: %w", err)
+	}
+	return string(data) != "{}", nil
 }

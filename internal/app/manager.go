@@ -53,6 +53,7 @@ func newManager(
 			ByObject: map[client.Object]cache.ByObject{
 				&v1alpha1.AlertEvent{}:         {Transform: memory.Cached.Condense, Namespaces: process.CacheNamespaces(eventNamespaces(&o))},
 				&v1alpha1.Incident{}:           {Transform: clustercache.Condense, Field: clustercache.Selector()},
+				&v1alpha1.IncidentSummary{}:    {Transform: clustercache.Condense},
 				&v1alpha1.Heartbeat{}:          {Transform: clustercache.Condense},
 				&v1alpha1.MaintenanceWindow{}:  {Transform: clustercache.Condense},
 				&v1alpha1.WebhookIntegration{}: {Transform: informers.Integrations.Condense},

@@ -50,7 +50,9 @@ const (
 // require the API server before the manager starts.
 func RESTMapper(*rest.Config, *http.Client) (meta.RESTMapper, error) {
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{v1alpha1.GroupVersion})
-	for _, kind := range []string{"AlertEvent", "Heartbeat", "Incident", "MaintenanceWindow", "RequestCapture", "WebhookIntegration"} {
+	for _, kind := range []string{
+		"AlertEvent", "Heartbeat", "Incident", "IncidentSummary", "MaintenanceWindow", "RequestCapture", "WebhookIntegration",
+	} {
 		mapper.Add(v1alpha1.GroupVersion.WithKind(kind), meta.RESTScopeNamespace)
 		mapper.Add(v1alpha1.GroupVersion.WithKind(kind+"List"), meta.RESTScopeNamespace)
 	}

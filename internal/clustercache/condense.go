@@ -8,9 +8,9 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
-// Condense is the transform of the cache for Incidents, Heartbeats and MaintenanceWindows: it removes the metadata that nothing
-// reads, of which a tenant could write 1 MiB on each object and so fill the memory of every replica. A second call changes
-// nothing. queue.Cached and Integrations have the transforms of the other kinds.
+// Condense is the transform of the cache for Incidents, IncidentSummaries, Heartbeats and MaintenanceWindows: it removes the
+// metadata that nothing reads, of which a tenant could write 1 MiB on each object and so fill the memory of every replica. A
+// second call changes nothing. queue.Cached and Integrations have the transforms of the other kinds.
 func Condense(object any) (any, error) {
 	switch object := object.(type) {
 	case *v1alpha1.Incident:
@@ -23,6 +23,8 @@ func Condense(object any) (any, error) {
 			object.Labels = map[string]string{v1alpha1.LinkLabel: ""}
 		}
 	case *v1alpha1.MaintenanceWindow:
+		removeMetadata(&object.ObjectMeta)
+	case *v1alpha1.IncidentSummary:
 		removeMetadata(&object.ObjectMeta)
 	}
 	return object, nil

@@ -64,7 +64,8 @@ const (
 // Only users' AlertEvents can be hidden, not those that ingest accepts: for a namespace, the cache has half as many places again
 // as ingest gives away, and divides them in the same way; and while a namespace has hidden AlertEvents, ingest accepts no more.
 //
-// Incidents are not bounded: the roles let no tenant create or change them, and package capacity bounds those of the operator.
+// Incidents and IncidentSummaries are not bounded: the roles let no tenant create or change them, package capacity bounds the
+// Incidents of the operator, and a namespace has one summary.
 type Hidden struct{ events, integrations, windows, heartbeats places }
 
 // NewHidden returns bounds for an ingest that accepts so many AlertEvents. A namespace may have a share of them.

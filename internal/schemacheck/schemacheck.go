@@ -70,7 +70,9 @@ var errUnchecked = errors.New("the CustomResourceDefinitions are not checked yet
 func New(config *rest.Config, log logr.Logger) (*Checker, error) {
 	c := &Checker{log: log}
 	c.verdict.Store(&errUnchecked)
-	for _, text := range [][]byte{crd.AlertEvent, crd.Heartbeat, crd.Incident, crd.MaintenanceWindow, crd.WebhookIntegration} {
+	for _, text := range [][]byte{
+		crd.AlertEvent, crd.Heartbeat, crd.Incident, crd.IncidentSummary, crd.MaintenanceWindow, crd.WebhookIntegration,
+	} {
 		var wanted definition
 		if err := yaml.Unmarshal(text, &wanted); err != nil {
 			return nil, fmt.Errorf("reading a CustomResourceDefinition: %w", err)
@@ -122,6 +124,9 @@ func (c *Checker) Check(ctx context.Context) {
 		wanted := &c.wanted[i]
 		schema := installed[component+wanted.Spec.Names.Kind]
 		if schema == nil {
+			if errors.Is(last, errUnchecked) {
+				c.verdict.Store(new(fmt.Errorf("%w: the API server publishes no %s", errUnchecked, wanted.Spec.Names.Kind)))
+			}
 			return
 		}
 		if paths := missing(schema, wanted.Spec.Versions[0].Schema.OpenAPIV3Schema, ""); len(paths) > 0 {

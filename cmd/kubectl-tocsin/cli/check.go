@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/live"
+	"github.com/tocsin-dev/tocsin/internal/tally"
 )
 
 // checkName is the name of the command whose errors have an exit code of their own.
@@ -59,7 +59,7 @@ func (o *checkOptions) run(ctx context.Context, c *cluster, _ []string) error {
 			return err
 		}
 	case !o.quiet:
-		s.printf("%s\n", tally(open))
+		s.printf("%s\n", summarize(open))
 		for _, incident := range open {
 			look := severityStyles[incident.Status.Alert.Severity]
 			s.printf("%s/%s %s %s\n", incident.Namespace, incident.Name,
@@ -116,22 +116,16 @@ func fromNow(at *v1alpha1.Timestamp, now time.Time) string {
 	return ago(at, now) + " ago"
 }
 
-func tally(open []*v1alpha1.Incident) string {
+func summarize(open []*v1alpha1.Incident) string {
 	switch len(open) {
 	case 0:
 		return "No incident is open."
 	case 1:
 		return "1 incident is open:"
 	}
-	counts := map[v1alpha1.Severity]int{}
+	var counts tally.Counts
 	for _, incident := range open {
-		counts[incident.Status.Alert.Severity]++
+		counts.Add(incident.Status.Alert.Severity)
 	}
-	var parts []string
-	for _, severity := range severities {
-		if counts[severity] > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", counts[severity], severity))
-		}
-	}
-	return fmt.Sprintf("%d incidents are open (%s):", len(open), strings.Join(parts, ", "))
+	return fmt.Sprintf("%d incidents are open (%s):", len(open), &counts)
 }

@@ -141,7 +141,7 @@ func (m *mcpCommands) Check(ctx context.Context, said io.Writer, s *mcp.Selectio
 	if err != nil {
 		return nil, err
 	}
-	return &mcp.Checked{Open: open, Tally: tally(open), Heartbeats: o.heartbeats(ctx, c)}, nil
+	return &mcp.Checked{Open: open, Tally: summarize(open), Heartbeats: o.heartbeats(ctx, c)}, nil
 }
 
 // Explain implements mcp.Commands. It reads no file: the files of the user are not those of the assistant.

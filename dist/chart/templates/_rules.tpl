@@ -132,6 +132,7 @@
   - tocsin.dev
   resources:
   - heartbeats
+  - incidentsummaries
   verbs:
   - create
   - delete
@@ -142,6 +143,7 @@
   - tocsin.dev
   resources:
   - heartbeats/status
+  - incidentsummaries/status
   - maintenancewindows/status
   - webhookintegrations/status
   verbs:
@@ -199,6 +201,7 @@
   - alertevents
   - heartbeats
   - incidents
+  - incidentsummaries
   - maintenancewindows
   - webhookintegrations
   verbs:

@@ -103,6 +103,7 @@ var bugs = []bug{
 	{name: "wish-of-a-mark-is-lost", test: "./controllers/release TestAMarkThatIsWantedDuringAWriteIsWrittenNext"},
 	{name: "mark-of-the-cache-ignored", test: "./controllers/incident TestAMarkIsHeededThatOnlyTheCacheShows"},
 	{name: "eviction-forgets-writes", test: "./controllers/sweep TestTheCountsAreThoseOfARecount"},
+	{name: "a-rise-leaves-the-gate-open", test: "./controllers/summary TestWhatDoesNotDifferChangesNoSummary"},
 	{name: "page-has-credentials", test: "./internal/page TestNoRequestBearsAnythingButTheUsersToken"},
 }
 

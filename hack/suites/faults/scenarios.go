@@ -311,7 +311,7 @@ func (r *run) eachProxy(do func(*proxy.Proxy)) {
 }
 
 // watched are the resources that a manager watches.
-var watched = []string{"alertevents", "heartbeats", "incidents", "maintenancewindows", "webhookintegrations"}
+var watched = []string{"alertevents", "heartbeats", "incidents", "incidentsummaries", "maintenancewindows", "webhookintegrations"}
 
 func freezeWatches(ctx context.Context, r *run) error {
 	r.eachProxy(func(p *proxy.Proxy) { p.FreezeWatches(true, watched...) })

@@ -159,6 +159,8 @@ var grants = map[string]string{
 	"tocsin.dev/heartbeats/status":              "patch",
 	"tocsin.dev/incidents":                      "create delete get list patch watch",
 	"tocsin.dev/incidents/status":               "update",
+	"tocsin.dev/incidentsummaries":              "create delete get list watch",
+	"tocsin.dev/incidentsummaries/status":       "patch",
 	"tocsin.dev/maintenancewindows":             "get list watch",
 	"tocsin.dev/maintenancewindows/status":      "patch",
 	"tocsin.dev/webhookintegrations":            "get list watch",

@@ -26,6 +26,7 @@ var pages = []string{
 	"docs/components.md",
 	"docs/kube-state-metrics.md",
 	"docs/upgrade.md",
+	"docs/gate.md",
 	"docs/heartbeats.md",
 	"docs/runbooks/*.md",
 	"docs/tracing.md",
@@ -63,6 +64,7 @@ const compressed = "H4sIAAAAAAACA4uuVkpJTSkt8E6tVLJSUErJLM7WT0nSNVTSUVAqLkksKS0G
 // takenForGranted makes, by page, what its commands take for granted besides: Incidents and an AlertEvent with the names
 // that they have in the page.
 var takenForGranted = map[string]string{
+	"gate.md": "until kubectl -n shop get incidentsummary current 2>/dev/null; do sleep 0.1; done\n",
 	"alertevent.md": `kubectl create -f - <<EOF
 apiVersion: tocsin.dev/v1alpha1
 kind: AlertEvent
@@ -117,6 +119,9 @@ func TestPages(t *testing.T) {
 		}
 		for _, file := range files {
 			t.Run(filepath.Base(file), func(t *testing.T) { runPage(t, kubeconfig, folder, file, url) })
+			if file == filepath.Join(testenv.Root(), gatePage) {
+				t.Run("rollouts that wait", func(t *testing.T) { runGates(t, kubeconfig, folder) })
+			}
 			if file == filepath.Join(testenv.Root(), heartbeatsPage) {
 				t.Run("jobs and their heartbeats", func(t *testing.T) { runJobs(t, kubeconfig, folder, url) })
 			}

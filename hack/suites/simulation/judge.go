@@ -33,6 +33,7 @@ type judge struct {
 	mu      sync.Mutex
 	history *oracle.History
 	mutes   *mutes
+	counts  *summaries
 	pings   *pings
 	story   *Story
 	writes  *judgeWrites // that no process may make
@@ -59,7 +60,10 @@ func newJudge(story *Story, w *world) *judge {
 		incidents: map[types.NamespacedName]*v1alpha1.Incident{}, integrations: map[types.NamespacedName]*v1alpha1.WebhookIntegration{},
 		windows: map[types.NamespacedName]*v1alpha1.MaintenanceWindow{}, holds: newHolds(story),
 	}
-	return &judge{history: oracle.NewHistory(options), mutes: mutes, pings: newPings(), story: story, writes: &w.network.writes}
+	counts := &summaries{told: map[string]*v1alpha1.IncidentSummary{}, changed: map[string]time.Time{}}
+	return &judge{
+		history: oracle.NewHistory(options), mutes: mutes, counts: counts, pings: newPings(), story: story, writes: &w.network.writes,
+	}
 }
 
 // mayWait says whether alerts of an Incident may wait after all faults ended.
@@ -116,10 +120,12 @@ func (j *judge) commit(c apiserver.Commit) {
 		j.say("- %s by %s: %s", c.Type, c.Client, object)
 	}
 	j.history.Commit(fact)
+	key := types.NamespacedName{Namespace: namespace, Name: name}
 	if resource == "incidents" || byReplica && fact.Created {
-		j.pings.commit(&c, resource, types.NamespacedName{Namespace: namespace, Name: name}, fact.Object)
+		j.pings.commit(&c, resource, key, fact.Object)
 	}
-	j.mutes.commit(resource, types.NamespacedName{Namespace: namespace, Name: name}, fact.Object, byReplica)
+	j.counts.commit(resource, key, fact.Object, j.mutes.incidents[key])
+	j.mutes.commit(resource, key, fact.Object, byReplica)
 }
 
 // seemsNew says whether a restored AlertEvent cannot be told from a new one: it has no label of the backup tool, and a clock that
@@ -156,6 +162,7 @@ func (j *judge) check(records []*oracle.Record, faultsEnded time.Time) oracle.Fi
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	found := j.history.Check(records, oracle.Moment{FaultsEnded: faultsEnded, Now: time.Now()})
+	found = append(found, j.counts.check(j.mutes.recounts(), time.Now(), j.story.stays)...)
 	return slices.Concat(found, j.mutes.check(time.Now(), j.story.stays), j.pings.check(time.Now(), func(namespace string) bool {
 		return j.story.MaxIncidents > 0 || j.story.stays(namespace)
 	}))

@@ -177,6 +177,27 @@ func TestTheAPIServersClockIsSetBack(t *testing.T) {
 	g.Expect(missed).To(Equal(1))
 }
 
+// TestSummaries has Incidents open, rise and end while leaders die, a user deletes the summary, and a watch of the next leader is
+// late. The judge recounts at the end of each story.
+func TestSummaries(t *testing.T) {
+	g := NewWithT(t)
+	say := func(tenant, key int, status, severity string) operation {
+		return post{tenant: tenant, to: 1, times: 1, alerts: []alert{{key: key, status: status, severity: severity}}}
+	}
+	operations := []operation{
+		say(0, 1, "firing", "warning"), say(1, 1, "firing", "critical"), wait{3 * time.Second}, kill{0},
+		say(0, 1, "firing", "critical"), say(1, 1, "resolved", "critical"), say(0, 2, "firing", "error"), start{0},
+		remove{tenant: 0, resource: "incidentsummaries"}, wait{40 * time.Second},
+		trouble{replica: 1, effect: lag, target: target{"watch", "incidents"}, delay: 3 * time.Second, d: 20 * time.Second},
+		remove{tenant: 1, resource: "incidentsummaries"}, say(0, 3, "firing", "info"), say(0, 2, "resolved", "error"), kill{1},
+		report{tenant: 0, key: 1, status: "acknowledged"}, wait{40 * time.Second}, say(0, 3, "firing", "critical"), wait{time.Second},
+	}
+	for _, end := range []operation{wait{time.Second}, remove{tenant: 1, resource: "webhookintegrations"}, deleteNamespace{1}} {
+		story := &Story{Settings: Settings{Replicas: 2, Elect: true, Writes: 8}, Operations: append(slices.Clone(operations), end)}
+		g.Expect(Run(t, 1, story, Watcher{})).To(BeEmpty(), end.String())
+	}
+}
+
 // calm is a story without faults.
 var calm = &Story{
 	Settings: Settings{Replicas: 2, Elect: true, Writes: 8},

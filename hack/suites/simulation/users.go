@@ -65,6 +65,7 @@ type (
 
 var kinds = map[string]string{
 	"incidents": "Incident", "alertevents": "AlertEvent", "webhookintegrations": "integration", "maintenancewindows": "window",
+	"incidentsummaries": "summary",
 }
 
 func (o remove) String() string {

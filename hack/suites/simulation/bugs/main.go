@@ -22,6 +22,7 @@ import (
 // elsewhere are the bugs of the fault suite that the simulation cannot meet, and why.
 var elsewhere = map[string]string{
 	"clock":                         "not a bug: it sets the clocks of the fault suite",
+	"a-rise-leaves-the-gate-open":   "each alert changes the title too, so the summary is counted anew",
 	"archived-without-turns":        "nothing is archived",
 	"authorization-captured":        "no integration captures requests",
 	"delete-before-archive":         "nothing is archived",

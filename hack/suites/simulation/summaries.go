@@ -1,0 +1,104 @@
+package simulation
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
+	"github.com/tocsin-dev/tocsin/internal/tally"
+)
+
+// summaries judges the IncidentSummaries: at the end, each tells what a recount of its namespace does, whoever led meanwhile.
+type summaries struct {
+	told    map[string]*v1alpha1.IncidentSummary // by namespace; nil: it was deleted
+	changed map[string]time.Time                 // when a namespace last changed in what its summary tells
+}
+
+// counted is what a summary tells of an Incident. That of one that does not count is empty.
+type counted struct {
+	state        v1alpha1.IncidentState
+	severity     v1alpha1.Severity
+	acknowledged bool
+}
+
+func countedOf(incident *v1alpha1.Incident) counted {
+	if incident == nil || incident.Status.State != v1alpha1.IncidentOpen {
+		return counted{}
+	}
+	acknowledged := meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionAcknowledged)
+	return counted{v1alpha1.IncidentOpen, incident.Status.Alert.Severity, acknowledged}
+}
+
+// commit notes a write, of an Incident with what was before.
+func (s *summaries) commit(resource string, key types.NamespacedName, object []byte, before *v1alpha1.Incident) {
+	switch resource {
+	case "incidentsummaries":
+		s.told[key.Namespace] = decode[v1alpha1.IncidentSummary](object)
+	case "incidents":
+		if countedOf(before) != countedOf(decode[v1alpha1.Incident](object)) {
+			s.changed[key.Namespace] = time.Now()
+		}
+	case "webhookintegrations":
+		if object == nil {
+			s.changed[key.Namespace] = time.Now()
+		}
+	}
+}
+
+// recount is what a summary is to tell.
+type recount struct{ open, unacknowledged tally.Counts }
+
+// recounts counts the Incidents of all namespaces that are to have a summary.
+func (m *mutes) recounts() map[string]*recount {
+	want := map[string]*recount{}
+	of := func(namespace string) *recount {
+		if want[namespace] == nil {
+			want[namespace] = &recount{}
+		}
+		return want[namespace]
+	}
+	for key, integration := range m.integrations {
+		if integration != nil {
+			of(key.Namespace)
+		}
+	}
+	for key, incident := range m.incidents {
+		if incident == nil || incident.Status.State == v1alpha1.IncidentResolved {
+			continue
+		}
+		r, is := of(key.Namespace), countedOf(incident)
+		if is == (counted{}) {
+			continue
+		}
+		if r.open.Add(is.severity); !is.acknowledged {
+			r.unacknowledged.Add(is.severity)
+		}
+	}
+	return want
+}
+
+// check judges the last state of namespaces in which nothing has changed for some time, and no fault stays.
+func (s *summaries) check(want map[string]*recount, now time.Time, stays func(namespace string) bool) (found oracle.Findings) {
+	for i := range tenants {
+		namespace := tenantName(i)
+		summary, recount := s.told[namespace], want[namespace]
+		switch {
+		case stays(namespace) || now.Sub(s.changed[namespace]) < slowest:
+		case summary == nil && recount == nil:
+		case summary == nil || recount == nil:
+			found.Add("S: %s has the summary %v, and a recount is %v", namespace, summary, recount)
+		case summary.Status.Open == nil || summary.Status.Unacknowledged == nil:
+			found.Add("S: the summary of %s has no counts", namespace)
+		case tally.Counts(*summary.Status.Open) != recount.open,
+			tally.Counts(*summary.Status.Unacknowledged) != recount.unacknowledged:
+			found.Add("S: the summary of %s has %v open and %v unacknowledged, and a recount is %v", namespace,
+				*summary.Status.Open, *summary.Status.Unacknowledged, *recount)
+		case meta.IsStatusConditionTrue(summary.Status.Conditions, v1alpha1.ConditionClear) != (recount.open.Severe() == 0):
+			found.Add("S: the summary of %s says %v, and a recount is %v", namespace, summary.Status.Conditions, *recount)
+		}
+	}
+	return found
+}
