@@ -220,11 +220,11 @@ func (o *getOptions) newTable() *table[*v1alpha1.Incident] {
 	t.add("COUNT", 0, func(i *v1alpha1.Incident) string { return strconv.FormatInt(i.Status.AlertCount, 10) })
 	t.add("OPENED", 0, func(i *v1alpha1.Incident) string { return ago(i.Status.OpenedTime, o.now()) })
 	t.add("LAST-SEEN", 0, func(i *v1alpha1.Incident) string { return ago(i.Status.LastAlertTime, o.now()) })
+	t.add("ASSIGNEE", 0, func(i *v1alpha1.Incident) string { return cut(safe(fold.AssigneeOf(&i.Status)), maxUserWidth) })
 	if t.wide {
 		t.add("INTEGRATION", 0, func(i *v1alpha1.Incident) string { return i.Spec.IntegrationName })
 		t.add("DEDUP-KEY", 0, func(i *v1alpha1.Incident) string { return i.Spec.DedupKey })
 	}
-	t.add("ASSIGNEE", 0, func(i *v1alpha1.Incident) string { return cut(safe(fold.AssigneeOf(&i.Status)), maxUserWidth) })
 	t.add("HOST", 0, func(i *v1alpha1.Incident) string { return i.Status.Alert.Hostname })
 	t.add("TITLE", 0, func(i *v1alpha1.Incident) string { return i.Status.Alert.Title })
 	for n, c := range t.columns {
