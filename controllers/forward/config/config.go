@@ -180,8 +180,8 @@ func parseURL(text string) (*url.URL, error) {
 	return address, nil
 }
 
-// parseExternalURL returns the address of the web interface; nil if there is none. It is in the status of Incidents, which many may
-// read, so it has no credentials.
+// parseExternalURL returns the address of the web interface; nil if there is none. It is in the status of Incidents, which many
+// may read, so it has no credentials.
 func parseExternalURL(text string) (*url.URL, error) {
 	if text == "" {
 		return nil, nil
