@@ -32,6 +32,7 @@ type Alert struct {
 	// IsReport says that the alert is a Report. Only then it has the others: nobody speaks in a user's name in a text.
 	IsReport       bool             `json:"-"`
 	By             string           `json:"-"`
+	Assignee       string           `json:"-"`
 	SilenceFor     *metav1.Duration `json:"-"`
 	AcknowledgeFor *metav1.Duration `json:"-"`
 }

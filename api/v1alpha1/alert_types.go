@@ -23,7 +23,7 @@ func Severities() []Severity {
 }
 
 // AlertStatus is the status that an alert reports.
-// +kubebuilder:validation:Enum=firing;resolved;acknowledged;unacknowledged;noted;silenced
+// +kubebuilder:validation:Enum=firing;resolved;acknowledged;unacknowledged;noted;silenced;assigned;unassigned
 type AlertStatus string
 
 // The statuses of an alert.
@@ -37,6 +37,8 @@ const (
 	AlertUnacknowledged AlertStatus = "unacknowledged" // withdraws an acknowledgement
 	AlertNoted          AlertStatus = "noted"          // adds a comment, and content to an Open Incident; changes no state
 	AlertSilenced       AlertStatus = "silenced"       // requests a silence; only users create it
+	AlertAssigned       AlertStatus = "assigned"       // says who works on an Open Incident; only users create it
+	AlertUnassigned     AlertStatus = "unassigned"     // withdraws that; only users create it
 )
 
 // Limits of an alert's content in characters, equal to those of the schema.

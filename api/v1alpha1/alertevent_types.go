@@ -61,6 +61,7 @@ const AlertsGzip AlertsEncoding = "gzip"
 // +kubebuilder:validation:XValidation:rule="has(self.incidentName) || has(self.dedupKey)",message="a report needs incidentName or dedupKey"
 // +kubebuilder:validation:XValidation:rule="self.status != 'firing' || has(self.dedupKey)",message="a report with status firing needs dedupKey"
 // +kubebuilder:validation:XValidation:rule="self.status != 'silenced' || has(self.silenceFor)",message="a report with status silenced needs silenceFor"
+// +kubebuilder:validation:XValidation:rule="self.status != 'assigned' || has(self.assignee)",message="a report with status assigned needs assignee"
 type Report struct {
 	// incidentName is the name of the Incident, in the same namespace.
 	// Default: the name derived from integrationName and dedupKey.
@@ -77,7 +78,7 @@ type Report struct {
 	DedupKey string `json:"dedupKey,omitempty"`
 
 	// status is firing (reopens a Resolved Incident as it was, or opens a new one), resolved, acknowledged, unacknowledged
-	// (withdraws an acknowledgement), silenced, or noted: a comment only.
+	// (withdraws an acknowledgement), silenced, assigned, unassigned (withdraws an assignment), or noted: a comment only.
 	// +required
 	Status AlertStatus `json:"status,omitempty"`
 
@@ -91,6 +92,13 @@ type Report struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Comment string `json:"comment,omitempty"`
+
+	// assignee is the name of the person who is to work on the Incident. Nobody verifies it. Needed with status assigned; else
+	// ignored.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	Assignee string `json:"assignee,omitempty"`
 
 	// silenceFor is how long the forwarding of the incident is to be silenced in Alertmanager, from 0s to 720h after the
 	// report was received. 0s ends the silence that an earlier report requested. Needed with status silenced; else ignored.

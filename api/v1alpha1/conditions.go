@@ -15,6 +15,10 @@ const ForwardedLabel = "tocsin_incident"
 // the alert for a new one, and notifies again.
 const ReminderLabel = "tocsin_reminder"
 
+// AssigneeLabel is the label that names who works on an Incident, if the configuration of the forwarding asks for it. When it
+// changes, Alertmanager takes the alert for a new one.
+const AssigneeLabel = "tocsin_assignee"
+
 // HopsLabel is the label that counts the Tocsins that have forwarded an alert, from the second one on. MaxHops is the largest
 // number that is accepted. Without a bound, a Tocsin that forwards to itself would open Incidents about its own for ever.
 const (

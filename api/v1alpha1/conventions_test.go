@@ -261,7 +261,7 @@ func TestPrinterColumnsAndSelectableFields(t *testing.T) {
 	}
 	narrow, wide := columns("Incident")
 	g.Expect(narrow).To(Equal([]string{"State", "Severity", "Ack", "Forwarding", "Count", "Last-Seen", "Title"}))
-	g.Expect(wide).To(Equal([]string{"Integration", "Dedup-Key", "Host", "Muted", "Muted-Until", "Age"}))
+	g.Expect(wide).To(Equal([]string{"Assignee", "Integration", "Dedup-Key", "Host", "Muted", "Muted-Until", "Age"}))
 	narrow, wide = columns("Heartbeat")
 	g.Expect(narrow).To(Equal([]string{"Heard", "Last-Signal", "Due", "Integration"}))
 	g.Expect(wide).To(Equal([]string{"Reason", "Last-Duration", "Age"}))

@@ -161,7 +161,7 @@ type ArchiveStatus struct {
 }
 
 // TransitionType is the kind of an entry of the timeline.
-// +kubebuilder:validation:Enum=Opened;Reopened;Resolved;Acknowledged;Unacknowledged;Noted;Silenced;Unsilenced;SeverityChanged;ContentReplaced;ContentRejected;Forwarding
+// +kubebuilder:validation:Enum=Opened;Reopened;Resolved;Acknowledged;Unacknowledged;Assigned;Unassigned;Noted;Silenced;Unsilenced;SeverityChanged;ContentReplaced;ContentRejected;Forwarding
 type TransitionType string
 
 // The kinds of transitions.
@@ -171,6 +171,8 @@ const (
 	TransitionResolved        TransitionType = "Resolved"
 	TransitionAcknowledged    TransitionType = "Acknowledged"
 	TransitionUnacknowledged  TransitionType = "Unacknowledged"
+	TransitionAssigned        TransitionType = "Assigned"
+	TransitionUnassigned      TransitionType = "Unassigned"
 	TransitionNoted           TransitionType = "Noted"
 	TransitionSilenced        TransitionType = "Silenced"
 	TransitionUnsilenced      TransitionType = "Unsilenced"
@@ -238,6 +240,24 @@ type Acknowledgement struct {
 	ExpirationTime *Timestamp `json:"expirationTime,omitempty,omitzero"`
 }
 
+// Assignee is who works on the current episode.
+type Assignee struct {
+	// name is the name of the person, as one line. It is not verified.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=256
+	// +required
+	Name string `json:"name,omitempty"`
+
+	// time is the time at which the report that assigned the episode was received.
+	// +required
+	Time Timestamp `json:"time,omitempty,omitzero"`
+
+	// by is the name of the user who assigned the episode. It is not verified. Absent if the report names none.
+	// +kubebuilder:validation:MaxLength=256
+	// +optional
+	By string `json:"by,omitempty"`
+}
+
 // Resolution describes why and by whom the last episode was resolved.
 type Resolution struct {
 	// reason is the reason of the condition Resolved: ResolvedByAlert, ResolvedByUser, AutoResolved or Expired.
@@ -267,6 +287,17 @@ type Silence struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	Comment string `json:"comment,omitempty"`
+
+	// id is the ID of the silence in Alertmanager. Absent in a request.
+	// +kubebuilder:validation:MaxLength=64
+	// +optional
+	ID string `json:"id,omitempty"`
+
+	// link is the address of the silence in Alertmanager. Absent in a request, and if the operator's configuration has no
+	// external_url of the Alertmanager.
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	Link string `json:"link,omitempty"`
 }
 
 // ForwardingReason says whether people are told of an open Incident by an Alertmanager, and if not, why.
@@ -448,6 +479,11 @@ type IncidentStatus struct {
 	// +optional
 	Acknowledgement *Acknowledgement `json:"acknowledgement,omitempty,omitzero"`
 
+	// assignee is who works on the episode, or worked on it when it was resolved. Absent if nobody was assigned, or if that was
+	// withdrawn.
+	// +optional
+	Assignee *Assignee `json:"assignee,omitempty,omitzero"`
+
 	// lastIgnored is the newest alert since the episode began that came too late to change anything but the count. Repeated
 	// resolves of an Incident that is Resolved are not told. Absent if there was none.
 	// +optional
@@ -466,7 +502,8 @@ type IncidentStatus struct {
 	// +optional
 	Expiry *metav1.Duration `json:"expiry,omitempty"`
 
-	// silence is the newest requested silence of the episode. Absent if there is none, or if somebody has ended it.
+	// silence is the newest requested silence of the episode. It stays when its endTime has passed. Absent if there is none, or if
+	// somebody has ended it.
 	// +optional
 	Silence *Silence `json:"silence,omitempty,omitzero"`
 
@@ -540,6 +577,7 @@ type IncidentStatus struct {
 // +kubebuilder:printcolumn:name="Count",type=integer,JSONPath=`.status.alertCount`
 // +kubebuilder:printcolumn:name="Last-Seen",type=date,JSONPath=`.status.lastAlertTime`
 // +kubebuilder:printcolumn:name="Title",type=string,JSONPath=`.status.alert.title`
+// +kubebuilder:printcolumn:name="Assignee",type=string,JSONPath=`.status.assignee.name`,priority=1
 // +kubebuilder:printcolumn:name="Integration",type=string,JSONPath=`.spec.integrationName`,priority=1
 // +kubebuilder:printcolumn:name="Dedup-Key",type=string,JSONPath=`.spec.dedupKey`,priority=1
 // +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.alert.hostname`,priority=1

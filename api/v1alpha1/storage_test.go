@@ -135,6 +135,10 @@ func TestAnIncidentStaysUnder256KiB(t *testing.T) {
 	}
 	status.Acknowledgement = &v1alpha1.Acknowledgement{Time: now, By: name, Comment: comment, Severity: v1alpha1.SeverityCritical}
 	status.Resolution = &v1alpha1.Resolution{Reason: v1alpha1.ReasonResolvedByUser, By: name}
+	status.Assignee = &v1alpha1.Assignee{Name: name, Time: now, By: name}
+	status.SilencedBy = &v1alpha1.Silence{
+		EndTime: now, By: name, Comment: comment, ID: strings.Repeat("i", 64), Link: strings.Repeat("l", 2048),
+	}
 	status.Silence = &v1alpha1.Silence{EndTime: now, By: name, Comment: strings.Repeat("&", 1024)}
 	for range v1alpha1.MaxLedger {
 		status.Ledger.Events = append(status.Ledger.Events, v1alpha1.LedgerEntry{

@@ -18,6 +18,7 @@ type EndedEpisode struct {
 	OpenedTime       v1alpha1.Timestamp    `json:"openedTime"` // when the alert that opened it was received
 	AcknowledgedTime v1alpha1.Timestamp    `json:"acknowledgedTime,omitzero"`
 	AcknowledgedBy   string                `json:"acknowledgedBy,omitempty"` // a user's name, or "an alert"
+	Assignee         string                `json:"assignee,omitempty"`       // who worked on it at its end
 	ResolvedTime     v1alpha1.Timestamp    `json:"resolvedTime"`
 	ResolvedBy       string                `json:"resolvedBy,omitempty"` // a user's name; empty if Resolution is not ResolvedByUser
 	Resolution       string                `json:"resolution,omitempty"` // the reason of the condition Resolved
@@ -69,6 +70,7 @@ func DescribeEpisode(status *v1alpha1.IncidentStatus) (e EndedEpisode, ok bool) 
 	if acknowledgement := acknowledgementOf(status); acknowledgement != nil {
 		e.AcknowledgedTime, e.AcknowledgedBy = acknowledgement.Time, AcknowledgedBy(status)
 	}
+	e.Assignee = AssigneeOf(status)
 	if resolution := resolutionOf(status); resolution != nil {
 		e.Resolution, e.ResolvedBy = resolution.Reason, resolution.By
 	}

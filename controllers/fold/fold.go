@@ -32,6 +32,8 @@ const (
 	ResultAcknowledged   = "acknowledged"
 	ResultUnacknowledged = "unacknowledged"
 	ResultSilenced       = "silenced"
+	ResultAssigned       = "assigned"
+	ResultUnassigned     = "unassigned"
 	ResultLate           = "late"
 	ResultNoMatch        = "nomatch"
 	ResultReplayed       = "replayed"

@@ -242,15 +242,20 @@ func (f *folding) resolve(reason, message string, entry v1alpha1.Transition) {
 	}
 }
 
-// count counts an alert, whatever else became of it. It does not count what people send (notes, requests for a silence, reports):
-// that does not say whether the problem continues.
+// count counts an alert, whatever else became of it. It does not count what people send (notes, requests for a silence,
+// assignments, reports): that does not say whether the problem continues.
 func (f *folding) count(a receivedAlert) {
 	episode := f.episode()
 	if !isSet(&episode.StartTime) {
 		episode.StartTime = *timestamp(a.received) // the API server rejects an Incident without a start
 	}
-	if a.Status == v1alpha1.AlertNoted || a.Status == v1alpha1.AlertSilenced || isFollowUp(a.Status) && a.by() != "" {
+	switch a.Status {
+	case v1alpha1.AlertNoted, v1alpha1.AlertSilenced, v1alpha1.AlertAssigned, v1alpha1.AlertUnassigned:
 		return
+	default:
+		if isFollowUp(a.Status) && a.by() != "" {
+			return
+		}
 	}
 	f.status.AlertCount++
 	episode.AlertCount++

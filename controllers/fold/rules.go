@@ -37,6 +37,7 @@ var rules = [...]rule{
 	muteRule{},            // a maintenance window mutes the Incident
 	forwardingRule{},      // whether people are told: not of what a silence covers, is held back or muted
 	archiveRule{},         // ended episodes wait for the archive, in the version that the whole fold makes of them
+	assignmentRule{},      // who works on the episode; when the next one opens, the archive has it
 }
 
 // Due is when a rule changes an Open Incident if no alert comes until then; zero if none does.

@@ -100,9 +100,6 @@ func (f *folding) updateSilenced() {
 		return
 	}
 	status.SilencedBy = covering.DeepCopy()
-	if !requested {
-		status.Silence = nil
-	}
 	f.plan.Write = true
 }
 

@@ -94,6 +94,22 @@ func TestARequestForASilence(t *testing.T) {
 		bench.fold(eventOf(3, silencingAlert("3h")))
 		g.Expect(bench.status().Silence).NotTo(BeNil(), "a new request is another one")
 	})
+	t.Run("is kept when its time has passed, to say so", func(t *testing.T) {
+		g := NewWithT(t)
+		bench := openIncident()
+		bench.fold(eventOf(2, silencingAlert("2h")))
+		bench.silenced = Silencing{Known: true, Covering: requested}
+		bench.fold()
+		bench.now, bench.silenced = minute(123), Silencing{Known: true}
+		bench.fold()
+		g.Expect(bench.status().SilencedBy).To(BeNil())
+		g.Expect(bench.status().Silence).To(Equal(requested))
+		g.Expect(meta.FindStatusCondition(bench.status().Conditions, v1alpha1.ConditionSilenced).Reason).To(Equal(v1alpha1.ReasonNotSilenced))
+		bench.now = minute(200)
+		g.Expect(bench.fold().Write).To(BeFalse())
+		bench.fold(eventOf(3, resolvingAlert()))
+		g.Expect(bench.status().Silence).To(BeNil())
+	})
 	t.Run("with 0s ends the silence", func(t *testing.T) {
 		g := NewWithT(t)
 		bench := openIncident()

@@ -70,7 +70,7 @@ func (s *silencer) reconcile(ctx context.Context, at moment) (answers bool, err 
 	if err != nil {
 		return false, fmt.Errorf("reading the identity of this installation: %w", err)
 	}
-	plan, matching := silences.NewPlan(&at.target.Target, installation, at.now), silences.NewMatching()
+	plan, matching := silences.NewPlan(&at.target.Target, installation, at.now), silences.NewMatching(at.target.ExternalURL)
 	inStatus, unread := s.want(ctx, plan)
 	unmatched := s.readSilenced(ctx, at, matching)
 	if err := at.client.Silences(ctx, func(silence *silences.Silence) {

@@ -504,7 +504,7 @@ func TestAnyNumberOfSilencedAlertsIsRead(t *testing.T) {
 	r.am.silences = []silences.Silence{{ID: "id", CreatedBy: "maria", Comment: "x", EndsAt: noon.Add(time.Hour)}}
 	r.poll()
 	r.Expect(r.endpoint.silencer.silenced).To(HaveLen(1))
-	r.Expect(r.endpoint.silencer.silenced).To(HaveKeyWithValue(key, v1alpha1.Silence{By: "maria", Comment: "x", EndTime: v1alpha1.NewTimestamp(noon.Add(time.Hour))}))
+	r.Expect(r.endpoint.silencer.silenced).To(HaveKeyWithValue(key, v1alpha1.Silence{ID: "id", By: "maria", Comment: "x", EndTime: v1alpha1.NewTimestamp(noon.Add(time.Hour))}))
 }
 
 // Two installations share an Alertmanager, and have the same external labels.
@@ -550,7 +550,9 @@ func TestCoveringSilencesAreAnnouncedWhenTheyChange(t *testing.T) {
 	}
 	r.poll()
 	r.Expect(r.changed).To(ConsistOf(key))
-	r.Expect(r.endpoint.silencer.silenced).To(HaveKeyWithValue(key, v1alpha1.Silence{By: "b", Comment: "y", EndTime: v1alpha1.NewTimestamp(noon.Add(2 * time.Hour))}))
+	r.Expect(r.endpoint.silencer.silenced).To(HaveKeyWithValue(key, v1alpha1.Silence{
+		ID: "long", By: "b", Comment: "y", EndTime: v1alpha1.NewTimestamp(noon.Add(2 * time.Hour)),
+	}))
 	r.poll()
 	r.Expect(r.changed).To(BeEmpty(), "no write for a poll without news")
 	r.am.covered = nil

@@ -41,6 +41,8 @@ var kubernetesEvents = map[v1alpha1.TransitionType]kubernetesEvent{
 	v1alpha1.TransitionResolved:        {corev1.EventTypeNormal, "Resolve"},
 	v1alpha1.TransitionAcknowledged:    {corev1.EventTypeNormal, "Acknowledge"},
 	v1alpha1.TransitionUnacknowledged:  {corev1.EventTypeNormal, "Unacknowledge"},
+	v1alpha1.TransitionAssigned:        {corev1.EventTypeNormal, "Assign"},
+	v1alpha1.TransitionUnassigned:      {corev1.EventTypeNormal, "Unassign"},
 	v1alpha1.TransitionSilenced:        {corev1.EventTypeNormal, "Silence"},
 	v1alpha1.TransitionUnsilenced:      {corev1.EventTypeNormal, "Unsilence"},
 	v1alpha1.TransitionSeverityChanged: {corev1.EventTypeNormal, "ChangeSeverity"},

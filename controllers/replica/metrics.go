@@ -5,9 +5,10 @@ import "github.com/prometheus/client_golang/prometheus"
 var alertsFoldedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "tocsin_alerts_folded_total",
 	Help: "Alerts taken from the queue by the leading replica, by result: opened, updated, resolved, reopened, " +
-		"acknowledged, unacknowledged, silenced, late (of an episode that has ended), nomatch (there is no such Incident), " +
-		"replayed (a second copy of one alert, counted by the replica that deletes it), restored (from a backup, not " +
-		"counted), invalid (it contradicts its Incident). After a restart, nomatch and invalid may count an alert again.",
+		"acknowledged, unacknowledged, silenced, assigned, unassigned, late (of an episode that has ended), " +
+		"nomatch (there is no such Incident), replayed (a second copy of one alert, counted by the replica that deletes it), " +
+		"restored (from a backup, not counted), invalid (it contradicts its Incident). " +
+		"After a restart, nomatch and invalid may count an alert again.",
 }, []string{"result"})
 
 var clockOffset = prometheus.NewGauge(prometheus.GaugeOpts{

@@ -21,13 +21,15 @@ import (
 // FieldManager is the field manager of the objects that the plugin and the page create.
 const FieldManager = client.FieldOwner("kubectl-tocsin")
 
-const maxByChars = 256 // of spec.report.by
+const maxNameChars = 256 // of by and assignee in spec.report
 
 // Action is what a user does to Incidents.
 type Action struct {
 	Status  v1alpha1.AlertStatus // AlertFiring reopens them
 	Message string
 	Length  time.Duration // of a silence, which 0 ends; or of an acknowledgement: 0 leaves it to the integration
+
+	Assignee string // to whom AlertAssigned assigns them
 }
 
 // Unneeded describes why an Incident needs no action; empty if it needs one.
@@ -42,16 +44,27 @@ func (a Action) Unneeded(incident *v1alpha1.Incident) string {
 		return "already acknowledged"
 	case a.Status == v1alpha1.AlertUnacknowledged && !live.IsAcknowledged(incident):
 		return "not acknowledged"
-	case a.Status != v1alpha1.AlertSilenced || a.Length > 0 || incident.Status.Silence != nil:
+	case a.Status == v1alpha1.AlertSilenced && a.Length == 0:
+		return unneededUnsilence(incident)
+	default:
+		return a.unneededAssignment(incident)
+	}
+}
+
+// unneededUnsilence goes by what the last fold knew of the time: the clocks of users differ.
+func unneededUnsilence(incident *v1alpha1.Incident) string {
+	condition := meta.FindStatusCondition(incident.Status.Conditions, v1alpha1.ConditionSilenced)
+	isOver := condition != nil && condition.Reason == v1alpha1.ReasonNotSilenced
+	switch {
+	case incident.Status.Silence != nil && !isOver:
 		return ""
 	case live.IsSilenced(incident): // by others
-		condition := meta.FindStatusCondition(incident.Status.Conditions, v1alpha1.ConditionSilenced)
 		return "has no requested silence, but is silenced: " + plaintext.SanitizeLine(condition.Message)
 	}
 	return "not silenced"
 }
 
-// tells reports whether an acknowledgement adds something to an earlier one.
+// tells reports whether an acknowledgement or an assignment adds something to an earlier one.
 func (a Action) tells() bool { return a.Message != "" || a.Length > 0 }
 
 func unneededReopen(incident *v1alpha1.Incident) string {
@@ -70,6 +83,9 @@ func (a Action) Event(incident *v1alpha1.Incident, user string) *v1alpha1.AlertE
 	if a.Status == v1alpha1.AlertAcknowledged && a.Length > 0 {
 		report.AcknowledgeFor = &metav1.Duration{Duration: a.Length}
 	}
+	if a.Status == v1alpha1.AlertAssigned {
+		report.Assignee = a.Assignee
+	}
 	if a.Status == v1alpha1.AlertFiring {
 		report.DedupKey = incident.Spec.DedupKey
 	}
@@ -87,5 +103,5 @@ func User(ctx context.Context, c client.Client) (string, error) {
 		return "", fmt.Errorf("reading your user name from the API server: %w", err)
 	}
 	name := []rune(review.Status.UserInfo.Username)
-	return string(name[:min(len(name), maxByChars)]), nil
+	return string(name[:min(len(name), maxNameChars)]), nil
 }

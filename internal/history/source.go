@@ -18,6 +18,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
 	"github.com/tocsin-dev/tocsin/internal/live"
 )
@@ -269,6 +270,9 @@ type Filter struct {
 	// Words must all be contained in the title or another field that the user sees, regardless of case.
 	Words          []string
 	Unacknowledged bool
+	// Assignees select by who worked on the episode at its end.
+	Assignees  []string
+	Unassigned bool
 }
 
 // Matches reports whether the filter selects an episode.
@@ -276,7 +280,7 @@ func (f *Filter) Matches(r *records.Record) bool {
 	in := func(values []string, value string) bool { return len(values) == 0 || slices.Contains(values, value) }
 	return (f.Namespace == "" || f.Namespace == r.Namespace) && in(f.Integrations, r.Integration) &&
 		in(f.Severities, string(Severity(r))) && in(f.Hosts, r.Alert.Hostname) &&
-		(!f.Unacknowledged || r.AcknowledgedTime.IsZero()) &&
+		(!f.Unacknowledged || r.AcknowledgedTime.IsZero()) && in(f.Assignees, r.Assignee) && (!f.Unassigned || r.Assignee == "") &&
 		!slices.ContainsFunc(f.Labels, func(matches LabelSelector) bool { return !matches(r.Alert.Labels) }) &&
 		f.matchesText(r)
 }
@@ -288,7 +292,7 @@ func (f *Filter) MatchesIncident(incident *v1alpha1.Incident) bool {
 		Namespace: incident.Namespace, Integration: incident.Spec.IntegrationName, Incident: incident.Name,
 		DedupKey: incident.Spec.DedupKey,
 	}
-	r.Alert, r.Severity = status.Alert, status.Alert.Severity
+	r.Alert, r.Severity, r.Assignee = status.Alert, status.Alert.Severity, fold.AssigneeOf(status)
 	if live.IsAcknowledged(incident) {
 		r.AcknowledgedTime = v1alpha1.NewTimestamp(time.Now()) // any time: Matches asks only whether there is one
 	}

@@ -166,7 +166,7 @@ func TestFilter(t *testing.T) {
 	}
 	record := recordOf(resolved("shop", "disk", begin))
 	record.HighestSeverity, record.Severity, record.Alert.Hostname = "critical", "warning", "db-1"
-	record.Alert.Labels = map[string]string{"team": "storage"}
+	record.Alert.Labels, record.Assignee = map[string]string{"team": "storage"}, "maria"
 	for sentence, test := range map[string]struct {
 		filter Filter
 		want   bool
@@ -183,12 +183,17 @@ func TestFilter(t *testing.T) {
 		"words of several fields, in any case":     {Filter{Words: []string{"TITLE", "db-1", "team=STOR"}}, true},
 		"a word that is nowhere":                   {Filter{Words: []string{"title", "nowhere"}}, false},
 		"an episode that nobody acknowledged":      {Filter{Unacknowledged: true}, true},
+		"one of a person":                          {Filter{Assignees: []string{"alex", "maria"}}, true},
+		"one of somebody else":                     {Filter{Assignees: []string{"mari"}}, false},
+		"one of nobody":                            {Filter{Unassigned: true}, false},
 		"another namespace, of an archive of many": {Filter{Namespace: "web"}, false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			NewWithT(t).Expect(test.filter.Matches(&record)).To(Equal(test.want))
 		})
 	}
+	record.Assignee = ""
+	NewWithT(t).Expect((&Filter{Unassigned: true}).Matches(&record)).To(BeTrue())
 	record.AcknowledgedTime = v1alpha1.NewTimestamp(begin)
 	NewWithT(t).Expect((&Filter{Unacknowledged: true}).Matches(&record)).To(BeFalse())
 }

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,7 @@ const (
 // actionStatus has the status of the alerts that each action creates.
 var actionStatus = map[string]v1alpha1.AlertStatus{
 	"ack": v1alpha1.AlertAcknowledged, "unack": v1alpha1.AlertUnacknowledged, "note": v1alpha1.AlertNoted,
+	"assign": v1alpha1.AlertAssigned, "unassign": v1alpha1.AlertUnassigned,
 	"silence": v1alpha1.AlertSilenced, "unsilence": v1alpha1.AlertSilenced, "resolve": v1alpha1.AlertResolved,
 	"reopen": v1alpha1.AlertFiring,
 }
@@ -38,7 +40,8 @@ var actionStatus = map[string]v1alpha1.AlertStatus{
 type actionRequest struct {
 	Action    string            `json:"action"`
 	Comment   string            `json:"comment"`
-	For       string            `json:"for"`
+	For       string            `json:"for"` // of a silence or an acknowledgement
+	To        string            `json:"to"`  // of an assignment; empty: the user
 	Incidents []incidentAddress `json:"incidents"`
 }
 
@@ -62,25 +65,40 @@ type actionResult struct {
 
 // action returns the action of a request.
 func (q *actionRequest) action() (a action.Action, err error) {
-	a = action.Action{Status: actionStatus[q.Action], Message: q.Comment}
+	a = action.Action{Status: actionStatus[q.Action], Message: q.Comment, Assignee: q.To}
 	switch {
 	case a.Status == "":
-		return a, badRequest("the action must be ack, unack, note, silence, unsilence, resolve or reopen")
+		return a, badRequest("the action must be ack, unack, assign, unassign, note, silence, unsilence, resolve or reopen")
 	case utf8.RuneCountInString(q.Comment) > v1alpha1.MaxCommentChars:
 		return a, badRequest("the comment has more than %d characters", v1alpha1.MaxCommentChars)
+	case a.CheckAssignee() != nil:
+		return a, badRequest("%s", a.CheckAssignee())
 	case q.Action == "note" && q.Comment == "":
 		return a, badRequest("a note needs a text")
 	case len(q.Incidents) == 0 || len(q.Incidents) > maxActionIncidents:
 		return a, badRequest("the action needs 1 to %d incidents", maxActionIncidents)
 	}
-	if q.Action == "silence" {
-		length, err := model.ParseDuration(q.For)
-		if err != nil || length <= 0 || time.Duration(length) > v1alpha1.MaxSilence {
-			return a, badRequest("a silence needs a duration such as 90m, 12h or 7d; at most 30d")
+	a.Length, err = q.length()
+	return a, err
+}
+
+// length returns the length of a silence or of an acknowledgement that has one; 0 for other actions.
+func (q *actionRequest) length() (time.Duration, error) {
+	parsed, err := model.ParseDuration(q.For)
+	length := time.Duration(parsed)
+	switch {
+	case q.Action == "silence":
+		if err != nil || length <= 0 || length > v1alpha1.MaxSilence {
+			return 0, badRequest("a silence needs a duration such as 90m, 12h or 7d; at most 30d")
 		}
-		a.Length = time.Duration(length)
+	case q.Action == "ack" && q.For != "":
+		if err != nil || length < time.Minute || length > v1alpha1.MaxAcknowledgement {
+			return 0, badRequest("an acknowledgement lasts from 1m to 30d, such as 4h")
+		}
+	default:
+		return 0, nil
 	}
-	return a, nil
+	return length, nil
 }
 
 // act does an action to Incidents, and answers with lines about each. The API server decides what the user may do.
@@ -139,6 +157,7 @@ func request(
 	if err != nil {
 		return nil, err
 	}
+	a.Assignee = cmp.Or(a.Assignee, user)
 	forwarding := action.Forwarding{}
 	for _, address := range addresses {
 		incident, result, err := actOn(ctx, c, a, address, user, forwarding)
@@ -165,7 +184,7 @@ func actOn(
 	if unneeded := a.Unneeded(incident); unneeded != "" {
 		return incident, unneeded, nil
 	}
-	if a.Length > 0 {
+	if a.Status == v1alpha1.AlertSilenced && a.Length > 0 {
 		if err := forwarding.Check(ctx, c, incident); err != nil {
 			return incident, "", err
 		}

@@ -30,8 +30,12 @@ func integrationOf(namespace string, status metav1.ConditionStatus, reason, mess
 // silence requests a silence for Incident a, and returns a function that returns the next line of the answer.
 func silence(t *testing.T, s *Server) (next func() actionResult) {
 	t.Helper()
+	return act(t, s, `{"action":"silence","for":"2h","incidents":[{"namespace":"shop","name":"a"}]}`)
+}
+
+func act(t *testing.T, s *Server, body string) (next func() actionResult) {
+	t.Helper()
 	g := NewWithT(t)
-	body := `{"action":"silence","for":"2h","incidents":[{"namespace":"shop","name":"a"}]}`
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.base()+"api/actions", strings.NewReader(body))
 	g.Expect(err).NotTo(HaveOccurred())
 	request.Header.Set("Authorization", "Bearer "+s.owner().key)
@@ -99,4 +103,33 @@ func TestAnEarlierSilenceIsNotTheRequestedOne(t *testing.T) {
 	// Nor is an incident deleted that a watch has not listed yet.
 	young := live.Follow(newFake(), "", live.Prune, func(live.Change) {})
 	g.Expect(await(young)).To(MatchError(ContainSubstring("not in effect yet")))
+}
+
+// An acknowledgement for some time is none of a silence: it needs no Alertmanager.
+func TestActionsSayHowLongAndWho(t *testing.T) {
+	for body, want := range map[string]v1alpha1.Report{
+		`{"action":"ack","for":"4h","comment":"x",`: {Status: v1alpha1.AlertAcknowledged, AcknowledgeFor: &metav1.Duration{Duration: 4 * time.Hour}, Comment: "x"},
+		`{"action":"ack","for":"1d",`:               {Status: v1alpha1.AlertAcknowledged, AcknowledgeFor: &metav1.Duration{Duration: 24 * time.Hour}},
+		`{"action":"ack","for":"",`:                 {Status: v1alpha1.AlertAcknowledged},
+		`{"action":"resolve","for":"4h","to":"x",`:  {Status: v1alpha1.AlertResolved},
+		`{"action":"assign",`:                       {Status: v1alpha1.AlertAssigned, Assignee: "maria"},
+		`{"action":"assign","to":"alex",`:           {Status: v1alpha1.AlertAssigned, Assignee: "alex"},
+	} {
+		t.Run(body, func(t *testing.T) {
+			g := NewWithT(t)
+			s, c := start(t, "", incidentNamed("shop", "a"))
+			g.Expect(act(t, s, body+`"incidents":[{"namespace":"shop","name":"a"}]}`)().Result).To(Equal(resultRequested))
+			var events v1alpha1.AlertEventList
+			g.Expect(c.List(t.Context(), &events)).To(Succeed())
+			g.Expect(events.Items).To(HaveLen(1))
+			want.IncidentName, want.By = "a", "maria"
+			g.Expect(*events.Items[0].Spec.Report).To(Equal(want))
+		})
+	}
+	g := NewWithT(t)
+	assigned := incidentNamed("shop", "a")
+	assigned.Status.Assignee = &v1alpha1.Assignee{Name: "maria"}
+	s, _ := start(t, "", assigned)
+	g.Expect(act(t, s, `{"action":"assign","incidents":[{"namespace":"shop","name":"a"}]}`)().Result).To(Equal("already assigned to maria"))
+	g.Expect(makeRow(assigned).Assignee).To(Equal("maria"))
 }

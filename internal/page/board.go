@@ -56,8 +56,9 @@ type row struct {
 	State        string              `json:"state"`
 	Severity     string              `json:"severity"`
 	Acknowledged bool                `json:"acknowledged"`
-	By           string              `json:"by,omitempty"`     // who acknowledged it
-	Untold       string              `json:"untold,omitempty"` // why no Alertmanager tells people of it
+	By           string              `json:"by,omitempty"`       // who acknowledged it
+	Assignee     string              `json:"assignee,omitempty"` // who works on it
+	Untold       string              `json:"untold,omitempty"`   // why no Alertmanager tells people of it
 	Count        int64               `json:"count"`
 	Opened       *v1alpha1.Timestamp `json:"opened,omitempty"`
 	Resolved     *v1alpha1.Timestamp `json:"resolved,omitempty"`
@@ -162,6 +163,9 @@ func makeRow(incident *v1alpha1.Incident) row {
 	}
 	if made.Acknowledged && status.Acknowledgement != nil {
 		made.By = status.Acknowledgement.By
+	}
+	if status.Assignee != nil {
+		made.Assignee = status.Assignee.Name
 	}
 	for name, value := range status.Alert.Labels {
 		if len(made.Labels) < maxRowLabels {

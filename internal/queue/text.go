@@ -49,6 +49,9 @@ var statuses = []v1alpha1.AlertStatus{
 	v1alpha1.AlertFiring, v1alpha1.AlertResolved, v1alpha1.AlertAcknowledged, v1alpha1.AlertUnacknowledged, v1alpha1.AlertNoted,
 }
 
+// onlyOfReports are those that only a report may have.
+var onlyOfReports = []v1alpha1.AlertStatus{v1alpha1.AlertSilenced, v1alpha1.AlertAssigned, v1alpha1.AlertUnassigned}
+
 // compressors pools them, which are large.
 var compressors = sync.Pool{New: func() any {
 	w, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
@@ -135,7 +138,8 @@ func decode(spec *v1alpha1.AlertEventSpec) (alerts []v1alpha1.Alert, err error) 
 	if r := spec.Report; r != nil {
 		return []v1alpha1.Alert{{
 			IncidentName: r.IncidentName, DedupKey: r.DedupKey, Status: r.Status,
-			IsReport: true, By: r.By, Comment: r.Comment, SilenceFor: r.SilenceFor, AcknowledgeFor: r.AcknowledgeFor,
+			IsReport: true, By: r.By, Comment: r.Comment, Assignee: r.Assignee,
+			SilenceFor: r.SilenceFor, AcknowledgeFor: r.AcknowledgeFor,
 		}}, nil
 	}
 	text := []byte(spec.Alerts)
@@ -260,7 +264,8 @@ func IdentitySize(alerts []v1alpha1.Alert) int64 {
 	bytes := 0
 	for i := range alerts {
 		alert := &alerts[i]
-		bytes += int(unsafe.Sizeof(*alert)) + len(alert.ID) + len(alert.IncidentName) + len(alert.DedupKey) + len(alert.By)
+		bytes += int(unsafe.Sizeof(*alert)) + len(alert.ID) + len(alert.IncidentName) + len(alert.DedupKey) + len(alert.By) +
+			len(alert.Assignee)
 	}
 	return int64(bytes)
 }
@@ -271,8 +276,8 @@ func validate(a *v1alpha1.Alert) error {
 		return err
 	}
 	switch {
-	case a.Status == v1alpha1.AlertSilenced:
-		return errors.New("only a report has the status silenced")
+	case slices.Contains(onlyOfReports, a.Status):
+		return fmt.Errorf("only a report has the status %s", a.Status)
 	case !slices.Contains(statuses, a.Status):
 		return errors.New("unknown status")
 	case a.Severity != "" && !slices.Contains(v1alpha1.Severities(), a.Severity):

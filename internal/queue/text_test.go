@@ -44,6 +44,7 @@ func TestTextsThatCannotBeRead(t *testing.T) {
 		"no status":       {zip(`[{"dedupKey":"k"}]`), "alert 0: unknown status"},
 		"null":            {zip(`[null]`), "alert 0: unknown status"},
 		"a silence":       {zip(`[{"dedupKey":"k","status":"silenced","silenceFor":"1h"}]`), "alert 0: only a report has the status silenced"},
+		"an assignment":   {zip(`[{"dedupKey":"k","status":"assigned","assignee":"maria"}]`), "alert 0: only a report has the status assigned"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,7 @@ func (p *plugin) actionCommands() (commands []*cobra.Command) {
 			"Acknowledge incidents: mark them as being handled"},
 		{v1alpha1.AlertUnacknowledged, "unack [NAME...]", []string{"unacknowledge"}, "Unacknowledge",
 			"Unacknowledge incidents: withdraw acknowledgements"},
+		{v1alpha1.AlertAssigned, "assign [NAME...]", nil, "Assign", "Assign incidents to yourself or to somebody else"},
 		{v1alpha1.AlertNoted, "note NAME...", nil, "Add the note to", "Add a note to the timeline of incidents"},
 		{v1alpha1.AlertSilenced, "silence [NAME...]", nil, verbSilence, "Silence incidents in Alertmanager"},
 		{v1alpha1.AlertSilenced, "unsilence [NAME...]", nil, "End the silence of",
@@ -86,9 +88,12 @@ func (p *plugin) addAction(command *cobra.Command, status v1alpha1.AlertStatus, 
 	o.filter.addFlags(command)
 	flags.BoolVar(&o.all, "all", false, "Select all open incidents of the namespace, or of all namespaces with -A.")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "Skip the confirmation.")
-	if status == v1alpha1.AlertSilenced {
-		flags.StringVar(&o.Message, "comment", "", "The same as --message; the comment of the silence in Alertmanager.")
+	if status == v1alpha1.AlertSilenced || status == v1alpha1.AlertAssigned {
+		flags.StringVar(&o.Message, "comment", "", "The same as --message.")
 		command.MarkFlagsMutuallyExclusive("message", "comment")
+	}
+	if status == v1alpha1.AlertAssigned {
+		o.addAssignment(command)
 	}
 	if verb == verbSilence {
 		durationVar(flags, &o.Length, "for", "How long to silence, such as 90m, 12h or 7d; at most 30d. 0 ends the silence.")
@@ -116,13 +121,14 @@ func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error 
 	case len(names) == 0 && !filtered:
 		return errors.New("specify an incident name, a filter such as --severity or --integration, or --all")
 	}
-	if err := errors.Join(o.checkLength(), o.filter.complete()); err != nil {
+	if err := errors.Join(o.checkLength(), o.CheckAssignee(), o.filter.complete()); err != nil {
 		return err
 	}
 	user, err := action.User(ctx, c)
 	if err != nil {
 		return err
 	}
+	o.Assignee = cmp.Or(o.Assignee, user)
 	var incidents []*v1alpha1.Incident
 	if filtered {
 		incidents, err = o.confirmed(ctx, c)
@@ -203,6 +209,11 @@ func readLine(ctx context.Context, in io.Reader) (string, error) {
 	return line, err
 }
 
+// needOpen are what cannot be said of a Resolved Incident.
+var needOpen = []v1alpha1.AlertStatus{
+	v1alpha1.AlertAcknowledged, v1alpha1.AlertUnacknowledged, v1alpha1.AlertAssigned, v1alpha1.AlertUnassigned,
+}
+
 // named returns the Incidents with these names. It finds all before the command changes any, so that a mistyped name
 // does not leave the command half done.
 func (o *actOptions) named(ctx context.Context, c *cluster, names []string) ([]*v1alpha1.Incident, error) {
@@ -212,9 +223,7 @@ func (o *actOptions) named(ctx context.Context, c *cluster, names []string) ([]*
 		if err != nil {
 			return nil, err
 		}
-		// A silence also applies to the next episode.
-		needsOpen := o.Status == v1alpha1.AlertAcknowledged || o.Status == v1alpha1.AlertUnacknowledged
-		if needsOpen && incident.Status.State == v1alpha1.IncidentResolved {
+		if slices.Contains(needOpen, o.Status) && incident.Status.State == v1alpha1.IncidentResolved {
 			return nil, fmt.Errorf("%s is resolved and cannot be %s", incident.Name, o.Status)
 		}
 		incidents = append(incidents, incident)
@@ -314,6 +323,8 @@ func (o *actOptions) result() string {
 		return "reopened"
 	case o.Status == v1alpha1.AlertAcknowledged && o.Length > 0:
 		return "acknowledged for " + model.Duration(o.Length).String()
+	case o.Status == v1alpha1.AlertAssigned:
+		return "assigned to " + safe(o.Assignee)
 	case o.Status != v1alpha1.AlertSilenced:
 		return string(o.Status)
 	case o.Length == 0:

@@ -44,6 +44,8 @@ func (o *archiveOptions) addFlags(command *cobra.Command) {
 		"Select episodes whose title, description, host, labels, key or name contain all these words.")
 	flags.Lookup("severity").Usage = "Select episodes whose highest severity is one of these, such as critical,error."
 	flags.Lookup("unacknowledged").Usage = "Select episodes that nobody acknowledged."
+	flags.Lookup("assignee").Usage = "Select episodes that were assigned to one of these people at their end."
+	flags.Lookup("unassigned").Usage = "Select episodes that were assigned to nobody at their end."
 }
 
 func (o *archiveOptions) addArchiveFlag(command *cobra.Command) {

@@ -158,6 +158,7 @@ func (o *historyOptions) newTable() *table[*records.Record] {
 	}
 	t.add("COUNT", countWidth, func(r *records.Record) string { return strconv.FormatInt(r.AlertCount, 10) })
 	if t.wide {
+		t.add("ASSIGNEE", nameWidth, func(r *records.Record) string { return r.Assignee })
 		t.add("RESOLVED-BY", nameWidth, func(r *records.Record) string { return cmp.Or(r.ResolvedBy, r.Resolution) })
 		t.add("INCIDENT", keyWidth, func(r *records.Record) string { return r.Incident })
 		t.add("EPISODE", countWidth, func(r *records.Record) string { return strconv.FormatInt(r.Number, 10) })
@@ -194,7 +195,7 @@ var controlCharacters = regexp.MustCompile(`[\p{Cc}\p{Cf}]`)
 
 var csvHeader = []string{
 	"namespace", "integration", "incident", "episode", "severity", "opened", "acknowledged", "acknowledged_by", "resolved",
-	"resolved_by", "resolution", "seconds_open", "alerts", "host", "type", "dedup_key", "title",
+	"resolved_by", "resolution", "seconds_open", "alerts", "host", "type", "dedup_key", "title", "assignee",
 }
 
 // csvCells returns the cells of csvHeader's columns.
@@ -209,7 +210,7 @@ func csvCells(r *records.Record) []string {
 		r.Namespace, r.Integration, r.Incident, strconv.FormatInt(r.Number, 10), string(history.Severity(r)), at(r.OpenedTime),
 		at(r.AcknowledgedTime), r.AcknowledgedBy, at(r.ResolvedTime), r.ResolvedBy, r.Resolution,
 		strconv.FormatInt(int64(openFor(r)/time.Second), 10), strconv.FormatInt(r.AlertCount, 10), r.Alert.Hostname, r.Alert.Type,
-		r.DedupKey, r.Alert.Title,
+		r.DedupKey, r.Alert.Title, r.Assignee,
 	}
 	for i, text := range cells {
 		cells[i] = csvText(text)

@@ -36,11 +36,15 @@ func (f *filter) addFlags(command *cobra.Command) {
 	flags.StringArrayVarP(&f.labels, "label", "l", nil,
 		"Select incidents by alert labels, such as team=storage, team!=web, team or 'team in (a,b)'. If repeated, all must match.")
 	flags.BoolVar(&f.Unacknowledged, "unacknowledged", false, "Select incidents that are not acknowledged.")
+	flags.StringArrayVar(&f.Assignees, "assignee", nil,
+		"Select incidents that are assigned to a person. If repeated, to one of them.")
+	flags.BoolVar(&f.Unassigned, "unassigned", false, "Select incidents that are assigned to nobody.")
+	command.MarkFlagsMutuallyExclusive("assignee", "unassigned")
 }
 
 // isSet reports whether a flag other than --all-namespaces and --state is set.
 func (f *filter) isSet() bool {
-	return f.Unacknowledged || len(f.Severities)+len(f.Integrations)+len(f.labels) > 0
+	return f.Unacknowledged || f.Unassigned || len(f.Severities)+len(f.Integrations)+len(f.labels)+len(f.Assignees) > 0
 }
 
 // complete parses the flags.

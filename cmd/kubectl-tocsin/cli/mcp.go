@@ -40,7 +40,8 @@ func (p *plugin) mcpCommand() *cobra.Command {
 	o.addArchiveFlag(command)
 	flags := command.Flags()
 	flags.BoolVarP(&o.filter.allNamespaces, "all-namespaces", "A", false, "Read all namespaces, unless a call names one.")
-	flags.BoolVar(&o.allowActions, "allow-actions", false, "Add tools that acknowledge, note, silence and resolve incidents.")
+	flags.BoolVar(&o.allowActions, "allow-actions", false,
+		"Add tools that acknowledge, assign, note, silence and resolve incidents.")
 	durationVar(flags, &o.timeout, "timeout", "How long one call of a tool may take.")
 	return command
 }
@@ -87,6 +88,7 @@ func (m *mcpCommands) in(namespace string) (*cluster, filter, error) {
 func (m *mcpCommands) selected(s *mcp.Selection) (*cluster, filter, error) {
 	c, f, err := m.in(s.Namespace)
 	f.Integrations, f.labels, f.Unacknowledged = s.Integrations, s.Labels, s.Unacknowledged
+	f.Assignees, f.Unassigned = s.Assignees, s.Unassigned
 	for _, severity := range s.Severities {
 		f.Severities = append(f.Severities, string(severity))
 	}
@@ -278,7 +280,7 @@ func (m *mcpCommands) Report(ctx context.Context, said io.Writer, p *mcp.Past) (
 // Act implements mcp.Commands.
 func (m *mcpCommands) Act(ctx context.Context, said io.Writer, a *mcp.Action) (string, error) {
 	o := m.call(said).newAct(a.Status)
-	o.Message = a.Message
+	o.Message, o.Assignee = a.Message, a.To
 	switch {
 	case a.Status == v1alpha1.AlertNoted && a.Message == "":
 		return "", errors.New("a note needs a message")

@@ -62,6 +62,7 @@ const unverifiedNames = "The names of users are as written in AlertEvents; only 
 func hasUserNames(status *v1alpha1.IncidentStatus) bool {
 	return status.Acknowledgement != nil && status.Acknowledgement.By != "" ||
 		status.Resolution != nil && status.Resolution.By != "" || status.Silence != nil && status.Silence.By != "" ||
+		status.Assignee != nil ||
 		slices.ContainsFunc(status.Timeline, func(t v1alpha1.Transition) bool { return t.By != "" })
 }
 
@@ -134,7 +135,9 @@ func (d *description) facts(incident *v1alpha1.Incident) []fact {
 		{"State", d.state(incident)},
 		{"Severity", d.styled(severityCell(incident).look, string(status.Alert.Severity))},
 		{"Acknowledged", d.acknowledged(status)},
+		{"Assigned", d.assigned(status)},
 		{"Silenced", d.silenced(incident)},
+		{"Silence", silenceAddress(status)},
 		{"Muted", d.muted(incident)},
 		{"Forwarded", d.forwarded(incident)},
 		{"Began", began},
@@ -242,14 +245,30 @@ func (d *description) silenced(incident *v1alpha1.Incident) string {
 		return ""
 	}
 	if live.IsSilenced(incident) {
-		return "yes. " + safe(condition.Message)
+		text := "yes. " + safe(condition.Message)
+		if covering := incident.Status.SilencedBy; covering != nil && !covering.EndTime.After(d.now) {
+			text += " That time has passed; Alertmanager has not confirmed the end."
+		}
+		return text
 	}
 	text := "no. " + safe(condition.Message)
-	if request := incident.Status.Silence; request != nil && request.EndTime.After(d.now) {
+	if request := incident.Status.Silence; request != nil {
 		by := cmp.Or(safe(request.By), "an AlertEvent")
-		text += fmt.Sprintf(" Requested until %s by %s.", request.EndTime.Local().Format(localTime), by)
+		if request.EndTime.After(d.now) {
+			text += fmt.Sprintf(" Requested until %s by %s.", request.EndTime.Local().Format(localTime), by)
+		} else {
+			text += fmt.Sprintf(" The one that %s requested has expired at %s.", by, d.time(&request.EndTime))
+		}
 	}
 	return text
+}
+
+// silenceAddress returns the address of the silence that covers the Incident, or its ID if the address is not known.
+func silenceAddress(status *v1alpha1.IncidentStatus) string {
+	if status.SilencedBy == nil {
+		return ""
+	}
+	return safe(cmp.Or(status.SilencedBy.Link, status.SilencedBy.ID))
 }
 
 // muted describes the maintenance window that mutes the Incident.

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/internal/live"
 )
 
@@ -22,6 +23,8 @@ const (
 	titleWidth    = 24
 	minTitleWidth = 16
 	minNameWidth  = 12
+
+	maxUserWidth = 16 // of the name of a user
 
 	ellipsis  = "…"
 	nameTitle = "NAME"
@@ -104,7 +107,7 @@ func (t *table[T]) squeeze() {
 		name := &t.columns[at]
 		name.width = max(min(minNameWidth, name.width), name.width-missing)
 	}
-	t.hide(minTitleWidth, "OPENED", "ACK")
+	t.hide(minTitleWidth, "OPENED", "ASSIGNEE", "ACK")
 }
 
 // missing returns how many cells the last column lacks for its contents, or for this width if that is less.
@@ -217,6 +220,7 @@ func (o *getOptions) newTable() *table[*v1alpha1.Incident] {
 	t.add("COUNT", 0, func(i *v1alpha1.Incident) string { return strconv.FormatInt(i.Status.AlertCount, 10) })
 	t.add("OPENED", 0, func(i *v1alpha1.Incident) string { return ago(i.Status.OpenedTime, o.now()) })
 	t.add("LAST-SEEN", 0, func(i *v1alpha1.Incident) string { return ago(i.Status.LastAlertTime, o.now()) })
+	t.add("ASSIGNEE", 0, func(i *v1alpha1.Incident) string { return cut(safe(fold.AssigneeOf(&i.Status)), maxUserWidth) })
 	if t.wide {
 		t.add("INTEGRATION", 0, func(i *v1alpha1.Incident) string { return i.Spec.IntegrationName })
 		t.add("DEDUP-KEY", 0, func(i *v1alpha1.Incident) string { return i.Spec.DedupKey })
@@ -250,14 +254,13 @@ func ago(at *v1alpha1.Timestamp, now time.Time) string {
 
 // acknowledgedBy returns the user who acknowledged an Incident, "yes" if a sender did or the name is not known, or "-".
 func acknowledgedBy(incident *v1alpha1.Incident) string {
-	const widest = 16
 	switch acknowledgement := incident.Status.Acknowledgement; {
 	case !live.IsAcknowledged(incident):
 		return "-"
 	case acknowledgement == nil || acknowledgement.By == "":
 		return "yes"
 	default:
-		return cut(safe(acknowledgement.By), widest)
+		return cut(safe(acknowledgement.By), maxUserWidth)
 	}
 }
 

@@ -42,6 +42,8 @@ type Selection struct {
 	Integrations   []string            `json:"integrations,omitempty" jsonschema:"Only these integrations."`
 	Labels         []string            `json:"labels,omitempty" jsonschema:"Label selectors, such as team=storage. All must match."`
 	Unacknowledged bool                `json:"unacknowledged,omitempty" jsonschema:"Only what nobody acknowledged."`
+	Assignees      []string            `json:"assignees,omitempty" jsonschema:"Only what is assigned to these people."`
+	Unassigned     bool                `json:"unassigned,omitempty" jsonschema:"Only what is assigned to nobody."`
 }
 
 // Past selects finished episodes by when they ended, and by their highest severity.
@@ -68,6 +70,7 @@ type Action struct {
 	Status        v1alpha1.AlertStatus
 	Name, Message string
 	For           string // how long to silence, such as 2h
+	To            string // to whom to assign; empty: the user
 }
 
 // Fact is a sentence about an Incident.

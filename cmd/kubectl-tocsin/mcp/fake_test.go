@@ -91,6 +91,7 @@ var (
 	}
 	actions = map[string]any{
 		"acknowledge_incident": map[string]any{"name": "a", "message": "on it"},
+		"assign_incident":      map[string]any{"name": "a", "to": "alex", "message": "yours"},
 		"note_incident":        map[string]any{"name": "a", "message": "a note"},
 		"silence_incident":     map[string]any{"name": "a", "for": "2h"},
 		"resolve_incident":     map[string]any{"name": "a"},

@@ -43,6 +43,7 @@ type summary struct {
 	Severity       string             `json:"severity"`
 	Acknowledged   bool               `json:"acknowledged"`
 	AcknowledgedBy line               `json:"acknowledgedBy,omitempty"`
+	Assignee       line               `json:"assignee,omitempty" jsonschema:"Who works on it."`
 	Untold         string             `json:"untold,omitempty" jsonschema:"Why Tocsin notifies nobody, such as Muted; if known."`
 	Opened         v1alpha1.Timestamp `json:"opened,omitzero"`
 	LastAlert      v1alpha1.Timestamp `json:"lastAlert,omitzero"`
@@ -57,6 +58,9 @@ func summaryOf(incident *v1alpha1.Incident) summary {
 		Severity: string(status.Alert.Severity), Acknowledged: live.IsAcknowledged(incident), Untold: string(live.Untold(incident)),
 		Opened: timeOf(status.OpenedTime), LastAlert: timeOf(status.LastAlertTime), Resolved: timeOf(status.ResolvedTime),
 		AlertCount: status.AlertCount,
+	}
+	if status.Assignee != nil {
+		s.Assignee = lineOf(status.Assignee.Name)
 	}
 	if s.Acknowledged && status.Acknowledgement != nil {
 		s.AcknowledgedBy = lineOf(status.Acknowledgement.By)

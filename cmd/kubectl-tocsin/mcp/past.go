@@ -29,6 +29,7 @@ type episode struct {
 	Opened         v1alpha1.Timestamp `json:"opened,omitzero"`
 	Acknowledged   v1alpha1.Timestamp `json:"acknowledged,omitzero"`
 	AcknowledgedBy line               `json:"acknowledgedBy,omitempty"`
+	Assignee       line               `json:"assignee,omitempty" jsonschema:"Who worked on it at its end."`
 	Resolved       v1alpha1.Timestamp `json:"resolved,omitzero"`
 	ResolvedBy     line               `json:"resolvedBy,omitempty"`
 	Resolution     line               `json:"resolution,omitempty"`
@@ -40,7 +41,8 @@ func episodeOf(r *records.Record) episode {
 	return episode{
 		Namespace: lineOf(r.Namespace), Incident: lineOf(r.Incident), Integration: lineOf(r.Integration), Episode: r.Number,
 		Severity: lineOf(string(history.Severity(r))), Opened: r.OpenedTime, Acknowledged: r.AcknowledgedTime,
-		AcknowledgedBy: lineOf(r.AcknowledgedBy), Resolved: r.ResolvedTime, ResolvedBy: lineOf(r.ResolvedBy),
+		AcknowledgedBy: lineOf(r.AcknowledgedBy), Assignee: lineOf(r.Assignee),
+		Resolved: r.ResolvedTime, ResolvedBy: lineOf(r.ResolvedBy),
 		Resolution: lineOf(r.Resolution), AlertCount: r.AlertCount, Alert: brief{lineOf(r.Alert.Title), lineOf(r.Alert.Hostname)},
 	}
 }

@@ -37,7 +37,7 @@ func TestToolsSayWhatTheyChange(t *testing.T) {
 				hints := tool.Annotations
 				g.Expect(hints.ReadOnlyHint).To(Equal(!acts), tool.Name)
 				g.Expect(hints.DestructiveHint != nil && *hints.DestructiveHint).To(Equal(acts), tool.Name)
-				g.Expect(hints.IdempotentHint).To(Equal(!acts || tool.Name == "resolve_incident"), tool.Name)
+				g.Expect(hints.IdempotentHint).To(Equal(!acts || tool.Name == "resolve_incident" || tool.Name == "assign_incident"), tool.Name)
 				g.Expect(*hints.OpenWorldHint).To(BeFalse())
 				g.Expect(tool.Description).To(HaveSuffix("."))
 				g.Expect(tool.InputSchema).To(HaveKeyWithValue("additionalProperties", Not(BeNil())))
@@ -67,6 +67,7 @@ func TestActions(t *testing.T) {
 	session := connect(t, Options{Commands: commands, AllowActions: true})
 	for tool, want := range map[string]Action{
 		"acknowledge_incident": {Status: v1alpha1.AlertAcknowledged, Name: "a", Message: "on it"},
+		"assign_incident":      {Status: v1alpha1.AlertAssigned, Name: "a", Message: "yours", To: "alex"},
 		"note_incident":        {Status: v1alpha1.AlertNoted, Name: "a", Message: "a note"},
 		"silence_incident":     {Status: v1alpha1.AlertSilenced, Name: "a", For: "2h"},
 		"resolve_incident":     {Status: v1alpha1.AlertResolved, Name: "a"},

@@ -44,6 +44,11 @@ type actInput struct {
 	Message string `json:"message,omitempty" jsonschema:"Why. The timeline records it with the name of the user."`
 }
 
+type assignInput struct {
+	actInput
+	To string `json:"to,omitempty" jsonschema:"The name of the person. Default: the user."`
+}
+
 type noteInput struct {
 	target
 	Message string `json:"message" jsonschema:"The note."`
@@ -69,6 +74,11 @@ func (s *server) addActions() {
 	addTool(s, change("acknowledge_incident", "Acknowledge an Incident", "Mark an open Incident as handled by the user.", false),
 		func(ctx context.Context, said *notes, in actInput) (actOutput, error) {
 			return act(ctx, said, &Action{Status: v1alpha1.AlertAcknowledged, Name: in.Name, Message: in.Message})
+		})
+	addTool(s, change("assign_incident", "Assign an Incident", "Say that the user, or somebody else, works on an open Incident. It "+
+		"is not acknowledged by that.", true),
+		func(ctx context.Context, said *notes, in assignInput) (actOutput, error) {
+			return act(ctx, said, &Action{Status: v1alpha1.AlertAssigned, Name: in.Name, Message: in.Message, To: in.To})
 		})
 	addTool(s, change("note_incident", "Add a note", "Add a note to the timeline of an Incident.", false),
 		func(ctx context.Context, said *notes, in noteInput) (actOutput, error) {

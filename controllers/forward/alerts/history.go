@@ -91,13 +91,16 @@ func (h *History) AddFormer(labels map[string]string) {
 	delete(h.former[severity], labelSeverity)
 }
 
+// changingLabels are the labels of Tocsin's own that change while an Incident is open.
+var changingLabels = []string{labelAlertname, labelReminder, labelAssignee}
+
 // restore sets the labels to those with which a muted Incident was posted, unless those differ from what they are now that change
 // neither by senders nor with time: anyone can post to Alertmanager.
 func (h *History) restore(w Wanted, settings *Settings) {
 	now, before := decodeLabels(w.sets[0].labels), h.former[w.mute.ForwardedSeverity]
 	for _, labels := range []map[string]string{now, before} {
 		for name, value := range labels {
-			mayChange := name == labelAlertname || name == labelReminder || slices.Contains(settings.AlertLabels, name)
+			mayChange := slices.Contains(changingLabels, name) || slices.Contains(settings.AlertLabels, name)
 			if !mayChange && (now[name] != value || before[name] != value) {
 				return
 			}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
@@ -24,11 +25,12 @@ const (
 	labelSeverity    = "severity"
 	labelHops        = v1alpha1.HopsLabel
 	labelReminder    = v1alpha1.ReminderLabel
+	labelAssignee    = v1alpha1.AssigneeLabel
 )
 
 // IdentityLabels are the names of these labels.
 var IdentityLabels = []string{
-	labelAlertname, LabelNamespace, labelIntegration, LabelIncident, labelSeverity, labelHops, labelReminder,
+	labelAlertname, LabelNamespace, labelIntegration, LabelIncident, labelSeverity, labelHops, labelReminder, labelAssignee,
 }
 
 // noType is the type of alerts that have none, see package fold. It names no alert.
@@ -64,6 +66,9 @@ func labelsOf(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegrat
 	}
 	if episode := incident.Status.Episode; episode != nil && episode.ExpiredAcknowledgements > 0 {
 		labels[labelReminder] = strconv.FormatInt(episode.ExpiredAcknowledgements, 10)
+	}
+	if assignee := shortLabel(fold.AssigneeOf(&incident.Status)); settings.AssigneeLabel && assignee != "" {
+		labels[labelAssignee] = assignee
 	}
 	return encodeLabels(labels)
 }

@@ -19,6 +19,7 @@ type Settings struct {
 	AlertAnnotations    []string // names of the annotations of senders that are forwarded
 	Expiry              time.Duration
 	SilenceAcknowledged bool
+	AssigneeLabel       bool     // forwarded alerts have a label that names who works on the Incident
 	PageURL             *url.URL // of the page, for links to Incidents; nil if there is none
 }
 
@@ -36,6 +37,7 @@ type Target struct {
 	*Settings
 	Integrations labels.Selector
 	Severities   []v1alpha1.Severity // empty: all
+	ExternalURL  *url.URL            // of the Alertmanager, for links that people follow; nil if there is none
 }
 
 // Exclusion is why an Incident is not posted. Its message does not change while it applies.

@@ -34,6 +34,9 @@ const (
 	// maxAlertmanagers and maxLabels bound the file.
 	maxAlertmanagers = 16
 	maxLabels        = 32
+
+	// maxExternalURLBytes leaves space for the ID of a silence in status.silencedBy.link.
+	maxExternalURLBytes = 1024
 )
 
 // Config is the content of the file. It never changes.
@@ -56,10 +59,12 @@ type file struct {
 	AlertAnnotations    []string          `json:"alert_annotations"`
 	Expiry              *metav1.Duration  `json:"expiry"`
 	SilenceAcknowledged bool              `json:"silence_acknowledged"`
+	AssigneeLabel       bool              `json:"assignee_label"`
 }
 
 type entry struct {
 	URL                 string              `json:"url"`
+	ExternalURL         string              `json:"external_url"`
 	HTTPConfig          json.RawMessage     `json:"http_config"`
 	IntegrationSelector string              `json:"integration_selector"`
 	Severities          []v1alpha1.Severity `json:"severities"`
@@ -86,7 +91,8 @@ func Parse(data []byte, folder string, pageURL *url.URL) (*Config, error) {
 	}
 	config := &Config{Settings: alerts.Settings{
 		ExternalLabels: written.ExternalLabels, AlertLabels: written.AlertLabels, AlertAnnotations: written.AlertAnnotations,
-		Expiry: defaultExpiry, SilenceAcknowledged: written.SilenceAcknowledged, PageURL: pageURL,
+		Expiry: defaultExpiry, SilenceAcknowledged: written.SilenceAcknowledged, AssigneeLabel: written.AssigneeLabel,
+		PageURL: pageURL,
 	}}
 	if written.Expiry != nil {
 		config.Expiry = written.Expiry.Duration
@@ -145,6 +151,9 @@ func (e *entry) parse(folder string) (*Target, error) {
 	if err := readFiles(reflect.ValueOf(target.HTTP)); err != nil {
 		return nil, fmt.Errorf("http_config: %w", err)
 	}
+	if target.ExternalURL, err = parseExternalURL(e.ExternalURL); err != nil {
+		return nil, err
+	}
 	if target.Integrations, err = labels.Parse(e.IntegrationSelector); err != nil {
 		return nil, fmt.Errorf("integration_selector: %w", err)
 	}
@@ -167,6 +176,20 @@ func parseURL(text string) (*url.URL, error) {
 		return nil, errors.New("url: leave out /api/v2/alerts, which Tocsin adds")
 	case tocsinToken.MatchString(address.Path): // which metrics and conditions show
 		return nil, errors.New("url: the path has a token of Tocsin; set it in the authorization of http_config")
+	}
+	return address, nil
+}
+
+// parseExternalURL returns the address of the web interface; nil if there is none. It is in the status of Incidents, which many
+// may read, so it has no credentials.
+func parseExternalURL(text string) (*url.URL, error) {
+	if text == "" {
+		return nil, nil
+	}
+	address, err := parseURL(text)
+	if err != nil || len(text) > maxExternalURLBytes {
+		return nil, fmt.Errorf("external_url: need a URL of at most %d bytes, such as https://alertmanager.example.com, "+
+			"without user, query and fragment", maxExternalURLBytes)
 	}
 	return address, nil
 }

@@ -20,7 +20,9 @@ alertmanagers:
       tls_config: {server_name: alertmanager}
     integration_selector: team in (payments, core), env=prod
     severities: [critical, error]
+    external_url: https://alertmanager.example.com/am/
   - url: http://10.0.0.1:9093
+assignee_label: true
 external_labels: {cluster: prod-1}
 alert_labels: [team, mount]
 expiry: 10m
@@ -40,12 +42,16 @@ func TestConfig(t *testing.T) {
 	g.Expect(first.HTTP.Authorization.CredentialsFile).To(Equal(filepath.Join(folder, "token")), "relative to the file")
 	g.Expect(first.Integrations.String()).To(Equal("env=prod,team in (core,payments)"))
 	g.Expect(first.Severities).To(Equal([]v1alpha1.Severity{"critical", "error"}))
+	g.Expect(first.ExternalURL.String()).To(Equal("https://alertmanager.example.com/am"))
+	g.Expect(first.AssigneeLabel).To(BeTrue())
+	g.Expect(second.ExternalURL).To(BeNil())
 	g.Expect(second.HTTP.FollowRedirects).To(BeTrue(), "the defaults of http_config")
 	g.Expect(second.Integrations.Empty()).To(BeTrue())
 
 	config, err = Parse([]byte("alertmanagers: [{url: 'http://am'}]"), "", nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(config.Expiry).To(Equal(15 * time.Minute))
+	g.Expect(config.AssigneeLabel).To(BeFalse(), "a change of it pages")
 	g.Expect(config.Alertmanagers[0].Name()).To(Equal("am:80"))
 	g.Expect(config.RoundInterval()).To(Equal(time.Minute))
 	config.Expiry = time.Minute
@@ -93,6 +99,11 @@ func TestInvalidConfig(t *testing.T) {
 		"a password in the URL":               {"alertmanagers: [{url: 'http://u:secret@am'}]", "credentials in http_config"},
 		"a token of a Tocsin in the URL":      {"alertmanagers: [{url: 'http://am/tocsin_0123456789abcdef0123456789abcdef_secret'}]", "the path has a token"},
 		"the same Alertmanager twice":         {"alertmanagers: [{url: 'http://am:80'}, {url: 'http://am/'}]", "alertmanagers[1]: duplicate url"},
+		"an external URL of another scheme":   {"alertmanagers: [{url: 'http://am', external_url: 'javascript:alert(1)'}]", "alertmanagers[0]: external_url: need a URL"},
+		"a password in the external URL":      {"alertmanagers: [{url: 'http://am', external_url: 'https://u:secret@am'}]", "external_url: need a URL of at most 1024 bytes, such as"},
+		"an external URL that is too long":    {"alertmanagers: [{url: 'http://am', external_url: 'https://am/" + strings.Repeat("x", 1024) + "'}]", "of at most 1024 bytes"},
+		"the assignee as an external label":   {am + "external_labels: {tocsin_assignee: x}", "external_labels: tocsin_assignee is a label by which"},
+		"the assignee as an alert label":      {am + "alert_labels: [tocsin_assignee]", "alert_labels: tocsin_assignee is a label by which"},
 		"a selector that cannot be parsed":    {"alertmanagers: [{url: 'http://am', integration_selector: '='}]", "integration_selector: "},
 		"an unknown severity":                 {"alertmanagers: [{url: 'http://am', severities: [page]}]", `severities: "page" is not one of`},
 		"an expiry that is too short":         {am + "expiry: 59s", "expiry: 59s is not between 1m0s and 24h0m0s"},

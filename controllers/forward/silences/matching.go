@@ -1,6 +1,7 @@
 package silences
 
 import (
+	"net/url"
 	"slices"
 	"time"
 
@@ -13,13 +14,16 @@ import (
 // Matching finds the silence that matches each Incident for the longest time. Add all alerts first: they have
 // the IDs of silences.
 type Matching struct {
+	external  *url.URL                          // of the Alertmanager; nil: no silence has a link
 	incidents map[string][]types.NamespacedName // by the ID of a silence
 	longest   map[types.NamespacedName]v1alpha1.Silence
 }
 
-// NewMatching returns a Matching without alerts.
-func NewMatching() *Matching {
-	return &Matching{incidents: map[string][]types.NamespacedName{}, longest: map[types.NamespacedName]v1alpha1.Silence{}}
+// NewMatching returns a Matching without alerts, for an Alertmanager that people reach by an external URL; nil if there is none.
+func NewMatching(external *url.URL) *Matching {
+	return &Matching{
+		external: external, incidents: map[string][]types.NamespacedName{}, longest: map[types.NamespacedName]v1alpha1.Silence{},
+	}
 }
 
 // AddAlert adds the IDs of the silences that match an Incident's alert.
@@ -45,12 +49,25 @@ func (m *Matching) AddSilence(s *Silence) {
 	matching := v1alpha1.Silence{
 		EndTime: v1alpha1.NewTimestamp(s.EndsAt.Truncate(time.Second)),
 		By:      plaintext.ShortName(s.CreatedBy), Comment: plaintext.ShortComment(comment),
+		ID: s.ID, Link: m.linkTo(s.ID),
 	}
 	for _, key := range incidents {
-		if s.EndsAt.After(m.longest[key].EndTime.Time) {
+		// Of silences that end at the same time, the same one counts in whatever order they come: each change is a write.
+		known := m.longest[key]
+		if later := matching.EndTime.Compare(known.EndTime.Time); later > 0 || later == 0 && matching.ID < known.ID {
 			m.longest[key] = matching
 		}
 	}
+}
+
+// linkTo returns the address of a silence in Alertmanager's web interface.
+func (m *Matching) linkTo(id string) string {
+	if m.external == nil {
+		return ""
+	}
+	link := m.external.JoinPath("/")
+	link.Fragment = "/silences/" + id
+	return link.String()
 }
 
 // Longest returns the silences that were found, by Incident.

@@ -23,6 +23,7 @@ func (m *modelIncident) compare(s *storedStatus) []string {
 	}
 	differ("the state", s.State, m.state)
 	differ("Acknowledged", s.isTrue("Acknowledged"), m.acknowledged)
+	differ("the assignee", s.Assignee.Name, m.assignee)
 	differ("the expired acknowledgements", s.Episode.Expired, m.expired)
 	if m.unsure {
 		m.expires = s.Acknowledgement.Expires

@@ -17,6 +17,8 @@ const (
 	unacknowledged = "unacknowledged"
 	noted          = "noted"
 	silenced       = "silenced"
+	assigned       = "assigned"
+	unassigned     = "unassigned"
 )
 
 const (
@@ -47,6 +49,7 @@ type modelIncident struct {
 	expires      time.Time // when the acknowledgement ends; zero if it does not
 	unsure       bool      // the integration that tells when may have been unknown
 	expired      int64     // acknowledgements of the episode
+	assignee     string    // who works on the episode
 	timeline     []string  // types of the transitions; requests for silences are left out
 	adopted      bool      // the timeline's beginning is not known
 	newest       int       // place in commit order of the newest AlertEvent that counted
@@ -93,6 +96,8 @@ func (m *modelIncident) take(a told) bool {
 	case m.state == "":
 		m.begin(a, "Opened")
 	case late, status == silenced:
+	case status == assigned, status == unassigned:
+		m.assign(a)
 	case m.state == stateOpen:
 		m.update(a)
 	case status == firing && !m.isLate(a):
@@ -104,7 +109,7 @@ func (m *modelIncident) take(a told) bool {
 	m.newest = max(m.newest, a.order)
 	m.digest.add(a.id)
 	isReport := status != firing && a.by() != ""
-	if status == noted || status == silenced || isReport {
+	if status == noted || status == silenced || status == assigned || status == unassigned || isReport {
 		return true
 	}
 	m.count++
@@ -150,7 +155,7 @@ func (m *modelIncident) update(a told) {
 func (m *modelIncident) begin(a told, transition string) {
 	m.state = stateOpen
 	m.acknowledged, m.excused, m.quiet = false, false, false
-	m.expires, m.expired = time.Time{}, 0
+	m.expires, m.expired, m.assignee = time.Time{}, 0, ""
 	m.episode++
 	m.episodeCount = 0
 	if a.alert[ofReport] == nil {
@@ -161,6 +166,18 @@ func (m *modelIncident) begin(a told, transition string) {
 	m.started, m.lastStart, m.opened, m.resolved = time.Time{}, time.Time{}, a.received, time.Time{}
 	m.merge(a)
 	m.timeline = append(m.timeline, transition)
+}
+
+// assign takes in who works on an Open Incident: nobody, if the assignment is withdrawn.
+func (m *modelIncident) assign(a told) {
+	to, entry := a.text("assignee"), "Assigned"
+	if a.text("status") == unassigned {
+		to, entry = "", "Unassigned"
+	}
+	if m.state == stateOpen && (to != m.assignee || to != "" && a.text("comment") != "") {
+		m.assignee = to
+		m.timeline = append(m.timeline, entry)
+	}
 }
 
 // endQuiet ends the episode because no alert came.
@@ -223,7 +240,7 @@ func (m *modelIncident) adopt(s *storedStatus) {
 		digest:  parseDigest(s.Ledger.Digest),
 		content: cloneContent(s.Alert), excused: m.excused, quiet: s.endedQuiet(),
 		started: s.Episode.Start, lastStart: s.Episode.LastStart, opened: s.Opened, resolved: s.Resolved, heard: s.LastAlert,
-		expires: s.Acknowledgement.Expires, expired: s.Episode.Expired,
+		expires: s.Acknowledgement.Expires, expired: s.Episode.Expired, assignee: s.Assignee.Name,
 		timeline: s.transitions(), adopted: true, newest: newest,
 	}
 }
@@ -233,7 +250,7 @@ func (s *storedStatus) transitions() []string {
 	var types []string
 	for _, entry := range s.Timeline {
 		switch entry.Type {
-		case "Opened", "Reopened", "Resolved", "Acknowledged", "Unacknowledged", "Noted", "SeverityChanged":
+		case "Opened", "Reopened", "Resolved", "Acknowledged", "Unacknowledged", "Assigned", "Unassigned", "Noted", "SeverityChanged":
 			types = append(types, entry.Type)
 		default: // depends on sizes, on the API server or on Alertmanager
 		}

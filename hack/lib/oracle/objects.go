@@ -37,7 +37,7 @@ type storedEvent struct {
 // ofReport is in an alert that is a person's report. Only those have what is in onlyReports.
 const ofReport = "report"
 
-var onlyReports = []string{"by", "silenceFor", "acknowledgeFor", ofReport}
+var onlyReports = []string{"by", "assignee", "silenceFor", "acknowledgeFor", ofReport}
 
 // alerts decodes what the event says.
 func (e *storedEvent) alerts() (alerts []alert, err error) {
@@ -140,6 +140,9 @@ type storedStatus struct {
 	Acknowledgement struct {
 		Expires time.Time `json:"expirationTime"`
 	} `json:"acknowledgement"`
+	Assignee struct {
+		Name string `json:"name"`
+	} `json:"assignee"`
 	Timeline []struct {
 		Type string `json:"type"`
 	} `json:"timeline"`

@@ -18,7 +18,8 @@ func Say(event *v1alpha1.AlertEvent) error {
 	}
 	event.Spec.Report = &v1alpha1.Report{
 		IncidentName: alert.IncidentName, DedupKey: alert.DedupKey, Status: alert.Status,
-		By: alert.By, Comment: alert.Comment, SilenceFor: alert.SilenceFor, AcknowledgeFor: alert.AcknowledgeFor,
+		By: alert.By, Comment: alert.Comment, Assignee: alert.Assignee,
+		SilenceFor: alert.SilenceFor, AcknowledgeFor: alert.AcknowledgeFor,
 	}
 	return nil
 }

@@ -64,7 +64,8 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, alert := range body.Alerts {
-		about := subject{alert.Labels[v1alpha1.ForwardedLabel], alert.Labels["severity"] + reminder(alert.Labels[v1alpha1.ReminderLabel])}
+		about := subject{alert.Labels[v1alpha1.ForwardedLabel], alert.Labels["severity"] +
+			reminder(alert.Labels[v1alpha1.ReminderLabel]) + assignedTo(alert.Labels[v1alpha1.AssigneeLabel])}
 		r.got[about] = append(r.got[about], notification{time.Now(), alert.Status, body.ExternalURL})
 	}
 }
@@ -75,6 +76,14 @@ func reminder(times string) string {
 		return ""
 	}
 	return " again " + times
+}
+
+// assignedTo is added to the severity in the subject of an alert that names who works on its Incident.
+func assignedTo(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " to " + name
 }
 
 // fault notes a fault: from now on each notification may come once more.

@@ -95,7 +95,7 @@ func startRig(t *testing.T, replicas int) *rig {
 func (r *rig) configure(more string) string {
 	text := fmt.Sprintf("expiry: %s\nexternal_labels: {cluster: test}\nalertmanagers:\n", expiry)
 	for _, address := range r.addresses {
-		text += fmt.Sprintf("- url: http://%s\n", address)
+		text += fmt.Sprintf("- url: http://%s\n  external_url: http://%[1]s\n", address)
 	}
 	return r.Write("forwarding.yaml", text+more)
 }

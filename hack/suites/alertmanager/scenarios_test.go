@@ -31,6 +31,7 @@ var scenarios = []struct {
 	{"an alert fires, repeats, changes its severity and is resolved", true, lifecycle},
 	{"an acknowledgement notifies nobody", false, acknowledge},
 	{"an acknowledgement that expires notifies again", false, acknowledgementExpires},
+	{"an assignment notifies only if the configuration has its label", false, assign},
 	{"a silence that was requested from Tocsin", false, silenceFromTocsin},
 	{"a silence that was requested from Tocsin and ended in Alertmanager", false, silenceEndedInAlertmanager},
 	{"a silence that was created in Alertmanager", false, silenceFromAlertmanager},
@@ -131,6 +132,28 @@ func acknowledgementExpires(r *rig) {
 	r.post(key, severity, resolved)
 	r.tell(key, again, resolved)
 	r.told()
+}
+
+func assign(r *rig) {
+	const key, severity = "assigned", "error"
+	r.begins(key, severity)
+	r.act(key, v1alpha1.Report{Status: v1alpha1.AlertAssigned, Assignee: "alex"})
+	r.unchanged(quietTime)
+	r.configure("assignee_label: true\n") // with it, the alert that fires is another one
+	r.tell(key, severity+assignedTo("alex"), firing)
+	r.tell(key, severity, resolved)
+	r.told()
+	r.act(key, v1alpha1.Report{Status: v1alpha1.AlertAssigned, Assignee: "maria"})
+	r.tell(key, severity+assignedTo("maria"), firing)
+	r.tell(key, severity+assignedTo("alex"), resolved)
+	r.told()
+	r.act(key, v1alpha1.Report{Status: v1alpha1.AlertUnassigned})
+	r.tell(key, severity, firing)
+	r.tell(key, severity+assignedTo("maria"), resolved)
+	r.told()
+	r.ends(key, severity)
+	r.configure("")
+	r.Pause(reloadTime)
 }
 
 // holdBack forwards Incidents that are open for a while, other than critical ones.
@@ -293,6 +316,9 @@ func silenceFromAlertmanager(r *rig) {
 	}
 	var created struct{ SilenceID string }
 	r.Must(json.Unmarshal([]byte(answer), &created))
+	if by := incident.Status.SilencedBy; by.ID != created.SilenceID || !strings.HasSuffix(by.Link, "/#/silences/"+created.SilenceID) {
+		r.T.Fatalf("the silence is %s, and %+v covers the Incident", created.SilenceID, by)
+	}
 	_, err = testenv.Call(r.Context, http.MethodDelete, "http://"+r.addresses[1]+"/api/v2/silence/"+created.SilenceID, "")
 	r.Must(err)
 	r.becomes("muted", v1alpha1.ConditionSilenced, v1alpha1.ReasonNotSilenced)

@@ -82,6 +82,7 @@ var bugs = []bug{
 	{name: "held-is-posted", test: "./controllers/forward TestAnIncidentIsHeldBackUntilItsTime"},
 	{name: "held-anew", test: "./controllers/fold TestAnIncidentIsHeldBack"},
 	{name: "acknowledged-for-ever", test: "./controllers/fold TestAnAcknowledgementExpires"},
+	{name: "assigned-for-ever", test: "./controllers/fold TestAnAssignmentEndsWithItsEpisode"},
 	{name: "muted-until-written", test: "./controllers/forward TestAWindowEndsAlsoIfNoStatusCanBeWritten"},
 	{name: "labels-change-while-muted", test: "./controllers/forward TestANewLeaderLearnsTheLabelsOfMutedIncidents"},
 	{name: "labels-unlocked", test: "./controllers/incident TestLabelsAreSetOnlyOnTheIncidentThatWasRead"},

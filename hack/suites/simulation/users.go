@@ -181,6 +181,7 @@ type report struct {
 	status      string
 	unnamed     bool          // without the name of the integration
 	lasts       time.Duration // of an acknowledgement; 0: it does not say
+	to          string        // of an assignment
 }
 
 func (o report) String() string {
@@ -191,13 +192,16 @@ func (o report) String() string {
 	if o.lasts > 0 {
 		text += ", for " + o.lasts.String()
 	}
+	if o.to != "" {
+		text += ", to " + o.to
+	}
 	return text
 }
 
 func (o report) do(w *world) {
 	said := &v1alpha1.Report{
 		IncidentName: v1alpha1.IncidentName(integrationName, keyName(o.key)),
-		Status:       v1alpha1.AlertStatus(o.status), By: "alice", Comment: "seen",
+		Status:       v1alpha1.AlertStatus(o.status), By: "alice", Comment: "seen", Assignee: o.to,
 	}
 	if o.lasts > 0 {
 		said.AcknowledgeFor = &metav1.Duration{Duration: o.lasts}

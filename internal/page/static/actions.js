@@ -7,8 +7,10 @@ import { messages, rows } from "./stream.js";
 const atOnce = 500; // incidents of one request, as many as the server takes
 
 export const actions = {
-  ack: { key: "a", verb: "Acknowledge", done: "acknowledge" },
+  ack: { key: "a", verb: "Acknowledge", done: "acknowledge", lasts: true },
   unack: { key: "u", verb: "Take back the acknowledgement of", done: "unacknowledge" },
+  assign: { key: "t", verb: "Assign", done: "assign", hasName: true },
+  unassign: { key: "T", verb: "Take back the assignment of", done: "unassign" },
   note: { key: "n", verb: "Add a note to", done: "note", needsText: true },
   silence: { key: "s", verb: "Silence", done: "silence", hasLength: true },
   unsilence: { key: "e", verb: "End the silence of", done: "unsilence" },
@@ -32,14 +34,16 @@ export function setUp() {
   $("action-form").addEventListener("submit", (event) => {
     event.preventDefault();
     $("action").close();
-    run({ ...pending, text: $("action-text").value, length: $("action-for").value });
+    const { hasLength, lasts, hasName } = actions[pending.name];
+    run({ ...pending, text: $("action-text").value, to: hasName ? $("action-to").value : "",
+      length: hasLength ? $("action-for").value : lasts ? $("action-lasts").value : "" });
   });
   $("action-cancel").addEventListener("click", () => $("action").close());
   $("action-dismiss").addEventListener("click", () => say("", []));
 }
 
 // ask opens the dialog for an action on incidents, which are given by their ids.
-export function ask(name, ids, { text = "", length = usualLength, why = "" } = {}) {
+export function ask(name, ids, { text = "", length = actions[name].hasLength ? usualLength : "", to = "", why = "" } = {}) {
   if (ids.length === 0) return;
   const one = actions[name];
   pending = { name, ids: [...ids] };
@@ -51,10 +55,15 @@ export function ask(name, ids, { text = "", length = usualLength, why = "" } = {
   $("action-why").textContent = why;
   $("action-text").value = text;
   $("action-text").required = Boolean(one.needsText);
-  $("action-for").value = length;
+  $("action-for").value = $("action-lasts").value = length;
+  $("action-to").value = to;
+  $("people").replaceChildren(...[...new Set([...rows.values()].flatMap((row) => [row.assignee, row.by]).filter(Boolean))].sort()
+    .map((person) => el("option", { value: person })));
   $("action-length").hidden = $("action-for").disabled = !one.hasLength;
+  $("action-lasting").hidden = !one.lasts;
+  $("action-name").hidden = !one.hasName;
   $("action").showModal();
-  $(one.hasLength ? "action-for" : "action-text").focus();
+  $(one.hasLength ? "action-for" : one.hasName ? "action-to" : "action-text").focus();
 }
 
 // resume asks again for an action that was not done because the token had expired, or because the server did not understand it.
@@ -88,10 +97,10 @@ async function run(action) {
 }
 
 async function send(action, part, results, answered) {
-  const { name, text, length } = action;
+  const { name, text, length, to } = action;
   try {
     const response = await request("api/actions", { method: "POST", body: JSON.stringify({
-      action: name, comment: text, for: name === "silence" ? length : "",
+      action: name, comment: text, for: length, to,
       incidents: part.map((id) => ({ namespace: id.split("/")[0], name: id.split("/")[1] })),
     }) });
     let count = 0;

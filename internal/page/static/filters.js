@@ -5,7 +5,7 @@ import { scope, setScope } from "./access.js";
 import { rank, severities } from "./severity.js";
 import { rows } from "./stream.js";
 
-const filters = ["search", "state", "severity", "namespace", "unacknowledged", "hours", "group", "sort"];
+const filters = ["search", "state", "severity", "namespace", "unacknowledged", "assignee", "hours", "group", "sort"];
 const usual = { ...Object.fromEntries(filters.map((id) => [id, ""])), state: "Open", hours: "24" };
 const valueOf = (id) => $(id).type === "checkbox" ? ($(id).checked ? "yes" : "") : $(id).value;
 
@@ -20,7 +20,7 @@ function setValue(id, value) {
   const control = $(id);
   if (control.type === "checkbox") control.checked = value !== "";
   else {
-    if (id === "namespace" && value && ![...control.options].some((one) => one.value === value)) control.append(new Option(value));
+    if (offered[id] && value && ![...control.options].some((one) => one.value === value)) control.append(new Option(offered[id](value), value));
     control.value = value;
     if (control.value !== value) control.value = usual[id]; // there is no such option
   }
@@ -43,16 +43,28 @@ export function readQuery(text) {
   }
 }
 
-// offer adds what there is to the controls: namespaces, and labels to group by.
+// The value of a person among the options of "assignee" begins with person, so that no name is one of the others.
+const person = "person:", isPerson = (value) => value.startsWith(person);
+
+// offered has the controls whose options follow the rows, and what these say.
+const offered = { namespace: (value) => value, assignee: (value) => isPerson(value) ? value.slice(person.length) : value };
+
+// offerAll has a control offer values beside its first options, and the one that is chosen.
+function offerAll(id, first, values) {
+  const control = $(id), now = control.value, all = [...control.options], kept = all.slice(0, first);
+  const wanted = [...new Set(values)].sort();
+  if (!kept.some((one) => one.value === now) && !wanted.includes(now)) wanted.push(now);
+  if (all.slice(first).map((one) => one.value).join("\n") === wanted.join("\n")) return;
+  control.replaceChildren(...kept, ...wanted.map((value) => new Option(offered[id](value), value)));
+  control.value = now;
+}
+
+// offer adds what there is to the controls: namespaces, people, and labels to group by.
 export function offer() {
-  const names = [...new Set([...rows.values()].map((row) => row.namespace))].sort();
-  const now = $("namespace").value;
-  if (now && !names.includes(now)) names.push(now);
-  const offered = [...$("namespace").options].slice(1).map((one) => one.value);
-  if (offered.join() !== names.join()) {
-    $("namespace").replaceChildren($("namespace").options[0], ...names.map((name) => new Option(name)));
-    $("namespace").value = now;
-  }
+  const assigned = [...rows.values()].filter((row) => row.assignee);
+  offerAll("namespace", 1, [...rows.values()].map((row) => row.namespace));
+  offerAll("assignee", 2, assigned.map((row) => person + row.assignee));
+  $("assignee").parentNode.hidden = assigned.length === 0 && !$("assignee").value;
   const labels = new Set([...rows.values()].flatMap((row) => Object.keys(row.labels || {})));
   const groups = new Set([...$("group").options].map((one) => one.value));
   for (const name of [...labels].sort().slice(0, 50))
@@ -63,10 +75,10 @@ export function offer() {
 export function matching() {
   const words = $("search").value.toLowerCase().split(/\s+/).filter(Boolean);
   const state = $("state").value, severity = $("severity").value, namespace = $("namespace").value;
-  const unacknowledged = $("unacknowledged").checked;
+  const unacknowledged = $("unacknowledged").checked, assignee = $("assignee").value;
   const among = [...rows.values()].filter((row) => !state || row.state === state);
   return [among, among.filter((row) => (!severity || row.severity === severity) && (!namespace || row.namespace === namespace) &&
-    !(unacknowledged && row.acknowledged) && words.every((word) => row.text.includes(word)))];
+    !(unacknowledged && row.acknowledged) && (!assignee || assignee === (row.assignee ? person + row.assignee : "nobody")) && words.every((word) => row.text.includes(word)))];
 }
 
 // compare orders texts by their characters. Times have the same length and zone.

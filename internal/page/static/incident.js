@@ -96,12 +96,29 @@ function forwarded(forwarding) {
   return `no: ${forwarding.reason}, ${since}. ${forwarding.message || ""}`;
 }
 
+// silenced says whether a silence covers the incident, with a link to it, and whether a request has expired.
+function silenced({ silence, silencedBy }, message) {
+  if (!message) return undefined;
+  const isOver = (one) => one && Date.parse(one.endTime) <= Date.now();
+  const address = silencedBy?.link ? linkTo(silencedBy.link) : silencedBy?.id;
+  return el("span", {}, message, silencedBy
+    ? isOver(silencedBy) ? " That time has passed; Alertmanager has not confirmed the end." : ""
+    : isOver(silence) ? ` The one that ${silence.by || "an AlertEvent"} requested has expired at ${absolute(silence.endTime)}.` : "",
+  ...address ? [" Silence: ", address] : []);
+}
+
+// assigned says who works on the incident, since when, and who assigned it.
+function assigned(assignee) {
+  if (!assignee) return undefined;
+  return `to ${assignee.name}, since ${absolute(assignee.time)}` + (assignee.by && assignee.by !== assignee.name ? `, by ${assignee.by}` : "");
+}
+
 // lead says in a few words what is done about an incident.
 function lead(status, acknowledged) {
   if (status.state !== "Open") return (status.state || "not folded yet").toLowerCase();
   const taken = acknowledged?.status === "True" ? "acknowledged" + (status.acknowledgement?.by ? " by " + status.acknowledgement.by : "") : "unacknowledged";
-  const untold = untoldWords[status.forwarding?.reason];
-  return "open, " + taken + (untold ? ", " + untold.toLowerCase() : "");
+  const untold = untoldWords[status.forwarding?.reason], assigned = status.assignee ? ", assigned to " + status.assignee.name : "";
+  return "open, " + taken + assigned + (untold ? ", " + untold.toLowerCase() : "");
 }
 
 function page(incident) {
@@ -117,7 +134,8 @@ function page(incident) {
     ["Why", status.state === "Resolved" ? condition("Resolved")?.message : undefined],
     ["Acknowledged", acknowledged?.status === "True" ? el("span", {}, full(acknowledged.lastTransitionTime), ": ", acknowledged.message,
       status.state === "Open" && status.acknowledgement?.expirationTime ? ` It expires at ${absolute(status.acknowledgement.expirationTime)}.` : "") : "no"],
-    ["Silenced", condition("Silenced")?.message],
+    ["Assigned", assigned(status.assignee)],
+    ["Silenced", silenced(status, condition("Silenced")?.message)],
     ["Muted", status.mute?.window && `by the maintenance window ${status.mute.window}`
       + (status.mute.endTime ? ` until ${absolute(status.mute.endTime)}` : "")],
     ["Forwarded", forwarded(status.forwarding)],

@@ -149,9 +149,8 @@ export const untoldWords = {
 function stateOf(row) {
   if (row.state !== "Open") return row.resolved ? [row.state + " ", relative(row.resolved), " ago"] : [row.state];
   const acknowledged = row.acknowledged && (row.by ? "✓ Acknowledged by " + row.by : "✓ Acknowledged");
-  const untold = untoldWords[row.untold];
-  if (acknowledged) return untold ? [acknowledged, ", " + untold.toLowerCase()] : [acknowledged];
-  return [untold || row.state];
+  const said = [acknowledged, row.assignee && "Assigned to " + row.assignee, untoldWords[row.untold]].filter(Boolean);
+  return [said.map((one, i) => i ? one[0].toLowerCase() + one.slice(1) : one).join(", ") || row.state];
 }
 
 // chips are the labels of a row; a click searches for one.

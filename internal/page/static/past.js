@@ -100,7 +100,7 @@ function duration(from, to) {
 function episodeRow(one) {
   const alert = one.alert || {}, severity = one.highestSeverity || one.severity || "";
   const facts = [["Incident", one.namespace + "/" + one.incident + ", episode " + one.episode], ["Dedup key", one.dedupKey], ["Host", alert.hostname],
-    ["Acknowledged by", one.acknowledgedBy], ["Resolved by", one.resolvedBy]].filter(([, value]) => value);
+    ["Acknowledged by", one.acknowledgedBy], ["Assigned to", one.assignee], ["Resolved by", one.resolvedBy]].filter(([, value]) => value);
   return el("tr", {},
     el("td", { class: "severity" }, mark(severity)),
     el("td", { class: "title" }, el("details", {}, el("summary", {}, alert.title || "(no title)"),

@@ -106,7 +106,7 @@ function take(message) {
   const complete = known.synced && !message.whole; // else a row is only new to the page
   const fresh = new Set();
   for (const row of message.rows || []) {
-    row.text = [row.title, row.namespace, row.name, row.integration, row.host, row.key, row.state, row.severity,
+    row.text = [row.title, row.namespace, row.name, row.integration, row.host, row.key, row.state, row.severity, row.assignee,
       ...Object.entries(row.labels || {}).map(([name, value]) => name + "=" + value)].join("\n").toLowerCase();
     if (row.gone) rows.delete(idOf(row)); else rows.set(idOf(row), row);
     if (complete) fresh.add(idOf(row));
