@@ -31,14 +31,18 @@ type holds struct {
 }
 
 func newHolds(s *Story) holds {
-	hasClocks := slices.ContainsFunc(s.Operations, func(o operation) bool {
+	return holds{none: s.hasClocks() || !s.HoldBack, other: map[string]bool{}}
+}
+
+// hasClocks reports whether clocks of the story are wrong.
+func (s *Story) hasClocks() bool {
+	return slices.ContainsFunc(s.Operations, func(o operation) bool {
 		switch o.(type) {
 		case setClock, setServerClock:
 			return true
 		}
 		return false
 	})
-	return holds{none: hasClocks || !s.HoldBack, other: map[string]bool{}}
 }
 
 // integrate notes that the integration of a namespace is created, changed or, with nil, deleted.
@@ -49,9 +53,15 @@ func (h *holds) integrate(namespace string, integration *v1alpha1.WebhookIntegra
 // holdError is how much later than the true time an alert may be received by the clock of a fold, which is known to the second.
 const holdError = 3 * time.Second
 
+// firedOn reports whether an episode has opened while the end of the last one was kept back: it is not held back.
+func firedOn(status *v1alpha1.IncidentStatus) bool {
+	known := status.Flapping
+	return known != nil && known.KeptFiring != nil
+}
+
 func (h *holds) judge(key types.NamespacedName, incident *v1alpha1.Incident, found *oracle.Findings) {
 	status := &incident.Status
-	if h.none || h.other[key.Namespace] || status.Episode == nil || status.OpenedTime == nil {
+	if h.none || h.other[key.Namespace] || status.Episode == nil || status.OpenedTime == nil || firedOn(status) {
 		return
 	}
 	var want time.Time // zero: it is not held back

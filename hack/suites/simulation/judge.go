@@ -34,6 +34,7 @@ type judge struct {
 	history *oracle.History
 	mutes   *mutes
 	pings   *pings
+	pager   *pager // nil: nothing is forwarded
 	story   *Story
 	writes  *judgeWrites // that no process may make
 	say     func(format string, args ...any)
@@ -57,7 +58,9 @@ func newJudge(story *Story, w *world) *judge {
 		incidents: map[types.NamespacedName]*v1alpha1.Incident{}, integrations: map[types.NamespacedName]*v1alpha1.WebhookIntegration{},
 		windows: map[types.NamespacedName]*v1alpha1.MaintenanceWindow{}, holds: newHolds(story),
 	}
-	return &judge{history: oracle.NewHistory(options), mutes: mutes, pings: newPings(), story: story, writes: &w.network.writes}
+	return &judge{
+		history: oracle.NewHistory(options), mutes: mutes, pings: newPings(), pager: w.pager, story: story, writes: &w.network.writes,
+	}
 }
 
 // mayWait says whether alerts of an Incident may wait after all faults ended.
@@ -118,6 +121,9 @@ func (j *judge) commit(c apiserver.Commit) {
 		j.pings.commit(&c, resource, types.NamespacedName{Namespace: namespace, Name: name}, fact.Object)
 	}
 	j.mutes.commit(resource, types.NamespacedName{Namespace: namespace, Name: name}, fact.Object, byReplica)
+	if j.pager != nil {
+		j.pager.commit(resource, types.NamespacedName{Namespace: namespace, Name: name}, fact.Object)
+	}
 }
 
 // seemsNew says whether a restored AlertEvent cannot be told from a new one: it has no label of the backup tool, and a clock that
@@ -146,7 +152,11 @@ func (j *judge) watchNoMore() {
 func (j *judge) findings() oracle.Findings {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return slices.Concat(j.history.Findings(), j.mutes.found, j.pings.found, j.writes.findings())
+	found := slices.Concat(j.history.Findings(), j.mutes.found, j.pings.found, j.writes.findings())
+	if j.pager != nil {
+		found = append(found, j.pager.findings()...)
+	}
+	return found
 }
 
 // check judges the whole run.
@@ -154,6 +164,9 @@ func (j *judge) check(records []*oracle.Record, faultsEnded time.Time) oracle.Fi
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	found := j.history.Check(records, oracle.Moment{FaultsEnded: faultsEnded, Now: time.Now()})
+	if j.pager != nil {
+		found = append(found, j.pager.check(time.Now(), j.story.stays)...)
+	}
 	return slices.Concat(found, j.mutes.check(time.Now(), j.story.stays), j.pings.check(time.Now(), func(namespace string) bool {
 		return j.story.MaxIncidents > 0 || j.story.stays(namespace)
 	}))

@@ -19,6 +19,7 @@ type Settings struct {
 	AutoResolve  bool // after a minute
 	HoldBack     bool // Incidents are forwarded after minutes, but for critical ones
 	Forget       bool // acknowledgements expire after a minute
+	KeepFiring   bool // Incidents are forwarded, and the ends of those that flap are kept back
 	Forbidden    bool // no Incident of key-0 can ever be created
 }
 
@@ -41,6 +42,9 @@ func (s Settings) String() string {
 	}
 	if s.Forget {
 		text += ", acknowledgementExpiresAfter 1m"
+	}
+	if s.KeepFiring {
+		text += ", keepFiringFor " + keptFor.String()
 	}
 	if s.Forbidden {
 		text += ", no Incidents of key-0"
