@@ -34,6 +34,11 @@ func flapping() *v1alpha1.FlappingPolicy {
 	}
 }
 
+// firesOn reports whether the end of an episode of an Incident is, or was, kept back.
+func firesOn(status *v1alpha1.IncidentStatus) bool {
+	return status.Flapping != nil && status.Flapping.KeptFiring != nil
+}
+
 // pagerConfig is the configuration by which replicas post to the pager.
 func pagerConfig() string {
 	return filepath.Join(testenv.Root(), "hack", "suites", "simulation", "testdata", "alertmanager.yaml")

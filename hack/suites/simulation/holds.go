@@ -27,11 +27,12 @@ func holdBack() *v1alpha1.ForwardAfter {
 // holds judges from when on episodes are forwarded, by their timelines alone, and that acknowledgements expire.
 type holds struct {
 	none  bool            // the clocks of the story are wrong, or nothing is held back
+	flaps bool            // what opens again may not be held back, since the end of its last episode is
 	other map[string]bool // namespaces whose integration was deleted: alerts that came meanwhile are not held back
 }
 
 func newHolds(s *Story) holds {
-	return holds{none: s.hasClocks() || !s.HoldBack, other: map[string]bool{}}
+	return holds{none: s.hasClocks() || !s.HoldBack, flaps: s.KeepFiring, other: map[string]bool{}}
 }
 
 // hasClocks reports whether clocks of the story are wrong.
@@ -53,15 +54,10 @@ func (h *holds) integrate(namespace string, integration *v1alpha1.WebhookIntegra
 // holdError is how much later than the true time an alert may be received by the clock of a fold, which is known to the second.
 const holdError = 3 * time.Second
 
-// firedOn reports whether an episode has opened while the end of the last one was kept back: it is not held back.
-func firedOn(status *v1alpha1.IncidentStatus) bool {
-	known := status.Flapping
-	return known != nil && known.KeptFiring != nil
-}
-
 func (h *holds) judge(key types.NamespacedName, incident *v1alpha1.Incident, found *oracle.Findings) {
 	status := &incident.Status
-	if h.none || h.other[key.Namespace] || status.Episode == nil || status.OpenedTime == nil || firedOn(status) {
+	if h.none || h.other[key.Namespace] || status.Episode == nil || status.OpenedTime == nil ||
+		h.flaps && status.Flapping != nil {
 		return
 	}
 	var want time.Time // zero: it is not held back
