@@ -27,12 +27,12 @@ func holdBack() *v1alpha1.ForwardAfter {
 // holds judges from when on episodes are forwarded, by their timelines alone, and that acknowledgements expire.
 type holds struct {
 	none  bool            // the clocks of the story are wrong, or nothing is held back
-	flaps bool            // what opens again may not be held back, since the end of its last episode is
+	pages bool            // something is forwarded: an end is then, and what fires on is not held back when it opens again
 	other map[string]bool // namespaces whose integration was deleted: alerts that came meanwhile are not held back
 }
 
 func newHolds(s *Story) holds {
-	return holds{none: s.hasClocks() || !s.HoldBack, flaps: s.KeepFiring, other: map[string]bool{}}
+	return holds{none: s.hasClocks() || !s.HoldBack, pages: s.KeepFiring, other: map[string]bool{}}
 }
 
 // hasClocks reports whether clocks of the story are wrong.
@@ -57,7 +57,7 @@ const holdError = 3 * time.Second
 func (h *holds) judge(key types.NamespacedName, incident *v1alpha1.Incident, found *oracle.Findings) {
 	status := &incident.Status
 	if h.none || h.other[key.Namespace] || status.Episode == nil || status.OpenedTime == nil ||
-		h.flaps && status.Flapping != nil {
+		h.pages && (status.Flapping != nil || status.Forwarding != nil && status.Forwarding.Severity != "") {
 		return
 	}
 	var want time.Time // zero: it is not held back
