@@ -63,7 +63,7 @@ func (t *Target) Want(
 			w.sets = append(w.sets, s)
 		}
 	}
-	if status.State == v1alpha1.IncidentOpen && !fold.IsHeld(status, now) || fold.KeepsFiring(status, now) {
+	if fires(status, now) {
 		add(severity, since, time.Time{})
 	}
 	for _, period := range slices.Backward(periodsOf(status, w.mute)) {
@@ -76,6 +76,11 @@ func (t *Target) Want(
 		}
 	}
 	return w
+}
+
+// fires reports whether an Incident is posted as one that fires, unless it is muted.
+func fires(status *v1alpha1.IncidentStatus, now time.Time) bool {
+	return status.State == v1alpha1.IncidentOpen && !fold.IsHeld(status, now) || fold.KeepsFiring(status, now)
 }
 
 // isToEnd reports whether the end of what fired until a time is posted; zero stands for what fires still. What was never

@@ -202,9 +202,13 @@ func (p *pager) follow(key types.NamespacedName, incident *v1alpha1.Incident) {
 	}
 	wasOpen := f.isOpen || isNew
 	f.isOpen = status.State == v1alpha1.IncidentOpen
-	if f.isOpen || !wasOpen || status.ResolvedTime == nil {
-		return
+	if !f.isOpen && wasOpen && status.ResolvedTime != nil {
+		f.end(status)
 	}
+}
+
+// end notes the end of an episode.
+func (f *flaps) end(status *v1alpha1.IncidentStatus) {
 	until, n := f.due, len(f.opened) // it flaps while its end is kept back, too
 	if n > 1 && f.opened[n-2].Add(flapPeriod).After(until) {
 		until = f.opened[n-2].Add(flapPeriod)
