@@ -5,6 +5,7 @@ const (
 	ConditionResolved     = "Resolved"     // True while the Incident is Resolved, else False; present from the first write on
 	ConditionAcknowledged = "Acknowledged" // True until the acknowledgement is withdrawn or expires, or a new episode begins
 	ConditionSilenced     = "Silenced"     // absent until a silence in Alertmanager was requested or found
+	ConditionFlapping     = "Flapping"     // absent until the Incident opened more often than its integration allows
 )
 
 // ForwardedLabel is the label by which alerts that Tocsin forwards to Alertmanager name their Incident. Alerts with this
@@ -43,6 +44,9 @@ const (
 	ReasonSilenceRequested   = "SilenceRequested"       // by a user; it was not found in Alertmanager yet
 	ReasonNotSilenced        = "NotSilenced"
 	ReasonForwardingDisabled = "ForwardingDisabled" // a silence was requested, but no Incidents are forwarded to Alertmanager
+
+	ReasonOpenedOften = "OpenedOften"
+	ReasonNotFlapping = "NotFlapping"
 )
 
 // ConditionReady tells whether requests with a token of a WebhookIntegration are accepted. Capacity is no part of it.

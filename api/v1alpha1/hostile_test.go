@@ -46,7 +46,7 @@ func hostileValues(path string, schema *apiextensionsv1.JSONSchemaProps) []strin
 	case strings.HasSuffix(path, "utoResolveAfter") || strings.HasSuffix(path, "retention"),
 		strings.HasSuffix(path, "lateFiringWindow"), strings.HasSuffix(path, "silenceFor"), strings.HasSuffix(path, "uration"),
 		strings.HasSuffix(path, "every"), strings.HasSuffix(path, "grace"), strings.HasSuffix(path, "acknowledgeFor"),
-		strings.HasSuffix(path, "ExpiresAfter"), strings.Contains(path, "forwardAfter."):
+		strings.HasSuffix(path, "ExpiresAfter"), strings.Contains(path, "forwardAfter."), strings.HasSuffix(path, "flapping.period"), strings.HasSuffix(path, "keepFiringFor"):
 		return hostileDurations
 	case schema.Type == "integer":
 		return hostileIntegers

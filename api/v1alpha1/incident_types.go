@@ -9,6 +9,7 @@ const (
 	MaxTimeline           = 20  // transitions in a timeline
 	MaxLedger             = 128 // AlertEvents in a ledger; folding into an Incident pauses while its ledger is full
 	MaxUnarchivedEpisodes = 16  // ended episodes that an Incident keeps until they are archived
+	MaxOpenedTimes        = 20  // openings of earlier episodes: spec.flapping of the integration allows no more
 )
 
 // IncidentState is the state of an Incident.
@@ -90,6 +91,41 @@ type Episode struct {
 	// +kubebuilder:validation:MaxLength=256
 	// +optional
 	Title string `json:"title,omitempty"`
+}
+
+// Flapping is what is known of an Incident that has opened more than once.
+type Flapping struct {
+	// openedTimes are the openedTimes of the newest earlier episodes, oldest first, in whole seconds: as many as the openings of
+	// spec.flapping of the integration.
+	// +kubebuilder:validation:MaxItems=20
+	// +listType=atomic
+	// +optional
+	OpenedTimes []Timestamp `json:"openedTimes,omitempty"`
+
+	// endTime is the time at which the condition Flapping becomes False unless the Incident opens again. Absent if it is not True.
+	// +optional
+	EndTime *Timestamp `json:"endTime,omitempty,omitzero"`
+
+	// keptFiring is what Alertmanager is told since an episode has ended while the Incident flaps, by the keepFiringFor of the
+	// integration. Absent if each end is forwarded.
+	// +optional
+	KeptFiring *KeptFiring `json:"keptFiring,omitempty,omitzero"`
+}
+
+// KeptFiring is a time in which an Incident is forwarded as one that fires, whether it is open or not.
+type KeptFiring struct {
+	// severity is the one with which the Incident is forwarded: the highest since the episode that ended then.
+	// +required
+	Severity Severity `json:"severity,omitempty"`
+
+	// startTime is the time of the first end that was not forwarded.
+	// +required
+	StartTime Timestamp `json:"startTime,omitempty,omitzero"`
+
+	// endTime is the time before which the end of the last episode is not forwarded. If the Incident opens before, the end is not
+	// forwarded at all.
+	// +required
+	EndTime Timestamp `json:"endTime,omitempty,omitzero"`
 }
 
 // UnarchivedEpisode is an ended episode of an Incident that is open again. It may not be in the archive yet.
@@ -430,7 +466,8 @@ type Ledger struct {
 //
 // +structType=atomic
 type IncidentStatus struct {
-	// conditions has the types Resolved and Acknowledged and, once a silence was requested or found, Silenced.
+	// conditions has the types Resolved and Acknowledged and, once a silence was requested or found, Silenced, and, once the
+	// Incident opened often, Flapping.
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.observedGeneration) || type(c.observedGeneration) == int)",message="observedGeneration must be an integer"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime.getFullYear() > 1 && c.lastTransitionTime.getFullYear() < 9999)",message="lastTransitionTime must be an RFC 3339 time"
@@ -523,6 +560,10 @@ type IncidentStatus struct {
 	// +optional
 	Forwarding *Forwarding `json:"forwarding,omitempty,omitzero"`
 
+	// flapping is what is known of an Incident that opens often. Absent in the first episode. Written by the operator.
+	// +optional
+	Flapping *Flapping `json:"flapping,omitempty,omitzero"`
+
 	// retention is a copy of the integration's retention, which applies after the integration has been deleted. Written
 	// by the operator. Default: 168h.
 	// +kubebuilder:validation:Type=string
@@ -583,6 +624,7 @@ type IncidentStatus struct {
 // +kubebuilder:printcolumn:name="Host",type=string,JSONPath=`.status.alert.hostname`,priority=1
 // +kubebuilder:printcolumn:name="Muted",type=string,JSONPath=`.status.mute.window`,priority=1
 // +kubebuilder:printcolumn:name="Muted-Until",type=string,JSONPath=`.status.mute.endTime`,priority=1
+// +kubebuilder:printcolumn:name="Flapping",type=string,JSONPath=`.status.conditions[?(@.type=="Flapping")].status`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`,priority=1
 type Incident struct {
 	metav1.TypeMeta `json:",inline"`

@@ -94,7 +94,7 @@ func TestKubectlPrintsTheColumns(t *testing.T) {
 	g.Expect(rows[0]).To(Equal([]string{"NAME", "STATE", "SEVERITY", "ACK", "FORWARDING", "COUNT", "LAST-SEEN", "TITLE"}))
 	g.Expect(rows[1]).To(HaveExactElements(incident.Name, "Open", "critical", "True", "Muted", "7", MatchRegexp(`^\d+s$`), "Disk almost full"))
 	wide := table(run("get", "inc", "-n", namespace, "-o", "wide"))
-	g.Expect(wide[0][8:]).To(Equal([]string{"ASSIGNEE", "INTEGRATION", "DEDUP-KEY", "HOST", "MUTED", "MUTED-UNTIL", "AGE"}))
+	g.Expect(wide[0][8:]).To(Equal([]string{"ASSIGNEE", "INTEGRATION", "DEDUP-KEY", "HOST", "MUTED", "MUTED-UNTIL", "FLAPPING", "AGE"}))
 	g.Expect(wide[1][8:]).To(HaveExactElements("maria", "prometheus", "disk/db-1", "db-1", "db-upgrade", MatchRegexp(`^20.*Z$`), MatchRegexp(`^\d+s$`)))
 	g.Expect(run("get", "incidents", "-n", namespace, "--field-selector", "status.state=Open", "-o", "name")).
 		To(Equal("incident.tocsin.dev/" + incident.Name + "\n"))

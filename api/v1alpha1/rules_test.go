@@ -80,7 +80,17 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 		"forwardAfter negative":           {`{"forwardAfter":{"default":"-2m"}}`, "spec.forwardAfter.default in body should match"},
 		"forwardAfter of an unknown severity": {
 			`{"forwardAfter":{"fatal":"0s"}}`, `unknown field "spec.forwardAfter.fatal"`},
-		"forwardAfter without a time":                     {`{"forwardAfter":{}}`, "should have at least 1 properties"},
+		"forwardAfter without a time": {`{"forwardAfter":{}}`, "should have at least 1 properties"},
+		"flapping": {
+			`{"flapping":{"openings":20,"period":"24h","keepFiringFor":"1m"}}`, ""},
+		"flapping without a number":                       {`{"flapping":{}}`, "should have at least 1 properties"},
+		"flapping after no opening":                       {`{"flapping":{"openings":0}}`, "should be greater than or equal to 1"},
+		"flapping after too many openings":                {`{"flapping":{"openings":21}}`, "should be less than or equal to 20"},
+		"flapping after half an opening":                  {`{"flapping":{"openings":1.5}}`, "must be of type integer"},
+		"flapping in a moment":                            {`{"flapping":{"period":"59s"}}`, "must be a duration from 1m to 24h, such as 1h"},
+		"flapping in days":                                {`{"flapping":{"period":"24h1s"}}`, "must be a duration from 1m to 24h, such as 1h"},
+		"an end that is kept back for a moment":           {`{"flapping":{"keepFiringFor":"0s"}}`, "must be a duration from 1m to 24h, such as 10m"},
+		"an end that is kept back for days":               {`{"flapping":{"keepFiringFor":"25h"}}`, "must be a duration from 1m to 24h, such as 10m"},
 		"an acknowledgement that expires":                 {`{"acknowledgementExpiresAfter":"4h"}`, ""},
 		"an acknowledgement that expires within a minute": {`{"acknowledgementExpiresAfter":"59s"}`, "must be a duration from 1m to 720h"},
 		"an acknowledgement that expires after 30 days":   {`{"acknowledgementExpiresAfter":"721h"}`, "must be a duration from 1m to 720h"},

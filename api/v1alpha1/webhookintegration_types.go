@@ -83,6 +83,35 @@ type ForwardAfter struct {
 	Info *metav1.Duration `json:"info,omitempty"`
 }
 
+// FlappingPolicy says when an Incident flaps, and what Alertmanager is told of it then.
+// +kubebuilder:validation:MinProperties=1
+type FlappingPolicy struct {
+	// openings is how often an Incident may open within the period: one that opens more often is flapping. From 1 to 20. Default: 5.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=20
+	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"
+	// +optional
+	Openings int64 `json:"openings,omitempty"`
+
+	// period is the time in which openings are counted: a duration such as 1h, from 1m to 24h. Default: 1h.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('24h')",message="must be a duration from 1m to 24h, such as 1h"
+	// +optional
+	Period *metav1.Duration `json:"period,omitempty"`
+
+	// keepFiringFor keeps the end of a flapping Incident from Alertmanager until it has been Resolved for this time: a duration such
+	// as 10m, from 1m to 24h. If it opens again before, Alertmanager is told of neither. The resolve of a user is forwarded at once.
+	// Default: every end is.
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:Pattern=`^([0-9]+(\.[0-9]+)?(ms|s|m|h))+$`
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('24h')",message="must be a duration from 1m to 24h, such as 10m"
+	// +optional
+	KeepFiringFor *metav1.Duration `json:"keepFiringFor,omitempty"`
+}
+
 // PublicKey verifies signatures of a sender.
 type PublicKey struct {
 	// name identifies the key within the integration.
@@ -158,6 +187,11 @@ type WebhookIntegrationSpec struct {
 	// its episode has opened, by its severity. If it ends before, nothing of it is forwarded. Default: at once.
 	// +optional
 	ForwardAfter *ForwardAfter `json:"forwardAfter,omitempty,omitzero"`
+
+	// flapping says how often an Incident may open until its condition Flapping is True, and what Alertmanager is told of it then. A
+	// change counts from the next opening on. Default: more than 5 openings in 1h, of which Alertmanager is told each.
+	// +optional
+	Flapping *FlappingPolicy `json:"flapping,omitempty,omitzero"`
 
 	// acknowledgementExpiresAfter ends an acknowledgement that is not repeated for this time, unless its report has acknowledgeFor:
 	// a duration such as 4h, from 1m to 720h. The Incident is then as one that nobody has acknowledged, and Alertmanager notifies

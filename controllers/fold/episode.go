@@ -180,6 +180,5 @@ func StaysAcknowledged(status *v1alpha1.IncidentStatus) bool {
 	if status.State != v1alpha1.IncidentOpen || then == nil || then.Severity == "" {
 		return false
 	}
-	severities := v1alpha1.Severities()
-	return slices.Index(severities, status.Alert.Severity) >= slices.Index(severities, then.Severity)
+	return !isMoreSevere(status.Alert.Severity, then.Severity)
 }

@@ -13,7 +13,8 @@ import (
 // status is to be deleted. ok is false when that never happens.
 //
 // A Resolved Incident's retention, at least the late window, runs from its resolvedTime: alerts that come late do not prolong
-// it. While its integration is gone, the retention that it last had counts, and the default retention from the orphanedTime on.
+// it, but an end that was kept back is forwarded first. While its integration is gone, the retention that it last had counts,
+// and the default retention from the orphanedTime on.
 func Deadline(incident *v1alpha1.Incident, p Policy) (at time.Time, ok bool) {
 	status, created := &incident.Status, v1alpha1.Timestamp{Time: incident.CreationTimestamp.Time}
 	switch status.State {
@@ -24,6 +25,9 @@ func Deadline(incident *v1alpha1.Incident, p Policy) (at time.Time, ok bool) {
 			retention = durationOr(status.Retention, DefaultRetention)
 		}
 		at = since.Add(max(retention, p.lateWindow(status.Alert.Preset))) // else a late firing would open a new Incident
+		if keptFiring(status) != nil {
+			at = Latest(at, ForwardedEnd(status).Add(forwardedEndRetention))
+		}
 		if p.Absent && isSet(status.OrphanedTime) {
 			at = Latest(at, status.OrphanedTime.Add(DefaultRetention))
 		}

@@ -80,7 +80,11 @@ func (known *Forwarding) isExcluded() bool {
 // forwardingRule records whether people are told of the Incident, and each change of that in the timeline.
 type forwardingRule struct{ noRule }
 
-func (forwardingRule) opens(f *folding) { f.status.Forwarding = nil } // people are to be told anew
+func (forwardingRule) alert(f *folding, _ receivedAlert, before former) {
+	if !before.isOpen && f.status.State == v1alpha1.IncidentOpen && !firesOn(f.status) {
+		f.status.Forwarding = nil // people are to be told anew
+	}
+}
 
 func (forwardingRule) finish(f *folding, _ former) {
 	before := f.status.Forwarding

@@ -37,16 +37,18 @@ func (holdRule) ends(f *folding) {
 }
 
 func (holdRule) due(status *v1alpha1.IncidentStatus, _ *Policy) time.Time {
-	if status.Forwarding == nil || status.Forwarding.Reason != v1alpha1.ForwardingHeld || status.Episode == nil {
+	if status.State != v1alpha1.IncidentOpen || status.Episode == nil ||
+		status.Forwarding == nil || status.Forwarding.Reason != v1alpha1.ForwardingHeld {
 		return time.Time{}
 	}
 	return valueOf(status.Episode.ForwardTime).Time
 }
 
-// hold sets the forwardTime of an Open Incident that was not forwarded at a time, and reports whether it differs.
+// hold sets the forwardTime of an Open Incident that was not forwarded at a time, and reports whether it differs. One that fires
+// on stays forwarded.
 func (f *folding) hold(at time.Time) bool {
 	p := &f.in.Policy
-	if f.status.State != v1alpha1.IncidentOpen || !isSet(f.status.OpenedTime) || p.Absent || p.Stub {
+	if f.status.State != v1alpha1.IncidentOpen || !isSet(f.status.OpenedTime) || p.Absent || p.Stub || firesOn(f.status) {
 		return false
 	}
 	episode, opened := f.episode(), f.status.OpenedTime.Time

@@ -59,9 +59,9 @@ func (f *folding) muteOf(before former, isOpen, muted bool) *v1alpha1.Mute {
 	switch {
 	case isOpen && !muted:
 		return nil
-	case before.isOpen && mute != nil:
+	case mute != nil && (before.isOpen || firesOn(f.status)):
 		return &v1alpha1.Mute{StartTime: mute.StartTime, ForwardedSeverity: mute.ForwardedSeverity}
-	case before.isOpen && isOpen:
+	case isOpen && (before.isOpen || firesOn(f.status)):
 		return &v1alpha1.Mute{StartTime: now, ForwardedSeverity: before.forwarded}
 	case isOpen:
 		return &v1alpha1.Mute{StartTime: now}

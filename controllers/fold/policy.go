@@ -61,8 +61,9 @@ type Policy struct {
 	QuietFrom     time.Time // quiet is measured from then on at the earliest
 	AcceptingFrom time.Time // as QuietFrom, for expiries: their senders can renew them from then on
 
-	ForwardAfter                *v1alpha1.ForwardAfter // nil: nothing is held back
-	AcknowledgementExpiresAfter time.Duration          // 0: never
+	ForwardAfter                *v1alpha1.ForwardAfter   // nil: nothing is held back
+	Flapping                    *v1alpha1.FlappingPolicy // nil: the defaults
+	AcknowledgementExpiresAfter time.Duration            // 0: never
 
 	Heartbeats  Heartbeats
 	Maintenance maintenance.Plan // the windows that are for the integration
@@ -92,6 +93,7 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presets Presets, beats .
 		Stub:             !integrations.IsWhole(integration),
 		Unavailable:      valueOf(integration.Status.LastUnavailableTime).Time,
 		Heartbeats:       heartbeatsOf(beats),
+		Flapping:         spec.Flapping,
 
 		AcknowledgementExpiresAfter: durationOr(spec.AcknowledgementExpiresAfter, 0),
 	}

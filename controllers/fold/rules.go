@@ -21,7 +21,8 @@ type rule interface {
 	// quiet returns since when an Open Incident with the key is without alerts at the earliest, or that it never is.
 	quiet(dedupKey string, p *Policy) (from time.Time, never bool)
 
-	// due returns when the rule changes an Open Incident if no alert comes until then; zero if it does not.
+	// due returns when the rule changes the Incident if no alert comes until then; zero if it does not. One that is Resolved is read
+	// for it, and must differ then.
 	due(status *v1alpha1.IncidentStatus, p *Policy) time.Time
 
 	// bare adapts a status whose content is left out.
@@ -34,17 +35,15 @@ var rules = [...]rule{
 	acknowledgementRule{}, // acknowledgements expire
 	silenceRule{},         // requests for silences, and which silence covers the Incident
 	holdRule{},            // an episode is not forwarded yet
+	flappingRule{},        // the end of an episode that was forwarded is not forwarded yet
 	muteRule{},            // a maintenance window mutes the Incident
 	forwardingRule{},      // whether people are told: not of what a silence covers, is held back or muted
 	archiveRule{},         // ended episodes wait for the archive, in the version that the whole fold makes of them
 	assignmentRule{},      // who works on the episode; when the next one opens, the archive has it
 }
 
-// Due is when a rule changes an Open Incident if no alert comes until then; zero if none does.
+// Due is when a rule changes an Incident if no alert comes until then; zero if none does.
 func Due(incident *v1alpha1.Incident, p *Policy) (first time.Time) {
-	if incident.Status.State != v1alpha1.IncidentOpen {
-		return first
-	}
 	for _, r := range rules {
 		if at := r.due(&incident.Status, p); first.IsZero() || !at.IsZero() && at.Before(first) {
 			first = at
@@ -60,8 +59,8 @@ type former struct {
 }
 
 func (f *folding) former() former {
-	was := former{f.status.State == v1alpha1.IncidentOpen, f.status.Alert.Severity}
-	if f.isHeld() {
+	was := former{f.status.State == v1alpha1.IncidentOpen, ForwardedSeverity(f.status)}
+	if was.isOpen && f.isHeld() {
 		was.forwarded = ""
 	}
 	return was

@@ -6,6 +6,7 @@ import (
 	"github.com/go-logr/logr"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/forward/alertmanager"
 	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
 )
@@ -24,7 +25,8 @@ type historyStage struct {
 func (h *historyStage) fill(ctx context.Context, at moment, p *post) bool {
 	// Without the integration, a set that fires is neither renewed nor ended, so nothing changes if the integration is created
 	// again within the expiry; otherwise the set ends with it.
-	if p.integration == nil && p.incident != nil && p.incident.Status.State == v1alpha1.IncidentOpen {
+	if p.integration == nil && p.incident != nil &&
+		(p.incident.Status.State == v1alpha1.IncidentOpen || fold.KeepsFiring(&p.incident.Status, at.now)) {
 		return true
 	}
 	if at.client != nil && !h.hasFormer && h.record.needsFormer(p.key, p.wanted) {

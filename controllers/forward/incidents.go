@@ -2,6 +2,7 @@ package forward
 
 import (
 	"context"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
@@ -75,6 +76,10 @@ func (i *incidents) readResolved(ctx context.Context, known version) (*v1alpha1.
 			i.missing(known.NamespacedName, known.resource)
 		}
 		return nil, client.IgnoreNotFound(err)
+	}
+	if incident.Status.Flapping != nil { // its end may be forwarded later than the cache shows it
+		i.set(incident, time.Time{})
+		known.resource = incident.ResourceVersion
 	}
 	return i.keepAs(known, incident), nil
 }

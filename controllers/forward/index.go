@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/forward/silences"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
@@ -26,7 +27,7 @@ type indexed struct {
 	open        *v1alpha1.Incident // the object of the cache, which must not be modified; nil: it is Resolved or deleted
 	version     string             // its resourceVersion, or that of its end as the cache showed it
 	integration string
-	resolved    time.Time // zero while it is open
+	resolved    time.Time // or when its end is forwarded, if that is later; zero while it is open
 	silences    bool      // it is acknowledged, or has or is to have a silence
 }
 
@@ -44,7 +45,7 @@ func (x *index) set(incident *v1alpha1.Incident, since time.Time) (before indexe
 		version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, silences: silences.Concern(status),
 	}
 	if status.State == v1alpha1.IncidentResolved && status.ResolvedTime != nil {
-		entry.resolved = status.ResolvedTime.Time
+		entry.resolved = fold.ForwardedEnd(status)
 	} else {
 		entry.open = incident
 	}

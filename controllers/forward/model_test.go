@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
 	"github.com/tocsin-dev/tocsin/controllers/forward/config"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
@@ -58,6 +59,11 @@ func (w *world) lead() {
 
 func (w *world) sweep() {
 	w.swept = w.time
+	for key, incident := range w.cluster.objects {
+		if w.setOf(incident) == "" {
+			w.shown[key] = ""
+		}
+	}
 	w.poster.schedule.beginRound(w.time.Add(-w.target.EndedWindow()))
 	w.post()
 }
@@ -89,16 +95,16 @@ func (w *world) pass(d time.Duration) {
 	}
 }
 
-// set returns the labels that may differ between the sets of an Incident; empty if none is to fire.
-func setOf(incident *v1alpha1.Incident) string {
-	if incident == nil || incident.Status.State != v1alpha1.IncidentOpen {
+// setOf returns the labels that may differ between the sets of an Incident; empty if none is to fire.
+func (w *world) setOf(incident *v1alpha1.Incident) string {
+	if incident == nil || incident.Status.State != v1alpha1.IncidentOpen && !fold.KeepsFiring(&incident.Status, w.time) {
 		return ""
 	}
 	name := incident.Status.Alert.Type
 	if name == "webhook" {
 		name = "mon"
 	}
-	return fmt.Sprintf("alertname=%s severity=%s", name, incident.Status.Alert.Severity)
+	return fmt.Sprintf("alertname=%s severity=%s", name, fold.ForwardedSeverity(&incident.Status))
 }
 
 // alert folds an alert.
@@ -124,13 +130,16 @@ func (w *world) alert(withTypes bool) {
 
 // follow notes which set of an Incident is to fire after a change.
 func (w *world) follow(before, after *v1alpha1.Incident) {
-	key, set := client.ObjectKeyFromObject(after), setOf(after)
+	key, set := client.ObjectKeyFromObject(after), w.setOf(after)
+	if before != nil && before.Status.State == after.Status.State && after.Status.State == v1alpha1.IncidentResolved {
+		return // the next sweep tells of an end that was kept back
+	}
 	_, muted := w.cluster.windows.In(namespace).Mutes(&after.Status.Alert, w.time)
 	switch {
 	case w.holds(before, after):
 		set = ""
 	case !muted || set == "":
-	case setOf(before) != "":
+	case w.setOf(before) != "":
 		set = w.shown[key]
 	default:
 		set = ""
@@ -148,9 +157,9 @@ func (w *world) follow(before, after *v1alpha1.Incident) {
 func (w *world) holds(before, after *v1alpha1.Incident) bool {
 	key := client.ObjectKeyFromObject(after)
 	switch {
-	case setOf(after) == "":
+	case w.setOf(after) == "":
 		delete(w.held, key)
-	case setOf(before) == "":
+	case w.setOf(before) == "":
 		w.held[key] = w.time
 	}
 	opened, held := w.held[key]
@@ -247,7 +256,8 @@ func (w *world) settled() {
 
 // Property: whatever alerts come, and whichever leaders and outages, the Alertmanager ends up with exactly the set of each
 // open Incident, or the one that fired when it was muted; no set fires more often than it began; no open Incident that is neither
-// muted nor held back is without an alert; and nothing is posted of one that ends while it is held back.
+// muted nor held back is without an alert; nothing is posted of one that ends while it is held back; and one that flaps fires on
+// for its time.
 func TestAlertmanagerFollowsTheIncidents(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
@@ -257,6 +267,11 @@ func TestAlertmanagerFollowsTheIncidents(t *testing.T) {
 			w.cluster.integrate(v1alpha1.WebhookIntegrationSpec{ForwardAfter: &v1alpha1.ForwardAfter{
 				Default: length("warning"), Info: length("info"), Critical: length("critical"),
 			}})
+		}
+		if keep := rapid.SampledFrom([]time.Duration{0, 3 * time.Minute, 20 * time.Minute}).Draw(t, "keep firing"); keep > 0 {
+			spec := w.cluster.spec
+			spec.Flapping = &v1alpha1.FlappingPolicy{Openings: 1, KeepFiringFor: &metav1.Duration{Duration: keep}}
+			w.cluster.integrate(spec)
 		}
 		// A new leader knows earlier severities from the timeline, but not earlier types.
 		leaders := rapid.Bool().Draw(t, "leaders")

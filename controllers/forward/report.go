@@ -36,7 +36,7 @@ func (t *term) forwarding(
 	case file.config.IsEmpty() && file.err != nil:
 		return fold.Forwarding{Reason: v1alpha1.ForwardingFailing, Message: messageInvalidConfig + oneLine(file.err) + "."}
 	}
-	severity := incident.Status.Alert.Severity
+	severity := fold.ForwardedSeverity(&incident.Status)
 	if mute := incident.Status.Mute; mute != nil {
 		severity = mute.ForwardedSeverity
 	}

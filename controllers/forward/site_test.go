@@ -152,7 +152,7 @@ func (c *cluster) input(name string, before *v1alpha1.Incident, events ...*v1alp
 	return fold.Input{
 		Name: name, Incident: before, Events: events, Queue: fold.Stored{},
 		Policy: fold.Policy{
-			Retention: time.Hour, Maintenance: c.windows.In(namespace), ForwardAfter: c.spec.ForwardAfter,
+			Retention: time.Hour, Maintenance: c.windows.In(namespace), ForwardAfter: c.spec.ForwardAfter, Flapping: c.spec.Flapping,
 		}, Now: c.now(),
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/forward/alertmanager"
 	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
 	"github.com/tocsin-dev/tocsin/controllers/forward/config"
@@ -100,7 +101,8 @@ func (t *term) incidentGone(incident *v1alpha1.Incident) {
 func (t *term) resolved(incident *v1alpha1.Incident) {
 	now, _ := t.forwarder.clock.Now()
 	ended, window := incident.Status.ResolvedTime, t.forwarder.current().EndedWindow()
-	if _, news := t.incidents.set(incident, now.Add(-window)); !news || ended == nil || now.Sub(ended.Time) > window {
+	_, news := t.incidents.set(incident, now.Add(-window))
+	if !news || ended == nil || now.Sub(fold.ForwardedEnd(&incident.Status)) > window {
 		return
 	}
 	t.incidents.keep(incident)

@@ -114,6 +114,9 @@ func (r *reconciler) IsDue(ctx context.Context, incident *v1alpha1.Incident) boo
 	}
 	plan, err := r.decide(o)
 	at, ok := fold.Deadline(incident, o.policy)
+	if due := fold.Due(incident, &o.policy); !due.IsZero() && (!ok || due.Before(at)) {
+		at, ok = due, true
+	}
 	return err != nil || !plan.IsIdle() || ok && at.Sub(o.apiTime) <= 2*sweep.Interval
 }
 

@@ -102,3 +102,42 @@ func TestAnIncidentOfAPersonIsHeldBack(t *testing.T) {
 	s.fold("by-hand")
 	s.Expect(s.Incident("by-hand").Status.Forwarding.Reason).To(Equal(v1alpha1.ForwardingHeld))
 }
+
+// The condition Flapping ends at its time, also if the Incident is Resolved, which is kept until its end is forwarded.
+func TestFlappingEndsWhileAnIncidentIsResolved(t *testing.T) {
+	s := newSite(t)
+	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.Retention = &metav1.Duration{}
+		spec.Flapping = &v1alpha1.FlappingPolicy{Openings: 1, KeepFiringFor: &metav1.Duration{Duration: 2 * time.Hour}}
+	})
+	s.incidents.Forwarder = justBegun{}
+	flapping := func() *metav1.Condition {
+		return meta.FindStatusCondition(s.Incident("disk").Status.Conditions, v1alpha1.ConditionFlapping)
+	}
+	began := s.Clock.Now()
+	for _, status := range []v1alpha1.AlertStatus{v1alpha1.AlertFiring, v1alpha1.AlertResolved, v1alpha1.AlertFiring} {
+		s.Post(s.Alert(status, "disk"))
+		s.fold("disk")
+	}
+	s.Expect(flapping()).To(HaveValue(And(
+		HaveField("Status", metav1.ConditionTrue), HaveField("Message", "The incident has opened more than once in 1h."))))
+	s.Expect(s.fold("disk").RequeueAfter).To(BeNumerically("~", time.Hour, 2*time.Minute))
+	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
+	s.Expect(s.fold("disk").RequeueAfter).To(BeNumerically("~", 2*time.Hour, 2*time.Minute), "it flaps until its end is forwarded")
+	s.release()
+	end := s.Incident("disk").Status.Flapping.KeptFiring.EndTime
+	s.Expect(s.Incident("disk").Status.Flapping.EndTime.Time).To(Equal(end.Time))
+
+	s.restart()
+	s.incidents.Forwarder = justBegun{}
+	s.Clock.SetTime(began.Add(90 * time.Minute))
+	s.Expect(s.incidents.IsDue(s.Ctx, s.Incident("disk"))).To(BeTrue(), "the first sweep of a new leader finds it")
+	s.Expect(s.fold("disk").RequeueAfter).To(BeNumerically("~", 30*time.Minute, 2*time.Minute))
+	s.Expect(flapping().Status).To(Equal(metav1.ConditionTrue))
+	s.Clock.SetTime(end.Add(time.Second))
+	s.fold("disk")
+	s.Expect(flapping()).To(HaveValue(And(HaveField("Status", metav1.ConditionFalse), HaveField("Reason", v1alpha1.ReasonNotFlapping))))
+	s.Clock.SetTime(end.Add(10 * time.Minute))
+	s.fold("disk")
+	s.Expect(s.IncidentNames()).To(BeEmpty(), "without retention, nothing keeps it any longer")
+}

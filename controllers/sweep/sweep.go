@@ -260,7 +260,7 @@ func (s *Sweeper) sweep(ctx context.Context) (behind bool, err error) {
 // isOverdue reports whether the archive should have had a Resolved Incident for long.
 func (s *Sweeper) isOverdue(incident *v1alpha1.Incident) bool {
 	resolved := incident.Status.ResolvedTime
-	return resolved != nil && s.options.Clock.APITime().Sub(resolved.Time) > archivePatience && !s.mayGo(incident)
+	return resolved != nil && s.options.Clock.APITime().Sub(resolved.Time) > archivePatience && !s.isArchived(incident)
 }
 
 // Condition returns the condition Archived of an integration, as the last sweep has found it.
@@ -375,13 +375,17 @@ func (s *Sweeper) evictOnly(ctx context.Context, namespace string, candidates []
 	return s.folds.Delete(ctx, namespace, incidents, func() bool { return s.isOver(namespace, headroomPart) })
 }
 
-// mayGo reports whether a Resolved Incident may be deleted as far as the archive is concerned.
+// mayGo reports whether a Resolved Incident may be deleted before its time: the archive has it, and its end is forwarded.
 func (s *Sweeper) mayGo(incident *v1alpha1.Incident) bool {
+	return s.isArchived(incident) && !fold.KeepsFiring(&incident.Status, s.options.Clock.APITime())
+}
+
+func (s *Sweeper) isArchived(incident *v1alpha1.Incident) bool {
 	return !s.options.ArchiveRequired || fold.IsArchived(&incident.Status)
 }
 
 // IsFull reports whether a namespace has twice its share of Resolved Incidents: they cannot be deleted, because the archive does
-// not have them. Then it may open no others, or etcd would fill.
+// not have them, or their ends are kept from being forwarded. Then it may open no others, or etcd would fill.
 func (s *Sweeper) IsFull(namespace string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -77,6 +77,26 @@ func TestEvictionSparesWhatIsNotArchived(t *testing.T) {
 	})
 }
 
+// An end that is kept from being forwarded would be lost with its Incident.
+func TestEvictionSparesWhoseEndIsKeptBack(t *testing.T) {
+	onStage(t, 1, func(s *stage) {
+		s.resolve(crowded, "old")
+		kept := s.incident(crowded, "old")
+		now := v1alpha1.NewTimestamp(time.Now())
+		kept.Status.Flapping = &v1alpha1.Flapping{KeptFiring: &v1alpha1.KeptFiring{
+			Severity: v1alpha1.SeverityError, StartTime: now, EndTime: v1alpha1.NewTimestamp(now.Add(time.Hour)),
+		}}
+		s.Expect(s.users.Status().Update(s.ctx, kept)).To(Succeed())
+		s.resolve(crowded, "new", "newer")
+		s.evictAll()
+		s.Expect(s.names()).To(Equal([]string{"old"}), "though it is the oldest")
+		time.Sleep(time.Hour + time.Minute)
+		s.resolve(crowded, "newest")
+		s.evictAll()
+		s.Expect(s.names()).To(Equal([]string{"newest"}), "its end is forwarded")
+	})
+}
+
 // TestAnEvictionLeavesHeadroom of a twentieth of the share, so that not every Incident that is resolved begins one.
 func TestAnEvictionLeavesHeadroom(t *testing.T) {
 	onStage(t, 40, func(s *stage) {

@@ -3,6 +3,7 @@ package action
 import (
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,4 +70,21 @@ func TestAnExpiredRequestIsNotEndedAgain(t *testing.T) {
 		incident.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionSilenced, Status: metav1.ConditionFalse, Reason: reason}}
 		NewWithT(t).Expect(Action{Status: v1alpha1.AlertSilenced}.Unneeded(incident)).To(Equal(says), reason)
 	}
+}
+
+// What is resolved need not be resolved again, unless Alertmanager does not know of it yet.
+func TestAPersonEndsWhatIsKeptFiring(t *testing.T) {
+	g := NewWithT(t)
+	now := time.Now()
+	incident := &v1alpha1.Incident{Status: v1alpha1.IncidentStatus{
+		State: v1alpha1.IncidentResolved, ResolvedTime: new(v1alpha1.NewTimestamp(now)),
+	}}
+	resolve := Action{Status: v1alpha1.AlertResolved}
+	g.Expect(resolve.Unneeded(incident)).To(Equal("already resolved"))
+	kept := &v1alpha1.KeptFiring{Severity: v1alpha1.SeverityError, EndTime: v1alpha1.NewTimestamp(now.Add(time.Hour))}
+	incident.Status.Flapping = &v1alpha1.Flapping{KeptFiring: kept}
+	g.Expect(resolve.Unneeded(incident)).To(BeEmpty())
+	g.Expect(Action{Status: v1alpha1.AlertAcknowledged}.Unneeded(incident)).To(Equal("already resolved"))
+	kept.EndTime = v1alpha1.NewTimestamp(now.Add(-time.Second))
+	g.Expect(resolve.Unneeded(incident)).To(Equal("already resolved"))
 }

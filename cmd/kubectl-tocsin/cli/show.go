@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/internal/live"
 )
 
@@ -140,6 +141,7 @@ func (d *description) facts(incident *v1alpha1.Incident) []fact {
 		{"Silence", silenceAddress(status)},
 		{"Muted", d.muted(incident)},
 		{"Forwarded", d.forwarded(incident)},
+		{"Flapping", d.flapping(status)},
 		{"Began", began},
 		{"Last alert", d.time(status.LastAlertTime)},
 		{"Expiry", expiry},
@@ -208,6 +210,19 @@ func (d *description) forwarded(incident *v1alpha1.Incident) string {
 	default:
 		return "no: " + string(forwarding.Reason) + since + " " + safe(forwarding.Message)
 	}
+}
+
+// flapping describes whether the Incident opens often, and when Alertmanager is told of an end that is kept back.
+func (d *description) flapping(status *v1alpha1.IncidentStatus) string {
+	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionFlapping)
+	if condition == nil {
+		return ""
+	}
+	text := d.condition(condition)
+	if fold.KeepsFiring(status, d.now) {
+		text += " Its end is forwarded at " + d.time(&status.Flapping.KeptFiring.EndTime) + " unless it opens again."
+	}
+	return text
 }
 
 // forwards reports whether the operator forwards Incidents.

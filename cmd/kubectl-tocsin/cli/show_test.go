@@ -54,6 +54,22 @@ func TestForwardedTellsWhetherPeopleAreTold(t *testing.T) {
 	}
 }
 
+func TestWhatShowTellsOfFlapping(t *testing.T) {
+	g := NewWithT(t)
+	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	d, since, end := &description{screen: &screen{}, now: now}, v1alpha1.NewTimestamp(now.Add(-time.Hour)), v1alpha1.NewTimestamp(now.Add(time.Hour))
+	status := &v1alpha1.IncidentStatus{State: v1alpha1.IncidentResolved, ResolvedTime: &since}
+	g.Expect(d.flapping(status)).To(BeEmpty())
+	status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionFlapping, Status: metav1.ConditionTrue, Message: "Often.", LastTransitionTime: metav1.NewTime(since.Time),
+	}}
+	g.Expect(d.flapping(status)).To(Equal("yes, since " + d.time(&since) + ". Often."))
+	status.Flapping = &v1alpha1.Flapping{KeptFiring: &v1alpha1.KeptFiring{EndTime: end}}
+	g.Expect(d.flapping(status)).To(HaveSuffix("Often. Its end is forwarded at " + d.time(&end) + " unless it opens again."))
+	status.State = v1alpha1.IncidentOpen
+	g.Expect(d.flapping(status)).To(HaveSuffix("Often."))
+}
+
 func TestATimeThatIsYetToCome(t *testing.T) {
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	at := v1alpha1.NewTimestamp(now.Add(time.Hour))

@@ -49,7 +49,7 @@ func (t *Target) Want(
 		return w
 	}
 	status := &incident.Status
-	severity := status.Alert.Severity
+	severity := fold.ForwardedSeverity(status)
 	if w.mute != nil {
 		severity = w.mute.ForwardedSeverity
 		if severity == "" {
@@ -63,7 +63,7 @@ func (t *Target) Want(
 			w.sets = append(w.sets, s)
 		}
 	}
-	if status.State == v1alpha1.IncidentOpen && !fold.IsHeld(status, now) {
+	if fires(status, now) {
 		add(severity, since, time.Time{})
 	}
 	for _, period := range slices.Backward(periodsOf(status, w.mute)) {
@@ -76,6 +76,11 @@ func (t *Target) Want(
 		}
 	}
 	return w
+}
+
+// fires reports whether an Incident is posted as one that fires, unless it is muted.
+func fires(status *v1alpha1.IncidentStatus, now time.Time) bool {
+	return status.State == v1alpha1.IncidentOpen && !fold.IsHeld(status, now) || fold.KeepsFiring(status, now)
 }
 
 // isToEnd reports whether the end of what fired until a time is posted; zero stands for what fires still. What was never
@@ -106,12 +111,12 @@ func mutedBy(
 // periodsOf returns the periods of the timeline. For a Resolved Incident, it adds the severity with which it was posted while it
 // was muted, or its own if the timeline has no period.
 func periodsOf(status *v1alpha1.IncidentStatus, mute *v1alpha1.Mute) []fold.SeverityPeriod {
-	periods := fold.SeverityPeriods(status.Timeline)
+	periods := fold.ForwardedPeriods(status)
 	if status.State != v1alpha1.IncidentResolved || status.ResolvedTime == nil {
 		return periods
 	}
 	if mute != nil {
-		periods = append(periods, fold.SeverityPeriod{Severity: mute.ForwardedSeverity, To: status.ResolvedTime.Time})
+		periods = append(periods, fold.SeverityPeriod{Severity: mute.ForwardedSeverity, To: fold.ForwardedEnd(status)})
 	} else if len(periods) == 0 {
 		periods = []fold.SeverityPeriod{{Severity: status.Alert.Severity, To: status.ResolvedTime.Time}}
 	}
@@ -147,7 +152,7 @@ func Urgent(before, after *v1alpha1.Incident, labels []string) (received time.Ti
 		}
 	}
 	urgent = was.State != is.State || (was.Mute == nil) != (is.Mute == nil) || isHeld(was) != isHeld(is) ||
-		was.Alert.Severity != is.Alert.Severity || was.Alert.Type != is.Alert.Type ||
+		fold.ForwardedSeverity(was) != fold.ForwardedSeverity(is) || was.Alert.Type != is.Alert.Type ||
 		slices.ContainsFunc(labels, func(name string) bool { return was.Alert.Labels[name] != is.Alert.Labels[name] })
 	return time.Time{}, urgent
 }

@@ -37,6 +37,7 @@ var scenarios = []struct {
 	{"a silence that was created in Alertmanager", false, silenceFromAlertmanager},
 	{"a maintenance window, in which the leader is killed", true, maintenanceWindow},
 	{"Incidents are held back, and the leader is killed meanwhile", true, holdBack},
+	{"an Incident that flaps, and the leader is killed meanwhile", false, flaps},
 	{"the Watchdog of a Prometheus is a heartbeat", false, prometheusWatchdog},
 	{"a watchdog outside hears that Tocsin is alive, and nothing while it cannot fold", false, aliveSignal},
 	{"an Incident that is reopened within 15 minutes", true, reopen},
@@ -163,12 +164,8 @@ func holdBack(r *rig) {
 	if testing.Short() {
 		length = 10 * time.Second
 	}
-	integration := &v1alpha1.WebhookIntegration{}
-	r.Must(r.Client.Get(r.Context, client.ObjectKey{Namespace: namespace, Name: namespace}, integration))
-	before := integration.DeepCopy()
-	integration.Spec.ForwardAfter = &v1alpha1.ForwardAfter{Default: &metav1.Duration{Duration: length}, Critical: &metav1.Duration{}}
-	r.Must(r.Client.Patch(r.Context, integration, client.MergeFrom(before)))
-	r.Pause(time.Second) // the leader's cache shows it
+	after := &v1alpha1.ForwardAfter{Default: &metav1.Duration{Duration: length}, Critical: &metav1.Duration{}}
+	r.specify(func(spec *v1alpha1.WebhookIntegrationSpec) { spec.ForwardAfter = after })
 	for _, held := range []subject{{name(brief), "error"}, {name(long), "error"}, {name(worse), "error"}} {
 		r.story[held] = []string{} // nothing yet
 	}
@@ -191,10 +188,50 @@ func holdBack(r *rig) {
 	r.told()
 	r.ends(long, "error")
 	r.ends(worse, "critical")
-	changed := integration.DeepCopy()
-	integration.Spec.ForwardAfter = nil
-	r.Must(r.Client.Patch(r.Context, integration, client.MergeFrom(changed)))
-	r.Pause(time.Second)
+	r.specify(func(spec *v1alpha1.WebhookIntegrationSpec) { spec.ForwardAfter = nil })
+}
+
+// specify changes the integration.
+func (r *rig) specify(change func(*v1alpha1.WebhookIntegrationSpec)) {
+	integration := &v1alpha1.WebhookIntegration{}
+	r.Must(r.Client.Get(r.Context, client.ObjectKey{Namespace: namespace, Name: namespace}, integration))
+	before := integration.DeepCopy()
+	change(&integration.Spec)
+	r.Must(r.Client.Patch(r.Context, integration, client.MergeFrom(before)))
+	r.Pause(time.Second) // the leader's cache shows it
+}
+
+// flaps has an Incident flap from its second opening on: its ends are kept back until it is quiet for a minute.
+func flaps(r *rig) {
+	const key, severity, keep = "flapping", "error", time.Minute
+	r.specify(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.Flapping = &v1alpha1.FlappingPolicy{Openings: 1, KeepFiringFor: &metav1.Duration{Duration: keep}}
+	})
+	r.begins(key, severity)
+	r.ends(key, severity)
+	r.begins(key, severity)
+	r.becomes(key, v1alpha1.ConditionFlapping, v1alpha1.ReasonOpenedOften)
+	for range 2 {
+		r.post(key, severity, resolved)
+		r.unchanged(keep / 3)
+		r.post(key, severity, firing)
+		r.unchanged(keep / 3)
+	}
+	r.post(key, severity, resolved)
+	due := time.Now().Add(keep)
+	r.receiver.fault()
+	m := r.managers[r.Leader(r.managers)]
+	m.Kill()
+	r.Start(m.Process)
+	r.Leader(r.managers)
+	r.unchanged(time.Until(due) - 2*time.Second - 3*peerTimeout)
+	r.tell(key, severity, resolved)
+	r.told()
+	r.begins(key, "warning")
+	r.act(key, v1alpha1.Report{Status: v1alpha1.AlertResolved})
+	r.tell(key, "warning", resolved)
+	r.told()
+	r.specify(func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Flapping = nil })
 }
 
 func silenceFromTocsin(r *rig) {

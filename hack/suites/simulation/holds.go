@@ -27,18 +27,23 @@ func holdBack() *v1alpha1.ForwardAfter {
 // holds judges from when on episodes are forwarded, by their timelines alone, and that acknowledgements expire.
 type holds struct {
 	none  bool            // the clocks of the story are wrong, or nothing is held back
+	pages bool            // something is forwarded: an end is then, and what fires on is not held back when it opens again
 	other map[string]bool // namespaces whose integration was deleted: alerts that came meanwhile are not held back
 }
 
 func newHolds(s *Story) holds {
-	hasClocks := slices.ContainsFunc(s.Operations, func(o operation) bool {
+	return holds{none: s.hasClocks() || !s.HoldBack, pages: s.KeepFiring, other: map[string]bool{}}
+}
+
+// hasClocks reports whether clocks of the story are wrong.
+func (s *Story) hasClocks() bool {
+	return slices.ContainsFunc(s.Operations, func(o operation) bool {
 		switch o.(type) {
 		case setClock, setServerClock:
 			return true
 		}
 		return false
 	})
-	return holds{none: hasClocks || !s.HoldBack, other: map[string]bool{}}
 }
 
 // integrate notes that the integration of a namespace is created, changed or, with nil, deleted.
@@ -51,7 +56,8 @@ const holdError = 3 * time.Second
 
 func (h *holds) judge(key types.NamespacedName, incident *v1alpha1.Incident, found *oracle.Findings) {
 	status := &incident.Status
-	if h.none || h.other[key.Namespace] || status.Episode == nil || status.OpenedTime == nil {
+	if h.none || h.other[key.Namespace] || status.Episode == nil || status.OpenedTime == nil ||
+		h.pages && (status.Flapping != nil || status.Forwarding != nil && status.Forwarding.Severity != "") {
 		return
 	}
 	if told := status.Forwarding; told != nil && told.Severity != "" && status.State == v1alpha1.IncidentResolved {

@@ -35,6 +35,7 @@ type judge struct {
 	mutes   *mutes
 	counts  *summaries
 	pings   *pings
+	pager   *pager // nil: nothing is forwarded
 	story   *Story
 	writes  *judgeWrites // that no process may make
 	say     func(format string, args ...any)
@@ -62,7 +63,8 @@ func newJudge(story *Story, w *world) *judge {
 	}
 	counts := &summaries{told: map[string]*v1alpha1.IncidentSummary{}, changed: map[string]time.Time{}}
 	return &judge{
-		history: oracle.NewHistory(options), mutes: mutes, counts: counts, pings: newPings(), story: story, writes: &w.network.writes,
+		history: oracle.NewHistory(options), mutes: mutes, counts: counts, pings: newPings(), pager: w.pager, story: story,
+		writes: &w.network.writes,
 	}
 }
 
@@ -126,6 +128,9 @@ func (j *judge) commit(c apiserver.Commit) {
 	}
 	j.counts.commit(resource, key, fact.Object, j.mutes.incidents[key])
 	j.mutes.commit(resource, key, fact.Object, byReplica)
+	if j.pager != nil {
+		j.pager.commit(resource, key, fact.Object)
+	}
 }
 
 // seemsNew says whether a restored AlertEvent cannot be told from a new one: it has no label of the backup tool, and a clock that
@@ -154,7 +159,11 @@ func (j *judge) watchNoMore() {
 func (j *judge) findings() oracle.Findings {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return slices.Concat(j.history.Findings(), j.mutes.found, j.pings.found, j.writes.findings())
+	found := slices.Concat(j.history.Findings(), j.mutes.found, j.pings.found, j.writes.findings())
+	if j.pager != nil {
+		found = append(found, j.pager.findings()...)
+	}
+	return found
 }
 
 // check judges the whole run.
@@ -163,6 +172,9 @@ func (j *judge) check(records []*oracle.Record, faultsEnded time.Time) oracle.Fi
 	defer j.mu.Unlock()
 	found := j.history.Check(records, oracle.Moment{FaultsEnded: faultsEnded, Now: time.Now()})
 	found = append(found, j.counts.check(j.mutes.recounts(), time.Now(), j.story.stays)...)
+	if j.pager != nil {
+		found = append(found, j.pager.check(time.Now(), j.story.stays)...)
+	}
 	return slices.Concat(found, j.mutes.check(time.Now(), j.story.stays), j.pings.check(time.Now(), func(namespace string) bool {
 		return j.story.MaxIncidents > 0 || j.story.stays(namespace)
 	}))

@@ -108,7 +108,7 @@ func (m *mutes) judge(key types.NamespacedName, before, after *v1alpha1.Incident
 	case is.Mute == nil:
 	case wasOpen:
 		m.judgeForwarded(key, was, is)
-	case isOpen && is.Mute.ForwardedSeverity != "":
+	case isOpen && is.Mute.ForwardedSeverity != "" && !firesOn(is):
 		m.found.Add("M: %s has opened, and is muted as if it had been forwarded", key)
 	}
 }
@@ -128,6 +128,7 @@ func foldsSeveral(was, is *v1alpha1.IncidentStatus) bool {
 func (m *mutes) judgeForwarded(key types.NamespacedName, was, is *v1alpha1.IncidentStatus) {
 	switch {
 	case was.Mute == nil && is.Mute.ForwardedSeverity == "" && was.Episode.ForwardTime != nil: // it may have been held back
+	case firesOn(was): // with the highest severity since then
 	case was.Mute == nil && is.Mute.ForwardedSeverity != was.Alert.Severity:
 		m.found.Add("M: %s was forwarded with severity %s, and is muted with %q", key, was.Alert.Severity, is.Mute.ForwardedSeverity)
 	case was.Mute != nil && is.Mute.ForwardedSeverity != was.Mute.ForwardedSeverity:

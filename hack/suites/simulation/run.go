@@ -62,6 +62,10 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 		}
 	}
 	w.calm.add("", began, began.Add(calmAfter/2))
+	if w.pager != nil {
+		w.pager.start()
+		defer w.pager.stop()
+	}
 	for _, r := range w.replicas {
 		if err := r.start(); err != nil {
 			return []string{"the simulation failed: " + err.Error()}
@@ -93,6 +97,9 @@ func (w *world) perform() []string {
 	for _, o := range w.story.Operations {
 		w.note("* %s", o)
 		w.calm.note(o)
+		if w.pager != nil {
+			w.pager.note(o)
+		}
 		o.do(w)
 		time.Sleep(pause)
 		if found := w.judge.findings(); len(found) > 0 {

@@ -21,6 +21,7 @@ type Settings struct {
 	HoldBack     bool // Incidents are forwarded after minutes, but for critical ones
 	Forget       bool // acknowledgements expire after a minute
 	Forward      bool // to Alertmanagers
+	KeepFiring   bool // Incidents are forwarded, and the ends of those that flap are kept back
 	Forbidden    bool // no Incident of key-0 can ever be created
 }
 
@@ -49,6 +50,9 @@ func (s Settings) String() string {
 	}
 	if s.Forward {
 		text += ", forwarding"
+	}
+	if s.KeepFiring {
+		text += ", keepFiringFor " + keptFor.String()
 	}
 	if s.Forbidden {
 		text += ", no Incidents of key-0"

@@ -24,6 +24,7 @@ var themes = []theme{
 	{2, (*drawer).fewResolved, 0},
 	{1, (*drawer).stayingQuota, 0},
 	{1, (*drawer).keyedFlood, 135 * time.Second},
+	{2, (*drawer).flappingKeys, keptFor + 10*time.Second},
 }
 
 // drawTheme draws the beginning of a story, and what comes after each chapter.

@@ -47,6 +47,7 @@ type world struct {
 	senders  *senders
 	pings    *pings
 	judge    *judge
+	pager    *pager        // nil: nothing is forwarded
 	backups  client.Client // of the backup tool
 	calm     *disturbances
 
@@ -111,6 +112,9 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 		return nil, err
 	}
 	w := &world{story: story, began: time.Now(), network: newNetwork(seed), healed: make(chan struct{}), calm: &disturbances{}}
+	if story.KeepFiring {
+		w.pager = newPager(story)
+	}
 	w.judge = newJudge(story, w)
 	w.senders, w.pings = &senders{world: w}, w.judge.pings
 	w.server, err = apiserver.New(apiserver.Options{
@@ -150,7 +154,11 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 		})
 	}
 	for i := range story.Replicas {
-		w.replicas = append(w.replicas, &replica{world: w, name: fmt.Sprint("replica-", i), older: story.Older})
+		r := &replica{world: w, name: fmt.Sprint("replica-", i), older: story.Older}
+		if w.pager != nil {
+			r.args, r.dialer = []string{"--alertmanager-config=" + pagerConfig()}, w.pager
+		}
+		w.replicas = append(w.replicas, r)
 	}
 	if story.Forward {
 		return w, w.forward()
@@ -200,6 +208,9 @@ func (w *world) integration(t *tenant) *v1alpha1.WebhookIntegration {
 	}
 	if w.story.Forget {
 		integration.Spec.AcknowledgementExpiresAfter = &metav1.Duration{Duration: time.Minute}
+	}
+	if w.story.KeepFiring {
+		integration.Spec.Flapping = flapping()
 	}
 	return integration
 }

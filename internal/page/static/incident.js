@@ -113,6 +113,14 @@ function assigned(assignee) {
   return `to ${assignee.name}, since ${absolute(assignee.time)}` + (assignee.by && assignee.by !== assignee.name ? `, by ${assignee.by}` : "");
 }
 
+// flapping says whether an incident opens often, and when Alertmanager is told of an end that is kept back.
+function flapping(status, condition) {
+  if (!condition) return undefined;
+  const text = `${condition.status === "True" ? "yes" : "no"}, since ${absolute(condition.lastTransitionTime)}. ${condition.message}`;
+  const end = status.state === "Resolved" && status.flapping?.keptFiring?.endTime;
+  return end && new Date(end) > new Date() ? `${text} Its end is forwarded at ${absolute(end)} unless it opens again.` : text;
+}
+
 // lead says in a few words what is done about an incident.
 function lead(status, acknowledged) {
   if (status.state !== "Open") return (status.state || "not folded yet").toLowerCase();
@@ -139,6 +147,7 @@ function page(incident) {
     ["Muted", status.mute?.window && `by the maintenance window ${status.mute.window}`
       + (status.mute.endTime ? ` until ${absolute(status.mute.endTime)}` : "")],
     ["Forwarded", forwarded(status.forwarding)],
+    ["Flapping", flapping(status, condition("Flapping"))],
     ["Last alert", status.lastAlertTime && full(status.lastAlertTime)],
     ["Alerts", status.alertCount],
     ["Ignored", status.lastIgnored && `${status.lastIgnored.reason}, at ${absolute(status.lastIgnored.time)}. ${status.lastIgnored.message || ""}`],

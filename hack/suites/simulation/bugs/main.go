@@ -29,6 +29,7 @@ var elsewhere = map[string]string{
 	"content-taken-from-readers":    "no namespace uses up its memory for content",
 	"eviction-forgets-writes":       "a count that the next list corrects",
 	"federated-expiry-as-sent":      "nothing is forwarded in its stories",
+	"flapping-end-forgotten":        "its ends are kept back for a minute",
 	"forwarded-alerts-return":       "nothing is forwarded in its stories",
 	"high-water-mark":               "its watches keep the order of commits, as those of one API server do",
 	"held-is-posted":                "nothing is forwarded in its stories",

@@ -1,0 +1,240 @@
+package fold
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
+)
+
+// Defaults of spec.flapping.
+const (
+	defaultFlappingOpenings = 5
+	defaultFlappingPeriod   = time.Hour
+)
+
+// forwardedEndRetention is how long a Resolved Incident is kept at least after the time of an end that was kept back: the next
+// round, or the first sweep of a new leader, has to find it.
+const forwardedEndRetention = 2 * time.Minute
+
+const messageNotFlapping = "The incident has not opened often of late."
+
+// flappingRule tells that an Incident opens often, and keeps its ends from Alertmanager for the integration's keepFiringFor.
+//
+// All that depends on the integration is decided at an opening or at an end, and written with it: until when the Incident flaps
+// unless it opens again, and until when it is forwarded as if it fired. So no new leader forgets or hurries, and a change of the
+// integration, or its deletion, concerns what comes later. The condition ends by time alone, also while the Incident is Resolved.
+type flappingRule struct{ noRule }
+
+// opens notes when the last episode has opened. The time of the new one is in the status.
+func (flappingRule) opens(f *folding) {
+	opened := f.status.OpenedTime
+	if !isSet(opened) {
+		return
+	}
+	if f.status.Flapping == nil {
+		f.status.Flapping = &v1alpha1.Flapping{}
+	}
+	known := f.status.Flapping
+	known.OpenedTimes = append(known.OpenedTimes, *timestamp(opened.Truncate(time.Second)))
+	known.OpenedTimes = known.OpenedTimes[max(0, len(known.OpenedTimes)-flappingOpenings(f.in.Policy.Flapping)):]
+}
+
+func (flappingRule) alert(f *folding, a receivedAlert, before former) {
+	known := f.status.Flapping
+	if known == nil || a.overtaken {
+		return
+	}
+	f.endFlapping(a.received)
+	switch kept, isOpen := known.KeptFiring, f.status.State == v1alpha1.IncidentOpen; {
+	case isOpen && !before.isOpen:
+		f.startFlapping()
+		f.raiseKept()
+	case isOpen:
+		f.raiseKept()
+	case !before.isOpen && a.Status == v1alpha1.AlertResolved && a.by() != "" && kept != nil && a.received.Before(kept.EndTime.Time):
+		kept.EndTime = *timestamp(a.received) // a person says that it is over
+		f.plan.Urgent = true
+	}
+}
+
+// ends keeps the end from being forwarded if the Incident flaps, nobody has resolved it, and its opening was forwarded.
+func (flappingRule) ends(f *folding) {
+	status, known := f.status, f.status.Flapping
+	if known == nil {
+		return
+	}
+	resolved := *status.ResolvedTime
+	f.endFlapping(resolved.Time)
+	kept := &v1alpha1.KeptFiring{Severity: status.Alert.Severity, StartTime: resolved, EndTime: resolved}
+	wasForwarded := !WasHeld(status, resolved.Time)
+	if mute := status.Mute; mute != nil {
+		kept.Severity, wasForwarded = mute.ForwardedSeverity, mute.ForwardedSeverity != ""
+	}
+	length := time.Duration(0)
+	if p, forwarding := f.in.Policy.Flapping, &f.in.Forwarding; p != nil && isSet(known.EndTime) && wasForwarded &&
+		status.Resolution.Reason != v1alpha1.ReasonResolvedByUser && !forwarding.Disabled && !forwarding.isExcluded() {
+		length = durationOr(p.KeepFiringFor, 0)
+	}
+	switch {
+	case firesOn(status): // also if it ends now, with a severity that the timeline may lack
+		kept.Severity, kept.StartTime = known.KeptFiring.Severity, known.KeptFiring.StartTime
+	case length <= 0:
+		known.KeptFiring = nil
+		return
+	}
+	if length > 0 {
+		kept.EndTime = *timestamp(resolved.Add(length))
+		known.EndTime = timestamp(Latest(known.EndTime.Time, kept.EndTime.Time)) // it flaps while its end is kept back
+	}
+	known.KeptFiring = kept
+}
+
+func (flappingRule) finish(f *folding, _ former) {
+	known := f.status.Flapping
+	if known != nil && isSet(known.EndTime) && IsFuture(valueOf(f.status.OpenedTime).Time, f.in.Now) {
+		known.EndTime = timestamp(f.in.Now) // the clock by which it was noted has been set back
+	}
+	f.plan.Write = f.endFlapping(f.in.Now) || f.plan.Write
+}
+
+func (flappingRule) due(status *v1alpha1.IncidentStatus, _ *Policy) time.Time {
+	if status.Flapping == nil {
+		return time.Time{}
+	}
+	return valueOf(status.Flapping.EndTime).Time
+}
+
+// startFlapping sets the condition of an Incident that has just opened, if it has opened often.
+func (f *folding) startFlapping() {
+	known, opened, p := f.status.Flapping, f.status.OpenedTime.Time, f.in.Policy.Flapping
+	known.OpenedTimes = slices.DeleteFunc(known.OpenedTimes, func(t v1alpha1.Timestamp) bool { return IsFuture(t.Time, f.in.Now) })
+	n, period := flappingOpenings(p), defaultFlappingPeriod
+	if p != nil {
+		period = durationOr(p.Period, period)
+	}
+	earlier := len(known.OpenedTimes) - n
+	if earlier < 0 {
+		return
+	}
+	if end := known.OpenedTimes[earlier].Add(period); opened.Before(end) {
+		times := "once"
+		if n > 1 {
+			times = fmt.Sprint(n, " times")
+		}
+		known.EndTime = timestamp(Latest(end, valueOf(known.EndTime).Time))
+		f.condition(v1alpha1.ConditionFlapping, metav1.ConditionTrue, opened, v1alpha1.ReasonOpenedOften,
+			fmt.Sprintf("The incident has opened more than %s in %s.", times, plaintext.Duration(period)))
+	}
+}
+
+// endFlapping sets the condition if the Incident has not opened often of late, and reports whether it differs. If it is open,
+// its severity may fall in Alertmanager from then on.
+func (f *folding) endFlapping(at time.Time) (ended bool) {
+	known := f.status.Flapping
+	if known == nil || !isSet(known.EndTime) || at.Before(known.EndTime.Time) {
+		return false
+	}
+	end := *known.EndTime
+	if f.status.State == v1alpha1.IncidentOpen && firesOn(f.status) {
+		known.KeptFiring.EndTime = end
+	}
+	known.EndTime = nil
+	f.condition(v1alpha1.ConditionFlapping, metav1.ConditionFalse, end.Time, v1alpha1.ReasonNotFlapping, messageNotFlapping)
+	return true
+}
+
+// raiseKept has the severity rise with which the Incident is forwarded.
+func (f *folding) raiseKept() {
+	if severity := f.status.Alert.Severity; firesOn(f.status) && isMoreSevere(severity, f.status.Flapping.KeptFiring.Severity) {
+		f.status.Flapping.KeptFiring.Severity = severity
+	}
+}
+
+// flappingOpenings is how often an Incident may open within the period.
+func flappingOpenings(p *v1alpha1.FlappingPolicy) int {
+	if p == nil || p.Openings <= 0 {
+		return defaultFlappingOpenings
+	}
+	return int(min(p.Openings, v1alpha1.MaxOpenedTimes))
+}
+
+// keptFiring returns the record of what is forwarded as if it fired; nil if there is none.
+func keptFiring(status *v1alpha1.IncidentStatus) *v1alpha1.KeptFiring {
+	if status.Flapping == nil {
+		return nil
+	}
+	return status.Flapping.KeptFiring
+}
+
+// firesOn reports whether the current episode has opened before the end of the last one was forwarded, and the Incident flaps:
+// Alertmanager is told of nothing but a rise of the severity.
+func firesOn(status *v1alpha1.IncidentStatus) bool {
+	kept := keptFiring(status)
+	return kept != nil && isSet(status.Flapping.EndTime) && valueOf(status.OpenedTime).Before(kept.EndTime.Time)
+}
+
+// KeepsFiring reports whether a Resolved Incident is forwarded as one that fires.
+func KeepsFiring(status *v1alpha1.IncidentStatus, now time.Time) bool {
+	return status.State == v1alpha1.IncidentResolved && keptFiring(status) != nil && now.Before(ForwardedEnd(status)) &&
+		!IsFuture(valueOf(status.ResolvedTime).Time, now)
+}
+
+// ForwardedEnd returns when the end of the last episode is forwarded; zero while the Incident is open.
+func ForwardedEnd(status *v1alpha1.IncidentStatus) time.Time {
+	end := valueOf(status.ResolvedTime).Time
+	if kept := keptFiring(status); kept != nil && !end.IsZero() {
+		end = Latest(end, kept.EndTime.Time)
+	}
+	return end
+}
+
+// ForwardedSeverity returns the severity with which an Incident is forwarded unless it is muted. It does not fall while it flaps.
+func ForwardedSeverity(status *v1alpha1.IncidentStatus) v1alpha1.Severity {
+	if kept := keptFiring(status); kept != nil && (status.State == v1alpha1.IncidentResolved || firesOn(status)) {
+		return kept.Severity
+	}
+	return status.Alert.Severity
+}
+
+// ForwardedPeriods returns the periods in which an Incident was forwarded with one severity, as far as its timeline tells: as it
+// was open, but since its first end that was kept back with the highest severity until then.
+func ForwardedPeriods(status *v1alpha1.IncidentStatus) []SeverityPeriod {
+	periods, kept := SeverityPeriods(status.Timeline), keptFiring(status)
+	if kept == nil {
+		return periods
+	}
+	to := kept.EndTime.Time
+	if status.State == v1alpha1.IncidentOpen && firesOn(status) {
+		to = time.Time{}
+	}
+	begun := slices.IndexFunc(periods, func(p SeverityPeriod) bool { return !p.From.Before(kept.StartTime.Time) })
+	if begun < 0 {
+		begun = len(periods)
+	}
+	told, later, last := slices.Clone(periods[:begun]), []SeverityPeriod(nil), begun-1
+	for _, p := range periods[begun:] {
+		if last >= 0 && isMoreSevere(p.Severity, told[last].Severity) {
+			told[last].To = p.From
+			told, last = append(told, p), last+1
+		}
+		if !to.IsZero() && (p.To.IsZero() || p.To.After(to)) {
+			later = append(later, p)
+		}
+	}
+	if last < 0 || told[last].Severity != kept.Severity { // the timeline is too short, or a window has kept the others back
+		told, last = append(told, SeverityPeriod{Severity: kept.Severity, From: kept.StartTime.Time}), last+1
+	}
+	told[last].To = to
+	return append(told, later...)
+}
+
+// isMoreSevere reports whether a severity is above another one. An unknown one is above all.
+func isMoreSevere(a, b v1alpha1.Severity) bool {
+	severities := v1alpha1.Severities()
+	return slices.Index(severities, a) < slices.Index(severities, b)
+}

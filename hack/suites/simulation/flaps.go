@@ -1,0 +1,265 @@
+package simulation
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+)
+
+// In a story with KeepFiring, an Incident flaps that opens more than once in flapPeriod, and its ends are kept back for keptFor.
+const (
+	flapPeriod = 10 * time.Minute
+	keptFor    = time.Minute
+
+	// tellTime is how long after its time an end is told at most: a round comes each minute, and a new leader needs some seconds.
+	tellTime = 90 * time.Second
+)
+
+func flapping() *v1alpha1.FlappingPolicy {
+	return &v1alpha1.FlappingPolicy{
+		Openings: 1, Period: &metav1.Duration{Duration: flapPeriod}, KeepFiringFor: &metav1.Duration{Duration: keptFor},
+	}
+}
+
+// firesOn reports whether the end of an episode of an Incident is, or was, kept back.
+func firesOn(status *v1alpha1.IncidentStatus) bool {
+	return status.Flapping != nil && status.Flapping.KeptFiring != nil
+}
+
+// pagerConfig is the configuration by which replicas post to the pager.
+func pagerConfig() string {
+	return filepath.Join(testenv.Root(), "hack", "suites", "simulation", "testdata", "alertmanager.yaml")
+}
+
+// flaps is what the commits tell of an Incident.
+type flaps struct {
+	uid      types.UID
+	episode  int64
+	opened   []time.Time // of the episodes in a row that are known
+	isOpen   bool
+	resolved time.Time
+	due      time.Time // before which the end of the last episode is not told
+	ended    bool      // a user may have said that it is over
+}
+
+// pager is the Alertmanager of a story with KeepFiring. It judges when it is told that an Incident has ended.
+type pager struct {
+	*listener
+	server http.Server
+	calm   disturbances // by everything but the deaths of replicas
+
+	mu    sync.Mutex
+	none  bool                                          // the clocks of the story are wrong
+	other map[string]bool                               // namespaces whose integration was deleted
+	known map[types.NamespacedName]*flaps               // by commits
+	sets  map[types.NamespacedName]map[string]time.Time // until when each set of labels fires
+	begun map[types.NamespacedName]int                  // how often an Incident began to fire here
+	ended map[types.NamespacedName]int                  // how often it was told that it ended
+	found oracle.Findings
+}
+
+func newPager(s *Story) *pager {
+	p := &pager{
+		listener: newListener(), none: s.hasClocks(), other: map[string]bool{}, known: map[types.NamespacedName]*flaps{},
+		sets:  map[types.NamespacedName]map[string]time.Time{},
+		begun: map[types.NamespacedName]int{}, ended: map[types.NamespacedName]int{},
+	}
+	p.server.Handler = p
+	return p
+}
+
+// DialContext implements alertmanager.Dialer.
+func (p *pager) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	return p.dial(ctx, network, address)
+}
+
+// start serves until stop.
+func (p *pager) start() { go func() { _ = p.server.Serve(p) }() }
+
+func (p *pager) stop() {
+	_ = p.server.Close()
+	p.reset()
+}
+
+// note notes an operation that begins now. Whoever leads, ends are told neither before their time nor not at all.
+func (p *pager) note(o operation) {
+	switch o.(type) {
+	case kill, terminate, start:
+	default:
+		p.calm.note(o)
+	}
+}
+
+// ServeHTTP implements http.Handler: it takes alerts, and has no silences.
+func (p *pager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodPost {
+		_, _ = w.Write([]byte("[]"))
+		return
+	}
+	var posted []struct {
+		Labels map[string]string
+		EndsAt time.Time
+	}
+	if err := json.NewDecoder(r.Body).Decode(&posted); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now, before := time.Now(), map[types.NamespacedName]bool{}
+	for _, alert := range posted {
+		key := types.NamespacedName{Namespace: alert.Labels["namespace"], Name: alert.Labels[v1alpha1.ForwardedLabel]}
+		if _, ok := before[key]; !ok {
+			before[key] = p.fires(key, now)
+		}
+		if p.sets[key] == nil {
+			p.sets[key] = map[string]time.Time{}
+		}
+		labels, _ := json.Marshal(alert.Labels)
+		p.sets[key][string(labels)] = alert.EndsAt
+	}
+	for key, fired := range before {
+		switch fires := p.fires(key, now); {
+		case fires && !fired:
+			p.begun[key]++
+		case fired && !fires:
+			p.ended[key]++
+			p.judgeEnd(key, now)
+		}
+	}
+}
+
+func (p *pager) fires(key types.NamespacedName, now time.Time) bool {
+	for _, end := range p.sets[key] {
+		if end.After(now) {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeEnd judges that the end of an Incident is told now.
+func (p *pager) judgeEnd(key types.NamespacedName, now time.Time) {
+	f := p.known[key]
+	if f == nil || p.none || p.other[key.Namespace] || !p.calm.isCalm(key.Namespace, now.Add(-time.Second), now) {
+		return
+	}
+	switch {
+	case !f.isOpen && now.Add(holdError).Before(f.due):
+		p.found.Add("K: Alertmanager is told of the end of %s, which is to be kept back until %s", key, f.due)
+	case f.isOpen && f.opened[len(f.opened)-1].Add(holdError).Before(f.due):
+		p.found.Add("K: Alertmanager is told of an end of %s, which is open and has fired on", key)
+	}
+}
+
+// commit notes a write.
+func (p *pager) commit(resource string, key types.NamespacedName, object []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch resource {
+	case "webhookintegrations":
+		p.other[key.Namespace] = p.other[key.Namespace] || object == nil
+	case "alertevents":
+		if event := decode[v1alpha1.AlertEvent](object); event != nil && event.Spec.Report != nil {
+			if f := p.known[types.NamespacedName{Namespace: key.Namespace, Name: event.Spec.Report.IncidentName}]; f != nil {
+				f.ended = f.ended || event.Spec.Report.Status == v1alpha1.AlertResolved
+			}
+		}
+	case "incidents":
+		p.follow(key, decode[v1alpha1.Incident](object))
+	}
+}
+
+func (p *pager) follow(key types.NamespacedName, incident *v1alpha1.Incident) {
+	if incident == nil || incident.Status.Episode == nil || incident.Status.OpenedTime == nil {
+		delete(p.known, key)
+		return
+	}
+	f, status := p.known[key], &incident.Status
+	if f == nil || f.uid != incident.UID {
+		f = &flaps{uid: incident.UID}
+		p.known[key] = f
+	}
+	isNew := status.Episode.Number != f.episode
+	if isNew {
+		if status.Episode.Number != f.episode+1 { // a fold of several episodes tells only the last one
+			f.opened = nil
+		}
+		f.episode, f.opened = status.Episode.Number, append(f.opened, status.OpenedTime.Time)
+	}
+	wasOpen := f.isOpen || isNew
+	f.isOpen = status.State == v1alpha1.IncidentOpen
+	if !f.isOpen && wasOpen && status.ResolvedTime != nil {
+		f.end(status)
+	}
+}
+
+// end notes the end of an episode.
+func (f *flaps) end(status *v1alpha1.IncidentStatus) {
+	until, n := f.due, len(f.opened) // it flaps while its end is kept back, too
+	if n > 1 && f.opened[n-2].Add(flapPeriod).After(until) {
+		until = f.opened[n-2].Add(flapPeriod)
+	}
+	f.resolved = status.ResolvedTime.Time
+	byUser := status.Resolution != nil && status.Resolution.Reason == v1alpha1.ReasonResolvedByUser || f.ended
+	f.due, f.ended = time.Time{}, false
+	if f.resolved.Add(holdError).Before(until) && !byUser {
+		f.due = f.resolved.Add(keptFor)
+	}
+}
+
+// findings are those of the posts so far.
+func (p *pager) findings() oracle.Findings {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.found)
+}
+
+// check judges the end of a story: what has ended is told. Where a fault stays, it may not be.
+func (p *pager) check(now time.Time, stays func(namespace string) bool) oracle.Findings {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, f := range p.known {
+		due := f.resolved
+		if f.due.After(due) {
+			due = f.due
+		}
+		if !f.isOpen && now.Sub(due) > tellTime && !p.none && !p.other[key.Namespace] && !stays(key.Namespace) && p.fires(key, now) {
+			p.found.Add("K: %s ended at %s, and its end is due since %s, but it fires", key, f.resolved, due)
+		}
+	}
+	return p.found
+}
+
+// flappingKeys draws keys that open and end again and again, while replicas die.
+func (d *drawer) flappingKeys(t *rapid.T, s *Story) []operation {
+	s.KeepFiring, s.Elect, s.MaxIncidents, s.Forbidden = true, true, 0, false
+	operations := []operation{wait{40 * time.Second}}
+	for range rapid.IntRange(8, 40).Draw(t, "posts") {
+		alerts := []alert{{
+			key: rapid.IntRange(0, 1).Draw(t, "key"), status: rapid.SampledFrom([]string{"firing", "resolved"}).Draw(t, "status"),
+			severity: rapid.SampledFrom(severities).Draw(t, "severity"),
+		}}
+		operations = append(operations,
+			post{tenant: 0, to: d.replica(t), times: 1, alerts: alerts},
+			wait{duration(t, "wait", 5*time.Second, time.Second, 20*time.Second, keptFor-2*time.Second, keptFor+5*time.Second)})
+		if rapid.IntRange(0, 5).Draw(t, "death") == 0 {
+			r := d.replica(t)
+			operations = append(operations, kill{r}, wait{8 * time.Second}, start{r})
+		}
+	}
+	return operations
+}
