@@ -28,7 +28,9 @@ type Call struct {
 
 	// Watch says that the verb is watch. Quorum says that it is a get or list without a resourceVersion, which must not be stale.
 	Watch, Quorum bool
-	Body          []byte // read-only
+	// Revision is that of the state from which a get or list was answered; only Leave knows it.
+	Revision int64
+	Body     []byte // read-only
 	Header        http.Header
 	Query         url.Values
 }

@@ -36,6 +36,7 @@ type judge struct {
 	pings   *pings
 	story   *Story
 	writes  *judgeWrites // that no process may make
+	tracer  *tracer
 	say     func(format string, args ...any)
 }
 
@@ -57,7 +58,7 @@ func newJudge(story *Story, w *world) *judge {
 		incidents: map[types.NamespacedName]*v1alpha1.Incident{}, integrations: map[types.NamespacedName]*v1alpha1.WebhookIntegration{},
 		windows: map[types.NamespacedName]*v1alpha1.MaintenanceWindow{}, holds: newHolds(story),
 	}
-	return &judge{history: oracle.NewHistory(options), mutes: mutes, pings: newPings(), story: story, writes: &w.network.writes}
+	return &judge{history: oracle.NewHistory(options), mutes: mutes, pings: newPings(), story: story, writes: &w.network.writes, tracer: &w.network.tracer}
 }
 
 // mayWait says whether alerts of an Incident may wait after all faults ended.
@@ -146,7 +147,7 @@ func (j *judge) watchNoMore() {
 func (j *judge) findings() oracle.Findings {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return slices.Concat(j.history.Findings(), j.mutes.found, j.pings.found, j.writes.findings())
+	return slices.Concat(j.history.Findings(), j.mutes.found, j.pings.found, j.writes.findings(), j.tracer.findings())
 }
 
 // check judges the whole run.

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
+	"github.com/tocsin-dev/tocsin/hack/lib/traces"
 )
 
 // network is what lies between the replicas and the API server. It decides how long each call takes.
@@ -32,6 +33,7 @@ type network struct {
 	webhooks   []*brokenWebhook
 	rolledBack atomic.Bool // the CustomResourceDefinitions were
 	writes     judgeWrites
+	tracer     tracer
 }
 
 func newNetwork(seed uint64) *network {
@@ -159,6 +161,7 @@ type link struct {
 	*network
 	client      string
 	definitions definitionsSeen
+	traced      *traces.Process
 
 	mu     sync.Mutex
 	faults []*fault
@@ -169,7 +172,7 @@ type link struct {
 }
 
 func newLink(n *network, client string) *link {
-	return &link{network: n, client: client, dead: make(chan struct{})}
+	return &link{network: n, client: client, traced: n.tracer.process(client), dead: make(chan struct{})}
 }
 
 var (
@@ -289,6 +292,7 @@ func (l *link) run() error {
 
 // Arrive implements apiserver.Faults.
 func (l *link) Arrive(ctx context.Context, call *apiserver.Call) (*metav1.Status, error) {
+	l.tracer.sent(call)
 	if err := l.travel(ctx, "arrive", call, longestTravel); err != nil {
 		return nil, err
 	}
@@ -329,8 +333,8 @@ func (l *link) wait(ctx context.Context, f *fault, d time.Duration) error {
 	}
 }
 
-// Leave implements apiserver.Faults.
-func (l *link) Leave(ctx context.Context, call *apiserver.Call, _ int) error {
+// leave has the response to a call travel, or not.
+func (l *link) leave(ctx context.Context, call *apiserver.Call) error {
 	if err := l.travel(ctx, "leave", call, longestTravel); err != nil {
 		return err
 	}
@@ -346,8 +350,8 @@ func (l *link) Leave(ctx context.Context, call *apiserver.Call, _ int) error {
 	}
 }
 
-// Deliver implements apiserver.Faults.
-func (l *link) Deliver(ctx context.Context, call *apiserver.Call, revision int64) error {
+// deliver has an event of a watch travel, or not.
+func (l *link) deliver(ctx context.Context, call *apiserver.Call, revision int64) error {
 	named := *call
 	named.Name = fmt.Sprint(revision)
 	named.Resource = "watch of " + call.Resource
