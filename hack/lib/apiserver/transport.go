@@ -31,8 +31,8 @@ type Call struct {
 	// Revision is that of the state from which a get or list was answered; only Leave knows it.
 	Revision int64
 	Body     []byte // read-only
-	Header        http.Header
-	Query         url.Values
+	Header   http.Header
+	Query    url.Values
 }
 
 // Faults decides how the requests of a client fare. Its methods are called at the same time from several goroutines.
