@@ -65,8 +65,8 @@ func (p *part) isSettledFor(process *Process) bool {
 // incidents returns the names of the Incidents, sorted.
 func (e *event) incidents() []string { return slices.Sorted(maps.Keys(e.parts)) }
 
-// settled returns the Incidents for which a process may know that the event is settled, and all of them, by their places among the
-// names.
+// settled returns the Incidents for which a process may know that the event is settled, and all of them, by their places among
+// the names.
 func (e *event) settled(process *Process) (settled, concerned protocol.Set) {
 	for n, name := range e.incidents() {
 		concerned = concerned.With(n)
@@ -187,6 +187,16 @@ func (i *incident) forget(now time.Time) {
 	})
 }
 
+// oldestFor returns the oldest event that exists and is not settled as far as a process may know.
+func (i *incident) oldestFor(p *Process) *event {
+	for _, e := range i.events {
+		if e.gone == 0 && !e.parts[i.name.Name].isSettledFor(p) {
+			return e
+		}
+	}
+	return nil
+}
+
 func (i *incident) settleUnmatched(p *Process, unmatched protocol.Set) {
 	for n := range unmatched.All() {
 		i.events[n].parts[i.name.Name].unmatched[p] = true
@@ -196,6 +206,7 @@ func (i *incident) settleUnmatched(p *Process, unmatched protocol.Set) {
 // guess is what the facts leave open about a view.
 type guess struct {
 	at     time.Time
+	since  int64              // the list is no older than this
 	added  map[types.UID]bool // the process has added these to the ledger, so its cache showed them
 	now    bool               // its cache shows what it shows by now, rather than when the list began
 	strict bool               // no other event waits or is a second copy but those that must
@@ -204,10 +215,11 @@ type guess struct {
 // views yields what a process may have gone by in a step for an Incident, the newest list first. Lists between which no event
 // came, went or was marked are the same to it, but for what the cache shows: the first of them needs the least.
 func (j *Judge) views(p *Process, i *incident, g guess) iter.Seq[*protocol.View] {
-	changes := []int64{i.basis}
+	since := max(i.basis, g.since)
+	changes := []int64{since}
 	for _, e := range i.events {
 		for _, revision := range []int64{e.stored, e.gone, e.parts[i.name.Name].marked} {
-			if revision > i.basis {
+			if revision > since {
 				changes = append(changes, revision)
 			}
 		}
@@ -233,35 +245,45 @@ func (j *Judge) view(p *Process, i *incident, l list, g guess) *protocol.View {
 	known := i.known
 	v := &protocol.View{Capacity: v1alpha1.MaxLedger}
 	for n, e := range i.events {
-		part := e.parts[i.name.Name]
-		if i.ledger[e.uid] {
-			known.Ledger = known.Ledger.With(n)
+		put := func(to *protocol.Set, has bool) {
+			if has {
+				*to = to.With(n)
+			}
 		}
-		isListed := e.stored <= l.revision && (e.gone == 0 || e.gone > l.revision) && (part.marked == 0 || part.marked > l.revision)
-		if !isListed || e.restored {
+		put(&known.Ledger, i.ledger[e.uid])
+		part := e.parts[i.name.Name]
+		if e.restored || !e.existed(part, l.revision) {
 			continue
 		}
-		v.Listed = v.Listed.With(n)
 		isAdded := g.added[e.uid]
-		if part.opens {
-			v.Opening = v.Opening.With(n)
-		}
-		if e.stored <= l.shown || (isAdded || g.now) && e.stored <= shown {
-			v.Shown = v.Shown.With(n)
-		}
-		if !isAdded && part.isSettledFor(p) {
-			v.Settled = v.Settled.With(n)
-		}
-		isStrict := (isAdded || g.strict) && !j.options.LooseClocks
-		if isStrict && p.remembers(e) || !isAdded && !g.strict && len(e.earlier) > 0 {
-			v.Copies = v.Copies.With(n)
-		}
-		if isStrict && p.mustWait(e, j.firstSent(e), g.at) || !isAdded && !g.strict && e.doubtful {
-			v.Held = v.Held.With(n)
-		}
+		isCopy, waits := j.doubts(p, e, g)
+		put(&v.Listed, true)
+		put(&v.Opening, part.opens)
+		put(&v.Shown, e.stored <= l.shown || (isAdded || g.now) && e.stored <= shown)
+		put(&v.Settled, !isAdded && part.isSettledFor(p))
+		put(&v.Copies, isCopy)
+		put(&v.Held, waits)
 	}
 	v.Read, v.Current = known, known
 	return v
+}
+
+// existed reports whether the event existed for the Incident of a part at a revision.
+func (e *event) existed(p *part, revision int64) bool {
+	return e.stored <= revision && (e.gone == 0 || e.gone > revision) && (p.marked == 0 || p.marked > revision)
+}
+
+// doubts reports whether a process takes an event for a second copy, and whether it has the event wait: those that it has folded
+// only if it must, of others also those that it may.
+func (j *Judge) doubts(p *Process, e *event, g guess) (isCopy, waits bool) {
+	switch {
+	case !g.added[e.uid] && !g.strict:
+		return len(e.earlier) > 0, e.doubtful
+	case j.options.LooseClocks:
+		return false, false
+	default:
+		return p.remembers(e), p.mustWait(e, j.firstSent(e), g.at)
+	}
 }
 
 // firstSent returns the revision when the first request to create an AlertEvent was sent. Only the webhook servers' are known.

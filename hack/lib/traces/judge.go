@@ -1,13 +1,13 @@
 // Package traces judges what processes do by the rules of the model (hack/lib/protocol): each step that one of them takes must be
 // one that the model could take.
 //
-// The facts are all that the API server sees: the commits, in order, with the requests that made them; the lists and reads that it
-// answers; and how far each watch has come. A process does more that nobody sees: it reads its caches, decides, and
-// settles events without a write. So the judge keeps what a process may have read and may know, and accepts a step if it
-// follows from any of that. It needs no hook in the product.
+// The facts are all that the API server sees: the commits, in order, with the requests that made them; the lists and reads that
+// it answers; and how far each watch has come. A process does more that nobody sees: it reads its caches, decides, and settles
+// events without a write. So the judge keeps what a process may have read and may know, and accepts a step if it follows from
+// any of that. It needs no hook in the product.
 //
-// Each Incident has a view of its own: an AlertEvent with alerts of several Incidents is an event of each, and may be deleted only
-// when it is settled in all views. That loses nothing, since no rule of the model is about two Incidents.
+// Each Incident has views of its own: an AlertEvent with alerts of several Incidents is an event of each, and may be deleted
+// only when it is settled for all. That loses nothing, since no other rule of the model is about two Incidents.
 //
 // The package has no client, no clock and no goroutine. A finding has the step, the state before it, and the steps that were
 // possible.
@@ -120,7 +120,7 @@ func (j *Judge) reject(p *Process, step, before string, possible ...string) {
 	if len(possible) == 0 {
 		possible = []string{"none"}
 	}
-	j.findings = append(j.findings, fmt.Sprintf("M: the model rejects a step of %s: %s\n      before: %s\n      possible: %s",
+	j.findings = append(j.findings, fmt.Sprintf("P: the model rejects a step of %s: %s\n      before: %s\n      possible: %s",
 		p, step, before, strings.Join(slices.Compact(possible), "; ")))
 }
 
@@ -132,9 +132,13 @@ func (j *Judge) Read(p *Process, name types.NamespacedName, at time.Time) {
 		return
 	}
 	i.forget(at)
+	oldest := i.oldestFor(p)
+	if oldest == nil {
+		return
+	}
 	var unmatched protocol.Set
 	for _, strict := range []bool{false, true} {
-		for v := range j.views(p, i, guess{now: true, strict: strict, at: at}) {
+		for v := range j.views(p, i, guess{now: true, strict: strict, at: at, since: oldest.stored}) {
 			for _, step := range v.Steps(nil) {
 				if step.Kind == protocol.Settle || step.Kind == protocol.Write {
 					unmatched = unmatched.Or(step.Unmatched)
@@ -160,9 +164,9 @@ func (j *Judge) commitIncident(c *Commit) {
 			j.judgeCreate(c, i)
 		case c.Verb == "delete" && begins:
 			j.judgeStep(c, i, protocol.Step{Kind: protocol.Delete, Over: over(c.Body)}, nil)
-		case c.Verb == "update" && c.Subresource == "status":
+		case c.Subresource == "status":
 			j.judgeWrite(c, i, after.ledger)
-		case c.Verb == "patch" && c.Subresource == "":
+		case c.Verb == "patch":
 			j.judgeLabels(c, i)
 		default:
 			j.reject(c.By, fmt.Sprintf("%s %s %s", c.Verb, i.name, c.Subresource), i.String(), "no such write")

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
@@ -54,7 +54,7 @@ func (p *Process) of(namespace string) *watched {
 // in returns what concerns a namespace: the watch of all, or its own.
 func (p *Process) in(namespace string) []*watched {
 	var all []*watched
-	for _, name := range []string{v1.NamespaceAll, namespace} {
+	for _, name := range []string{metav1.NamespaceAll, namespace} {
 		if w := p.watches[name]; w != nil {
 			all = append(all, w)
 		}
@@ -68,8 +68,8 @@ func (p *Process) Listed(namespace string, revision int64) {
 	w.lists = append(w.lists, list{revision, p.shown(namespace)})
 }
 
-// Shown notes that a watch of AlertEvents has shown the process what was committed at this revision. listed says that it is a list
-// of its cache: the watch begins, or had a gap.
+// Shown notes that a watch of AlertEvents has shown the process what was committed at this revision. listed says that it is a
+// list of its cache: the watch begins, or had a gap.
 func (p *Process) Shown(namespace string, revision int64, listed bool, at time.Time) {
 	w := p.of(namespace)
 	if listed {
@@ -126,7 +126,7 @@ func (p *Process) remembers(e *event) bool {
 	})
 }
 
-// mustWait reports whether the process must not fold an AlertEvent yet, as it may be the second copy of one whose end this process
+// mustWait reports whether the process must not fold an AlertEvent yet: it may be the second copy of one whose end this process
 // does not remember.
 func (p *Process) mustWait(e *event, firstSent int64, at time.Time) bool {
 	d, ok := p.delivered(e.name.Namespace, e.stored)
