@@ -58,7 +58,10 @@ func newJudge(story *Story, w *world) *judge {
 		incidents: map[types.NamespacedName]*v1alpha1.Incident{}, integrations: map[types.NamespacedName]*v1alpha1.WebhookIntegration{},
 		windows: map[types.NamespacedName]*v1alpha1.MaintenanceWindow{}, holds: newHolds(story),
 	}
-	return &judge{history: oracle.NewHistory(options), mutes: mutes, pings: newPings(), story: story, writes: &w.network.writes, tracer: &w.network.tracer}
+	return &judge{
+		history: oracle.NewHistory(options), mutes: mutes, pings: newPings(), story: story,
+		writes: &w.network.writes, tracer: &w.network.tracer,
+	}
 }
 
 // mayWait says whether alerts of an Incident may wait after all faults ended.
@@ -155,7 +158,6 @@ func (j *judge) check(records []*oracle.Record, faultsEnded time.Time) oracle.Fi
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	found := j.history.Check(records, oracle.Moment{FaultsEnded: faultsEnded, Now: time.Now()})
-	return slices.Concat(found, j.mutes.check(time.Now(), j.story.stays), j.pings.check(time.Now(), func(namespace string) bool {
-		return j.story.MaxIncidents > 0 || j.story.stays(namespace)
-	}))
+	mayMiss := func(namespace string) bool { return j.story.MaxIncidents > 0 || j.story.stays(namespace) }
+	return slices.Concat(found, j.tracer.findings(), j.mutes.check(time.Now(), j.story.stays), j.pings.check(time.Now(), mayMiss))
 }

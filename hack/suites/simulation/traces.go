@@ -30,7 +30,7 @@ func (t *tracer) process(replica string) *traces.Process {
 		t.runs = map[string]int{}
 	}
 	t.runs[replica]++
-	return traces.NewProcess(fmt.Sprintf("%s, run %d,", replica, t.runs[replica]))
+	return traces.NewProcess(fmt.Sprintf("%s (run %d)", replica, t.runs[replica]))
 }
 
 // begin has the steps of a story judged.
@@ -93,12 +93,14 @@ const (
 // Leave implements apiserver.Faults.
 func (l *link) Leave(ctx context.Context, call *apiserver.Call, code int) error {
 	isList := call.Verb == "list" && call.Resource == tracedEvents && code == http.StatusOK
-	ofMetadata := strings.Contains(call.Header.Get("Accept"), "PartialObjectMetadataList") // as folds need it; caches list whole objects
+	// Folds list the metadata, and caches whole objects.
+	ofMetadata := strings.Contains(call.Header.Get("Accept"), "PartialObjectMetadataList")
+	isRead := call.Verb == "get" && call.Resource == tracedIncidents && (code == http.StatusOK || code == http.StatusNotFound)
 	l.tracer.tell(func(j *traces.Judge) {
 		switch {
 		case isList && ofMetadata && call.Quorum && !call.Query.Has("continue"):
 			l.traced.Listed(call.Namespace, call.Revision)
-		case call.Verb == "get" && call.Resource == tracedIncidents && call.Quorum && (code == http.StatusOK || code == http.StatusNotFound):
+		case isRead && call.Quorum:
 			j.Read(l.traced, types.NamespacedName{Namespace: call.Namespace, Name: call.Name}, time.Now())
 		}
 	})
