@@ -19,7 +19,7 @@ func (c *scope) check(s *state) string {
 				existing.put(int(e.post), true)
 			}
 		}
-		if stored&^(existing|s.done(k)) != 0 {
+		if stored&^(existing|s.done(k)|s.removed) != 0 {
 			return "nothing is lost"
 		}
 	}
@@ -45,10 +45,10 @@ func (s *state) isEmpty() bool {
 }
 
 // checkFinal compares a state in which nothing is left to do with the replay of the posts in commit order. Incidents
-// that were deleted have no such replay.
+// that were deleted have no such replay, nor those of which a user deleted events.
 func (c *scope) checkFinal(s *state) string {
 	for k := range maxIncidents {
-		if s.ghost[k].ended {
+		if s.ghost[k].ended || s.removed != 0 {
 			continue
 		}
 		var counted, seen set

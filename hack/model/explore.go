@@ -111,7 +111,7 @@ func (x *exploration) isServed(s *state) bool {
 	for u := range int(s.stored) {
 		post := int(s.events[u].post)
 		for k, alert := range x.messages[post].alerts {
-			if alert != nothing && !s.refused.has(k) && !s.done(k).has(post) {
+			if alert != nothing && !s.refused.has(k) && !(s.done(k) | s.removed).has(post) {
 				return false
 			}
 		}

@@ -1,5 +1,7 @@
 package main
 
+import "github.com/tocsin-dev/tocsin/hack/lib/protocol"
+
 // folds takes a process's fold one step further: read the Incident, list the events and decide, create the Incident,
 // write. Deciding and listing are one step because a decision by an older cache knows less; writing is a step of its
 // own because the cache may show more by then.
@@ -28,16 +30,16 @@ func (m *stepper) begin(p, k int) {
 func (m *stepper) beginWith(p, k int, known *incident) {
 	folder := m.from.processes[p]
 	events := m.from.alive()
-	if m.breaks(cacheForList) {
+	if m.breaks(protocol.CacheForList) {
 		events |= m.from.shows(&folder)
 	}
 	work := m.concerns(m.from, events, k).without(folder.settled[k])
-	idle := work == 0 && !m.mayEvict(known) && !known.isEmpty()
-	if idle || known.deleting && !m.breaks(foldedTerminating) {
+	idle := work == 0 && !m.mayEvict(known) && !known.isEmpty() && (m.from.left.rewrites == 0 || !known.status)
+	if idle || !m.broken.Folds(known.known()) {
 		return
 	}
 	folder.cache[k], folder.at, folder.target = *known, read, int8(k)
-	if m.breaks(listBeforeRead) {
+	if m.breaks(protocol.ListBeforeRead) {
 		// The other way round: it listed when it began, and reads the Incident when it decides.
 		folder.list = m.listFor(&folder, k)
 	}
@@ -59,7 +61,7 @@ func (m *stepper) mayEvict(known *incident) bool {
 
 // listFor are the events that are listed for an Incident.
 func (m *stepper) listFor(p *process, k int) set {
-	if m.breaks(cacheForList) {
+	if m.breaks(protocol.CacheForList) {
 		return m.from.shows(p) &^ (m.from.alive() &^ m.from.existing(k))
 	}
 	return m.from.existing(k)
@@ -69,8 +71,11 @@ func (m *stepper) listFor(p *process, k int) set {
 // it is delivered: any part of what waits.
 func (m *stepper) lists(p int) {
 	folder := &m.from.processes[p]
-	if k := int(folder.target); m.from.left.hasty > 0 && !folder.cache[k].exists && m.mayCreate(k) && m.maySeeFiring(folder, k) {
-		m.create(p, k).left.hasty--
+	if k := int(folder.target); m.from.left.hasty > 0 && !folder.cache[k].exists && m.mayCreate(k) {
+		// Its cache may show an event that is gone.
+		if protocol.Creates(m.opening(k).wide(), (m.from.shows(folder) | m.from.alive()).wide()) {
+			m.create(p, k).left.hasty--
+		}
 	}
 	for hidden := folder.hidden; ; hidden = (hidden - 1) & folder.hidden {
 		to := m.from.logged
@@ -86,17 +91,6 @@ func (m *stepper) lists(p int) {
 	}
 }
 
-// maySeeFiring reports whether the cache may show an event that would open an Incident, perhaps one that is gone.
-func (m *stepper) maySeeFiring(p *process, k int) bool {
-	shown := m.from.shows(p) | m.from.alive()
-	for u := range int(m.from.stored) {
-		if shown.has(u) && m.kindOf(u, k) == firing {
-			return true
-		}
-	}
-	return false
-}
-
 // listAt lists with a cache that shows some of the log. It learns from the marks what is settled.
 func (m *stepper) listAt(p int, hidden set, to int8) {
 	folder := m.from.processes[p]
@@ -104,13 +98,13 @@ func (m *stepper) listAt(p int, hidden set, to int8) {
 	folder.hidden = hidden
 	m.from.deliver(&folder, to)
 	shown := m.from.shows(&folder)
-	if m.breaks(listBeforeRead) {
+	if m.breaks(protocol.ListBeforeRead) {
 		folder.cache[k] = m.from.incidents[k]
 	} else {
 		folder.list = m.listFor(&folder, k)
 	}
 	folder.view, folder.at = folder.list&shown, decided
-	if m.breaks(marksIgnored) {
+	if m.breaks(protocol.MarksIgnored) {
 		folder.view = m.from.alive() & shown
 	} else {
 		for i := range folder.settled {
@@ -120,151 +114,91 @@ func (m *stepper) listAt(p int, hidden set, to int8) {
 	m.add(p, "process %d: lists events %s, of which its cache shows %s", p, folder.list, folder.view).state.processes[p] = folder
 }
 
-// plan is what a fold decides.
-type plan struct {
-	fold      set // events
-	unmatched set // events that match no Incident
-	folded    set // events that the ledger has
-	create    bool
-}
-
-// decide folds the events in commit order, up to one that has to wait. passed says that half a minute has passed since the
-// process's cache showed that one.
-func (m *stepper) decide(p *process, passed bool) plan {
-	k := int(p.target)
-	base := &p.cache[k]
-	plan := plan{folded: base.ledger & p.view}
-	status := base.status
-	pending := m.concerns(m.from, p.view, k).without(base.ledger | p.settled[k])
-	for u := range int(m.from.stored) {
-		switch {
-		case !pending.has(u) || m.isSecondCopy(p, u):
-		case m.waits(p, u, passed):
-			if !m.breaks(waitingOvertaken) {
-				return plan
-			}
-		case m.kindOf(u, k) == resolve && !status:
-			plan.unmatched.put(u, true)
-		case m.isFull(p, plan):
-			return plan
-		default:
-			plan.create = plan.create || !base.exists
-			plan.fold.put(u, true)
-			status = true
+// view is what a process goes by when it carries its fold out. hadTime says that half a minute has passed since its cache showed
+// what it holds. That is enough for any other running process that remembers to delete a second copy, so if one would, that time
+// does not pass.
+func (m *stepper) view(p int, hadTime bool) protocol.View {
+	folder := &m.from.processes[p]
+	k := int(folder.target)
+	v := protocol.View{
+		Read: folder.cache[k].known(), Current: m.from.incidents[k].known(),
+		Listed: m.concerns(m.from, folder.list, k).wide(), Shown: m.concerns(m.from, folder.view, k).wide(),
+		Settled: folder.settled[k].wide(), Opening: m.opening(k).wide(), Capacity: m.capacity, Broken: m.broken,
+	}
+	for u := range v.Shown.All() {
+		e := &m.from.events[u]
+		if !m.breaks(protocol.NoMemory) && m.from.isDeletedBetween(u, folder.since, folder.seen) {
+			v.Copies = v.Copies.With(u)
+		}
+		remembers := folder.since <= m.from.posts[e.post].sentAt
+		if m.broken.Waits(e.doubt, remembers, hadTime && !m.anyRemembers(u)) {
+			v.Held = v.Held.With(u)
 		}
 	}
-	return plan
+	return v
 }
 
-func (m *stepper) kindOf(u, k int) kind { return m.messages[m.from.events[u].post].alerts[k] }
-
-// isFull reports whether a plan's ledger has no space for another event. Those from before the Incident need theirs once
-// it is open.
-func (m *stepper) isFull(p *process, plan plan) bool {
-	used := (p.cache[p.target].ledger&p.list | plan.fold).len()
-	if plan.fold != 0 {
-		used += m.before(p, plan).len()
-	}
-	return used >= m.capacity && !m.breaks(noLedgerLimit)
-}
-
-// before are the events that came before the Incident and still exist.
-func (m *stepper) before(p *process, plan plan) set {
-	k := int(p.target)
-	if p.cache[k].status {
-		return 0
-	}
-	return (plan.unmatched | m.concerns(m.from, p.settled[k]&p.list, k)).without(plan.fold)
-}
-
-// ledgerAfter is the ledger that a plan writes: the entries of events that still exist, and those folded now. The
-// events from before the Incident enter it with the first one, the newest for which there is space.
-func (m *stepper) ledgerAfter(p *process, plan plan) set {
-	after := p.cache[p.target].ledger&p.list | plan.fold
-	if m.breaks(prunedEarly) {
-		after = plan.fold
-	}
-	for before := m.before(p, plan); before != 0 && after.len() < m.capacity; {
-		u := before.newest()
-		before.put(u, false)
-		after.put(u, true)
-	}
-	return after
-}
-
-// isSecondCopy reports whether the process remembers that another event of this name was deleted.
-func (m *stepper) isSecondCopy(p *process, u int) bool {
-	return !m.breaks(noMemory) && m.from.isDeletedBetween(u, p.since, p.seen)
-}
-
-// waits reports whether an event may be the second copy of one that was deleted before the process began to remember.
-// Half a minute from when the process sees the event is enough for any other running process that remembers to delete the copy,
-// so if one would, that time does not pass.
-func (m *stepper) waits(p *process, u int, passed bool) bool {
-	e := &m.from.events[u]
-	if !e.doubt || m.breaks(youngDoesNotWait) || p.since <= m.from.posts[e.post].sentAt {
-		return false
-	}
+// anyRemembers reports whether any process remembers that an event is a second copy.
+func (m *stepper) anyRemembers(u int) bool {
 	for i := range m.processes {
 		if m.from.isDeletedBetween(u, m.from.processes[i].since, m.from.logged) {
 			return true
 		}
 	}
-	return !passed
+	return false
 }
 
-// carryOut carries a plan out: that of a process whose event that has to wait came more than half a minute ago, or not.
+// opening are the events that open an Incident.
+func (m *stepper) opening(k int) set {
+	var all set
+	for u := range int(m.from.stored) {
+		all.put(u, m.kindOf(u, k) == firing)
+	}
+	return all
+}
+
+func (m *stepper) kindOf(u, k int) kind { return m.messages[m.from.events[u].post].alerts[k] }
+
+// carryOut carries a fold out: that of a process whose event that has to wait came more than half a minute ago, or not.
 func (m *stepper) carryOut(p int) {
-	folder := &m.from.processes[p]
-	plan := m.decide(folder, true)
-	m.carryOutPlan(p, plan)
-	if early := m.decide(folder, false); early != plan {
-		m.carryOutPlan(p, early)
+	late, early := m.view(p, true), m.view(p, false)
+	m.carryOutBy(p, &late)
+	if early.Held != late.Held {
+		m.carryOutBy(p, &early)
 	}
-	if m.breaks(markBeforeWrite | deleteBeforeWrite) {
-		m.breakBefore(p, plan.fold)
+	if m.breaks(protocol.MarkBeforeWrite | protocol.DeleteBeforeWrite) {
+		for _, step := range late.Steps(nil) {
+			m.breakBefore(p, narrow(step.Fold))
+		}
 	}
 }
 
-func (m *stepper) carryOutPlan(p int, plan plan) {
+// carryOutBy takes the steps that the protocol permits.
+func (m *stepper) carryOutBy(p int, v *protocol.View) {
 	folder := m.from.processes[p]
 	k := int(folder.target)
 	after := folder
 	m.finish(&after)
-	base, current := &folder.cache[k], &m.from.incidents[k]
-	isCurrent := base.version == current.version
-	switch {
-	case plan.unmatched != 0 && !m.breaks(absenceByCache) && !isCurrent:
-		m.add(p, "process %d: starts over, because Incident %d is another one", p, k).state.processes[p] = after
-	case plan.unmatched != 0 && m.lacksOlder(&folder, plan.unmatched):
-		m.add(p, "process %d: starts over, because its cache lacks an older event", p).state.processes[p] = after
-	case plan.create && !m.mayCreate(k):
-		m.add(p, "process %d: cannot create Incident %d", p, k).state.processes[p] = after
-	case plan.create:
-		m.create(p, k)
-	case plan.fold != 0:
-		m.writes(p, plan, after)
-	default:
-		if isCurrent && (m.mayEvict(base) || base.isEmpty()) && m.isEvictable(&folder) {
+	m.possible = v.Steps(m.possible[:0])
+	for i := range m.possible {
+		step := &m.possible[i]
+		switch {
+		case step.Kind == protocol.Create && m.mayCreate(k):
+			m.create(p, k)
+		case step.Kind == protocol.Create:
+			m.add(p, "process %d: cannot create Incident %d", p, k).state.processes[p] = after
+		case step.Kind == protocol.Write && step.Fold.IsEmpty() && m.from.left.rewrites == 0:
+		case step.Kind == protocol.Write:
+			m.writes(p, step, after)
+		case step.Kind == protocol.Delete && v.Read.Status && m.from.left.evictions == 0:
+		case step.Kind == protocol.Delete:
 			m.evict(p, k, after)
-		}
-		m.settles(p, plan, after)
-	}
-}
-
-// lacksOlder reports whether the list has an event that is older than one without an Incident, and by which the
-// process did not decide.
-func (m *stepper) lacksOlder(p *process, unmatched set) bool {
-	view := p.view
-	if m.breaks(olderOfCache) {
-		view = m.from.alive() // by now
-	}
-	for u := range int(m.from.stored) {
-		if unmatched.has(u) && p.list.without(view|p.settled[p.target]).before(u) != 0 {
-			return true
+		case step.Kind == protocol.Settle:
+			m.settles(p, step, after)
+		default:
+			m.add(p, "process %d: starts over", p).state.processes[p] = after
 		}
 	}
-	return false
 }
 
 func (m *stepper) mayCreate(k int) bool {
@@ -281,19 +215,19 @@ func (m *stepper) create(p, k int) *state {
 	folder := &next.processes[p]
 	folder.cache[k] = next.incidents[k]
 	folder.at = created
-	if !m.breaks(createdAfterList) {
+	if !m.breaks(protocol.CreatedAfterList) {
 		folder.at, folder.list, folder.view = read, 0, 0
 	}
 	return next
 }
 
 // settles notes what needs no write.
-func (m *stepper) settles(p int, plan plan, after process) {
+func (m *stepper) settles(p int, decided *protocol.Step, after process) {
 	k := m.from.processes[p].target
-	added := m.add(p, "process %d: settles events %s for Incident %d without a write", p, plan.unmatched|plan.folded, k)
-	after.settled[k] |= plan.unmatched | plan.folded
+	added := m.add(p, "process %d: settles events %s for Incident %d without a write", p, decided.Settled(), k)
+	after.settled[k] |= narrow(decided.Settled())
 	added.state.processes[p] = after
-	added.wrong = m.settleUnmatched(&added.state, int(k), plan.unmatched)
+	added.wrong = m.settleUnmatched(&added.state, int(k), narrow(decided.Unmatched))
 }
 
 // breakBefore marks or deletes before the write.
@@ -301,10 +235,10 @@ func (m *stepper) breakBefore(p int, fold set) {
 	k := int(m.from.processes[p].target)
 	for u := range int(m.from.stored) {
 		exists := fold.has(u) && m.from.existing(k).has(u)
-		if exists && m.breaks(markBeforeWrite) {
+		if exists && m.breaks(protocol.MarkBeforeWrite) {
 			m.add(p, "process %d: marks event %d for Incident %d before the write", p, u, k).state.events[u].marked.put(k, true)
 		}
-		if exists && m.breaks(deleteBeforeWrite) {
+		if exists && m.breaks(protocol.DeleteBeforeWrite) {
 			m.add(p, "process %d: deletes event %d before the write", p, u).state.remove(u)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"time"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/protocol"
 )
 
 func main() {
@@ -50,10 +52,10 @@ func report(c *scope, most int) bool {
 }
 
 // ruleNamed returns the rule of a name, none without a name.
-func ruleNamed(name string) (rules, bool) {
-	for _, r := range ruleNames {
-		if r.name == name {
-			return r.rule, true
+func ruleNamed(name string) (protocol.Rule, bool) {
+	for _, r := range protocol.Rules {
+		if r.Name == name {
+			return r.Rule, true
 		}
 	}
 	return 0, name == ""

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/protocol"
 )
 
 const mostStates = 3_000_000
@@ -31,34 +33,34 @@ func TestEachBrokenRuleIsNoticed(t *testing.T) {
 		overtaken = "no alert is settled as unmatched behind an older one that is not folded"
 	)
 	cases := map[string]struct {
-		rule  rules
+		rule  protocol.Rule
 		scope string
 		wrong string
 	}{
-		"an event is marked before the status is written":      {markBeforeWrite, "an Incident is refused", lost},
-		"an event is deleted before the status is written":     {deleteBeforeWrite, "two leaders", lost},
-		"a fold ignores marks":                                 {marksIgnored, "an Incident is refused", twice},
-		"nothing is marked":                                    {noMarks, "an Incident is refused", "no other Incident waits for one that is refused"},
-		"nothing is marked at the limit of Incidents":          {noMarks, "an Incident makes room", "every event is released in the end"},
-		"an entry leaves the ledger before its event":          {prunedEarly, "two leaders", pruned},
-		"a fold trusts the cache about which events exist":     {cacheForList, "two leaders", twice},
-		"the events are listed before the Incident is read":    {listBeforeRead, "two leaders", twice},
-		"a status is written over a newer one":                 {noPrecondition, "two leaders", pruned},
-		"names are not remembered":                             {noMemory, "second copies", twice},
-		"names are remembered for one term":                    {memoryOfOneTerm, "second copies", twice},
-		"a process folds retries before it remembers names":    {youngDoesNotWait, "second copies", twice},
-		"a first attempt that was stored late is trusted":      {lateAttemptTrusted, "second copies", twice},
-		"an event is released when one Incident settled it":    {releasedInPart, "a batch of two Incidents", lost},
-		"an absence is believed without a quorum read":         {absenceByCache, "two leaders", "the final state equals the replay in commit order"},
-		"older events are looked for after the decision":       {olderOfCache, "caches that list anew", overtaken},
-		"alerts overtake one that waits":                       {waitingOvertaken, "an alert behind a retry", overtaken},
-		"an event that is kept for its key is not marked":      {lingeringUnmarked, "users delete Incidents", twice},
-		"an Incident is deleted with entries of events":        {evictedUnmarked, "retention", twice},
-		"an Incident that is being deleted is written":         {foldedTerminating, "users delete Incidents", "nothing is folded into an Incident that is being deleted"},
-		"a ledger has no limit":                                {noLedgerLimit, "two leaders", "the ledger is bounded"},
-		"the events are listed before the Incident is created": {createdAfterList, "retention", twice},
+		"an event is marked before the status is written":      {protocol.MarkBeforeWrite, "an Incident is refused", lost},
+		"an event is deleted before the status is written":     {protocol.DeleteBeforeWrite, "two leaders", lost},
+		"a fold ignores marks":                                 {protocol.MarksIgnored, "an Incident is refused", twice},
+		"nothing is marked":                                    {protocol.NoMarks, "an Incident is refused", "no other Incident waits for one that is refused"},
+		"nothing is marked at the limit of Incidents":          {protocol.NoMarks, "an Incident makes room", "every event is released in the end"},
+		"an entry leaves the ledger before its event":          {protocol.PrunedEarly, "two leaders", pruned},
+		"a fold trusts the cache about which events exist":     {protocol.CacheForList, "two leaders", twice},
+		"the events are listed before the Incident is read":    {protocol.ListBeforeRead, "two leaders", twice},
+		"a status is written over a newer one":                 {protocol.NoPrecondition, "two leaders", pruned},
+		"names are not remembered":                             {protocol.NoMemory, "second copies", twice},
+		"names are remembered for one term":                    {protocol.MemoryOfOneTerm, "second copies", twice},
+		"a process folds retries before it remembers names":    {protocol.YoungDoesNotWait, "second copies", twice},
+		"a first attempt that was stored late is trusted":      {protocol.LateAttemptTrusted, "second copies", twice},
+		"an event is released when one Incident settled it":    {protocol.ReleasedInPart, "a batch of two Incidents", lost},
+		"an absence is believed without a quorum read":         {protocol.AbsenceByCache, "two leaders", "the final state equals the replay in commit order"},
+		"older events are looked for after the decision":       {protocol.OlderOfCache, "caches that list anew", overtaken},
+		"alerts overtake one that waits":                       {protocol.WaitingOvertaken, "an alert behind a retry", overtaken},
+		"an event that is kept for its key is not marked":      {protocol.LingeringUnmarked, "users delete Incidents", twice},
+		"an Incident is deleted with entries of events":        {protocol.EvictedUnmarked, "retention", twice},
+		"an Incident that is being deleted is written":         {protocol.FoldedTerminating, "users delete Incidents", "nothing is folded into an Incident that is being deleted"},
+		"a ledger has no limit":                                {protocol.NoLedgerLimit, "two leaders", "the ledger is bounded"},
+		"the events are listed before the Incident is created": {protocol.CreatedAfterList, "retention", twice},
 	}
-	var all rules
+	var all protocol.Rule
 	for name, tc := range cases {
 		all |= tc.rule
 		t.Run(name, func(t *testing.T) {
@@ -74,8 +76,8 @@ func TestEachBrokenRuleIsNoticed(t *testing.T) {
 			g.Expect(strings.Join(found.trace, "\n")).NotTo(ContainSubstring("unknown step"))
 		})
 	}
-	for _, r := range ruleNames {
-		NewWithT(t).Expect(all&r.rule).NotTo(BeZero(), "no case breaks %s", r.name)
+	for _, r := range protocol.Rules {
+		NewWithT(t).Expect(all&r.Rule).NotTo(BeZero(), "no case breaks %s", r.Name)
 	}
 }
 

@@ -1,5 +1,7 @@
 package main
 
+import "github.com/tocsin-dev/tocsin/hack/lib/protocol"
+
 // kind is what a post says to an Incident.
 type kind byte
 
@@ -39,11 +41,12 @@ type scope struct {
 	lag       bool // caches show Incidents late, and the answer to a write of a status may be lost
 	relist    bool // a cache that starts shows the events that exist in any order
 	gap       bool // a watch may have a gap, which costs the memory of names: counts as a crash
+	patience  bool // events are marked that are settled in part, though nothing needs the mark
 	left      left
-	broken    rules
+	broken    protocol.Rule
 }
 
-func (c *scope) breaks(rule rules) bool { return c.broken&rule != 0 }
+func (c *scope) breaks(rule protocol.Rule) bool { return c.broken&rule != 0 }
 
 // concerns are the events that have an alert of an Incident.
 func (c *scope) concerns(s *state, events set, incident int) set {
@@ -73,58 +76,4 @@ func (c *scope) start() state {
 		}
 	}
 	return s
-}
-
-// rules are rules of the protocol that a run breaks, to show that the model notices.
-type rules uint32
-
-const (
-	markBeforeWrite rules = 1 << iota
-	deleteBeforeWrite
-	marksIgnored
-	noMarks
-	prunedEarly
-	cacheForList
-	listBeforeRead
-	noPrecondition
-	noMemory
-	memoryOfOneTerm
-	youngDoesNotWait
-	lateAttemptTrusted
-	releasedInPart
-	absenceByCache
-	olderOfCache
-	waitingOvertaken
-	lingeringUnmarked
-	evictedUnmarked
-	foldedTerminating
-	noLedgerLimit
-	createdAfterList
-)
-
-var ruleNames = []struct {
-	rule rules
-	name string
-}{
-	{markBeforeWrite, "mark-before-write"},
-	{deleteBeforeWrite, "delete-before-write"},
-	{marksIgnored, "marks-ignored"},
-	{noMarks, "no-marks"},
-	{prunedEarly, "pruned-early"},
-	{cacheForList, "cache-for-list"},
-	{listBeforeRead, "list-before-read"},
-	{noPrecondition, "no-precondition"},
-	{noMemory, "no-memory"},
-	{memoryOfOneTerm, "memory-of-one-term"},
-	{youngDoesNotWait, "young-does-not-wait"},
-	{lateAttemptTrusted, "late-attempt-trusted"},
-	{releasedInPart, "released-in-part"},
-	{absenceByCache, "absence-by-cache"},
-	{olderOfCache, "older-of-cache"},
-	{waitingOvertaken, "waiting-overtaken"},
-	{lingeringUnmarked, "lingering-unmarked"},
-	{evictedUnmarked, "evicted-unmarked"},
-	{foldedTerminating, "folded-terminating"},
-	{noLedgerLimit, "no-ledger-limit"},
-	{createdAfterList, "created-after-list"},
 }

@@ -91,6 +91,10 @@ func refusalScopes() []scope {
 		processes: 1, capacity: 1,
 		left: left{crashes: 1, refusals: 1},
 	}, {
+		name:      "events are marked whose marks nothing needs",
+		messages:  []message{both(firing, firing), both(resolve, nothing)},
+		processes: 2, capacity: 2, refused: one(1), patience: true,
+	}, {
 		name:      "an Incident makes room",
 		messages:  []message{both(resolve, firing), both(nothing, resolve)},
 		processes: 2, capacity: 2, opened: one(0), limit: 1,
@@ -120,6 +124,16 @@ func deletionScopes() []scope {
 		messages:  []message{both(firing, firing), single(resolve)},
 		processes: 2, capacity: 2, refused: one(1),
 		left: left{evictions: 1},
+	}, {
+		name:      "users delete events",
+		messages:  []message{both(firing, firing), single(resolve)},
+		processes: 2, capacity: 2, refused: one(1),
+		left: left{removals: 1},
+	}, {
+		name:      "users and the time change Incidents",
+		messages:  []message{single(firing), single(resolve)},
+		processes: 2, capacity: 2, lag: true,
+		left: left{rewrites: 1, touches: 1},
 	}}
 }
 

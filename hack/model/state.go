@@ -1,6 +1,10 @@
 package main
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/protocol"
+)
 
 // The bounds of every scope: they give state its fixed size.
 const (
@@ -18,9 +22,10 @@ func one(n int) set                  { return 1 << n }
 func (s set) has(n int) bool         { return s>>n&1 == 1 }
 func (s set) len() int               { return bits.OnesCount8(uint8(s)) }
 func (s set) newest() int            { return bits.Len8(uint8(s)) - 1 }
+func (s set) wide() protocol.Set     { return protocol.SetOf(uint64(s)) }
+func narrow(s protocol.Set) set      { return set(s.Bits()) }
 func (s set) without(other set) set  { return s &^ other }
 func (s set) contains(all set) bool  { return all&^s == 0 }
-func (s set) before(n int) set       { return s & (one(n) - 1) }
 func (s *set) put(n int, value bool) { *s = *s&^one(n) | bit(value)<<n }
 
 func bit(value bool) set {
@@ -41,6 +46,7 @@ type state struct {
 	processes [maxProcesses]process
 	posts     [maxPosts]post
 	refused   set  // Incidents that the API server refuses to create or to write
+	removed   set  // posts whose events a user deleted
 	left      left // faults that may still come
 	ghost     [maxIncidents]ghost
 }
@@ -63,6 +69,13 @@ type incident struct {
 	stamp                  int8 // newest event that is folded, plus one
 	ledger                 set  // events
 	counted                set  // posts
+}
+
+// known is what the protocol goes by.
+func (i *incident) known() protocol.Incident {
+	return protocol.Incident{
+		Exists: i.exists, Status: i.status, Open: i.open, Deleting: i.deleting, Version: int64(i.version), Ledger: i.ledger.wide(),
+	}
 }
 
 // process is a replica. Each may lead at any time, also several at once: nothing depends on the lease.
@@ -95,10 +108,13 @@ type post struct {
 	sentAt int8 // entries in the log when the first attempt was sent
 }
 
-// left is how many more faults of each kind may come.
+// left is how many more faults, or steps that nothing calls for, may come of each kind.
 type left struct {
 	crashes, terms, refusals, deletions, evictions int8
+	removals                                       int8 // events that users delete
+	touches                                        int8 // changes of an Incident's metadata by users
 	hasty                                          int8 // Incidents that are created because of events that the cache still shows
+	rewrites                                       int8 // statuses that are written for what the time changes
 }
 
 // ghost is what happened to the alerts of an Incident's name, by their posts. The steps depend on no more of it than that

@@ -1,6 +1,10 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/protocol"
+)
 
 // step is a state that follows another one.
 type step struct {
@@ -18,6 +22,8 @@ type stepper struct {
 	from  *state
 	named bool
 	steps []step
+
+	possible []protocol.Step // for carryOutBy
 }
 
 // stepsFrom returns all steps from a state, in an order that depends on nothing else.
@@ -87,7 +93,7 @@ func (m *stepper) land(p, attempt int) {
 		}
 	}
 	// A first attempt that is stored after a retry was sent shows by its times that it is late.
-	doubt := attempt > 0 || m.from.posts[p].sent > 1 && !m.breaks(lateAttemptTrusted)
+	doubt := attempt > 0 || m.from.posts[p].sent > 1 && !m.breaks(protocol.LateAttemptTrusted)
 	next := &m.add(-1, "attempt %d of post %d is stored as event %d", attempt+1, p, m.from.stored).state
 	next.posts[p].flying.put(attempt, false)
 	next.store(p, doubt)
@@ -102,14 +108,27 @@ func (m *stepper) isStored(p int) bool {
 	return false
 }
 
-// users are the user who deletes Incidents, and whoever limits the quota or frees it.
+// users are the user who deletes or changes Incidents and events, and whoever limits the quota or frees it.
 func (m *stepper) users() {
+	for u := range int(m.from.stored) {
+		if e := &m.from.events[u]; m.from.left.removals > 0 && e.alive {
+			next := &m.addFault(-1, "a user deletes event %d", u).state
+			next.left.removals--
+			next.removed.put(int(e.post), true)
+			next.remove(u)
+		}
+	}
 	for k := range maxIncidents {
 		incident := &m.from.incidents[k]
 		if m.from.left.deletions > 0 && incident.exists && !incident.deleting {
 			next := &m.addFault(-1, "a user deletes Incident %d", k).state
 			next.left.deletions--
 			next.incidents[k].deleting = true
+			next.incidents[k].version++
+		}
+		if m.from.left.touches > 0 && incident.exists {
+			next := &m.addFault(-1, "a user labels Incident %d", k).state
+			next.left.touches--
 			next.incidents[k].version++
 		}
 		if incident.deleting {
@@ -203,7 +222,7 @@ func (m *stepper) relists(s *state, p int) {
 func (m *stepper) endTerm(p *process) {
 	m.finish(p)
 	p.settled = [maxIncidents]set{}
-	if m.breaks(memoryOfOneTerm) {
+	if m.breaks(protocol.MemoryOfOneTerm) {
 		p.since = p.seen
 	}
 }

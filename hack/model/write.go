@@ -1,12 +1,15 @@
 package main
 
+import "github.com/tocsin-dev/tocsin/hack/lib/protocol"
+
 // writes writes the status on condition that the Incident is the one that was read.
-func (m *stepper) writes(p int, plan plan, after process) {
+func (m *stepper) writes(p int, decided *protocol.Step, after process) {
+	fold := narrow(decided.Fold)
 	folder := &m.from.processes[p]
 	k := int(folder.target)
 	base, current := &folder.cache[k], &m.from.incidents[k]
 	switch {
-	case base.version != current.version && !m.breaks(noPrecondition):
+	case base.version != current.version && !m.breaks(protocol.NoPrecondition):
 		m.add(p, "process %d: the write of Incident %d conflicts", p, k).state.processes[p] = after
 		return
 	case m.from.refused.has(k):
@@ -14,18 +17,18 @@ func (m *stepper) writes(p int, plan plan, after process) {
 		return
 	}
 	content := "with"
-	if m.isBare(plan.fold) {
+	if m.isBare(fold) {
 		content = "without"
 	}
-	added := m.add(p, "process %d: writes events %s to Incident %d, %s content", p, plan.fold, k, content)
-	m.write(added, p, plan)
+	added := m.add(p, "process %d: writes events %s to Incident %d, %s content", p, fold, k, content)
+	m.write(added, p, decided)
 	if m.lag {
-		lost := m.add(p, "process %d: writes events %s to Incident %d, and the answer is lost", p, plan.fold, k)
-		m.write(lost, p, plan)
+		lost := m.add(p, "process %d: writes events %s to Incident %d, and the answer is lost", p, fold, k)
+		m.write(lost, p, decided)
 		lost.state.processes[p] = after
 		added = &m.steps[len(m.steps)-2]
 	}
-	after.settled[k] |= plan.fold | plan.unmatched | plan.folded
+	after.settled[k] |= narrow(decided.Settled())
 	if m.lag {
 		after.cache[k] = added.state.incidents[k]
 	}
@@ -38,22 +41,24 @@ func (m *stepper) isBare(fold set) bool {
 }
 
 // write stores the folded Incident, and checks what the write itself must not do.
-func (m *stepper) write(added *step, p int, plan plan) {
+func (m *stepper) write(added *step, p int, decided *protocol.Step) {
 	folder := &m.from.processes[p]
 	k := int(folder.target)
 	base, current := &folder.cache[k], &m.from.incidents[k]
 	folded := *base
 	folded.version = current.version + 1
-	folded.ledger = m.ledgerAfter(folder, plan)
-	for u := range int(m.from.stored) {
-		if plan.fold.has(u) {
-			added.wrong = firstOf(added.wrong, m.foldEvent(&folded, u, k))
-		}
+	folded.ledger = narrow(decided.Ledger)
+	for u := range decided.Fold.All() {
+		added.wrong = firstOf(added.wrong, m.foldEvent(&folded, u, k))
 	}
-	folded.bare = m.isBare(plan.fold)
+	if decided.Fold.IsEmpty() {
+		added.state.left.rewrites--
+	} else {
+		folded.bare = m.isBare(narrow(decided.Fold))
+	}
 	added.state.incidents[k] = folded
 	added.wrong = firstOf(added.wrong,
-		m.settleUnmatched(&added.state, k, plan.unmatched),
+		m.settleUnmatched(&added.state, k, narrow(decided.Unmatched)),
 		m.checkPruning(current.ledger.without(folded.ledger), k),
 		ifWrong(folded.ledger.len() > m.capacity, "the ledger is bounded"),
 		ifWrong(current.deleting, "nothing is folded into an Incident that is being deleted"))
@@ -104,18 +109,6 @@ func (s *state) done(k int) set {
 	return s.incidents[k].counted | g.past | g.forgiven | g.unmatched
 }
 
-// isEvictable reports whether nothing that exists needs the Incident or its ledger. Another process may have created an empty
-// one for an event that this one's cache lacks, or that only this one knows to be settled: then it stays as long as the event.
-func (m *stepper) isEvictable(p *process) bool {
-	k := int(p.target)
-	base := &p.cache[k]
-	existing := m.concerns(m.from, p.view, k)
-	if base.isEmpty() {
-		return existing == 0 && p.view.contains(p.list)
-	}
-	return existing.without(p.settled[k]) == 0 && (base.ledger&p.list == 0 || m.breaks(evictedUnmarked))
-}
-
 // evict deletes an Incident for its age or the limit, or because nothing was folded into it.
 func (m *stepper) evict(p, k int, after process) {
 	added := m.add(p, "process %d: deletes Incident %d", p, k)
@@ -143,7 +136,7 @@ func (m *stepper) releases(p int) {
 // deleteSecondCopy deletes an event if the process's cache may show it, and the end of another one of its name.
 func (m *stepper) deleteSecondCopy(p, u int) {
 	folder := m.from.processes[p]
-	if !m.from.isDeletedBetween(u, folder.since, m.from.logged) || m.breaks(noMemory) {
+	if !m.broken.DeletesCopy(m.from.isDeletedBetween(u, folder.since, m.from.logged)) {
 		return
 	}
 	m.from.deliver(&folder, m.from.logged)
@@ -157,11 +150,11 @@ func (m *stepper) release(p, u int) {
 	waiting := m.messages[e.post].concerns()
 	settled := m.settledBy(p, u)
 	switch {
-	case !settled.contains(waiting) && (settled == 0 || !m.breaks(releasedInPart)):
+	case !m.broken.Releases(settled.wide(), waiting.wide()):
 	case m.messages[e.post].keyed && !e.linger:
 		next := &m.add(p, "process %d: keeps event %d for its key, and marks it", p, u).state
 		next.events[u].linger = true
-		if !m.breaks(lingeringUnmarked) {
+		if !m.breaks(protocol.LingeringUnmarked) {
 			next.events[u].marked |= waiting
 		}
 	default:
@@ -170,17 +163,17 @@ func (m *stepper) release(p, u int) {
 }
 
 // mark marks an event that is settled in part, if the ledger of an Incident needs the space, or the Incident was deleted
-// or is to be.
+// or is to be, or after a while.
 func (m *stepper) mark(p, u int) {
 	e := &m.from.events[u]
 	settled := m.settledBy(p, u)
-	if m.breaks(noMarks) || settled.contains(m.messages[e.post].concerns()) {
+	if settled.contains(m.messages[e.post].concerns()) {
 		return
 	}
 	for k := range maxIncidents {
 		incident := &m.from.incidents[k]
-		needed := 2*incident.ledger.len() > m.capacity || m.from.ghost[k].ended || m.mayEvict(incident)
-		if settled.has(k) && !e.marked.has(k) && needed {
+		wanted := 2*incident.ledger.len() > m.capacity || m.from.ghost[k].ended || m.mayEvict(incident) || m.patience
+		if wanted && !e.marked.has(k) && m.broken.Marks(settled.wide(), k) {
 			m.add(p, "process %d: marks event %d as settled for Incident %d", p, u, k).state.events[u].marked.put(k, true)
 		}
 	}

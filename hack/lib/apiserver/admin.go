@@ -118,14 +118,14 @@ func (s *Server) Restore(snapshot *Snapshot, options RestoreOptions) int {
 		content := shallow(saved.content)
 		content["metadata"] = shallow(metaOf(content))
 		status, hasStatus := content["status"]
-		r := &request{Call: &Call{}, table: t, manager: options.Manager}
+		r := &request{Call: &Call{Client: options.Manager}, table: t, manager: options.Manager}
 		s.prepareCreate(r, content)
-		o := s.commit(t, watch.Added, content, nil, options.Manager)
+		o := s.commit(t, watch.Added, content, nil, r)
 		if options.Status && t.status && hasStatus {
 			r.Subresource = "status"
 			content = withStatus(o.content, status)
 			metaOf(content)["managedFields"] = managedFields(metaOf(content)["managedFields"], r, []string{"status"}, s.timestamp())
-			s.commit(t, watch.Modified, content, o, options.Manager)
+			s.commit(t, watch.Modified, content, o, r)
 		}
 		restored++
 	}

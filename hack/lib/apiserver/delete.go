@@ -29,7 +29,7 @@ func (s *Server) delete(r *request) (*reply, error) {
 	if err := s.admit(r, o.content); err != nil {
 		return nil, err
 	}
-	after := s.remove(r.table, o, r.Client, r.dryRun)
+	after := s.remove(r.table, o, r, r.dryRun)
 	if after != nil {
 		return written(r, http.StatusOK, after), nil
 	}
@@ -68,7 +68,7 @@ func (s *Server) deleteCollection(r *request) (*reply, error) {
 		if err := s.admit(r, o.content); err != nil {
 			return nil, err
 		}
-		s.remove(r.table, o, r.Client, r.dryRun)
+		s.remove(r.table, o, r, r.dryRun)
 	}
 	meta := metav1.ListMeta{ResourceVersion: fmt.Sprint(s.revision)}
 	return &reply{code: http.StatusOK, body: encodeList(r, meta, chosen, size)}, nil
@@ -109,10 +109,10 @@ func checkPreconditions(r *request, o *object, preconditions *metav1.Preconditio
 }
 
 // remove deletes an object, and returns nil; or it marks an object with finalizers, and returns its content. The lock is held.
-func (s *Server) remove(t *table, o *object, client string, dryRun bool) map[string]any {
+func (s *Server) remove(t *table, o *object, by *request, dryRun bool) map[string]any {
 	if s.isFinished(t, o.content) {
 		if !dryRun {
-			s.commit(t, watch.Deleted, nil, o, client)
+			s.commit(t, watch.Deleted, nil, o, by)
 		}
 		return nil
 	}
@@ -134,7 +134,7 @@ func (s *Server) remove(t *table, o *object, client string, dryRun bool) map[str
 	if dryRun {
 		return content
 	}
-	content = s.commit(t, watch.Modified, content, o, client).content
+	content = s.commit(t, watch.Modified, content, o, by).content
 	if t.Kind == "Namespace" {
 		s.terminate(o.name)
 	}

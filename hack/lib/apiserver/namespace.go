@@ -29,7 +29,7 @@ func (s *Server) CreateNamespaces(names ...string) {
 				"labels": map[string]any{"kubernetes.io/metadata.name": name},
 			},
 			"spec": map[string]any{"finalizers": []any{"kubernetes"}}, "status": map[string]any{"phase": "Active"},
-		}, nil, "")
+		}, nil, nil)
 	}
 }
 
@@ -69,7 +69,7 @@ func (s *Server) terminate(name string) {
 				continue
 			}
 			for _, o := range append([]*object(nil), t.within(name)...) {
-				s.remove(t, o, "", false)
+				s.remove(t, o, nil, false)
 			}
 		}
 		s.terminates[name] = true
@@ -84,7 +84,7 @@ func (s *Server) finishNamespace(name string) {
 	}
 	t := s.namespaces()
 	if o := t.find("", name); o != nil && len(finalizersOf(o.content)) == 0 {
-		s.commit(t, watch.Deleted, nil, o, "")
+		s.commit(t, watch.Deleted, nil, o, nil)
 	}
 }
 

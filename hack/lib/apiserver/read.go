@@ -38,7 +38,8 @@ func (s *Server) get(r *request) (*reply, error) {
 	if err := s.checkReached(wanted); err != nil {
 		return nil, err
 	}
-	o := r.table.was(r.Namespace, r.Name, s.notOlder(r, wanted))
+	r.Revision = s.notOlder(r, wanted)
+	o := r.table.was(r.Namespace, r.Name, r.Revision)
 	if o == nil {
 		return nil, apierrors.NewNotFound(r.table.groupResource(), r.Name)
 	}
@@ -91,6 +92,7 @@ func (s *Server) list(r *request) (*reply, error) {
 		}
 		return nil, apierrors.NewResourceExpired(fmt.Sprintf("The resourceVersion for the provided list is too old: %d", p.revision))
 	}
+	r.Revision = p.revision
 	objects := r.table.snapshot(selected.namespace, p.revision)
 	from, _ := slices.BinarySearchFunc(objects, p.from, func(o *object, key string) int { return strings.Compare(o.key, key) })
 	return s.answerList(r, selected, objects[from:], p), nil

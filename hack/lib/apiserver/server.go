@@ -100,6 +100,8 @@ type Commit struct {
 	Object   map[string]any  // read-only: the state afterwards, or the last one of a deleted object
 	Old      map[string]any  // read-only: the state before; nil for ADDED
 	Client   string          // empty if the server did it
+	Call     *Call           // the request; nil if there was none
+	Faults   Faults          // of the client; nil if the server did it
 }
 
 // OnCommit calls observe with each commit, in order, under the server's lock: it must not call the server.
@@ -110,8 +112,8 @@ func (s *Server) OnCommit(observe func(Commit)) {
 }
 
 // commit stores a new state of an object, or its deletion, and returns it. The lock is held. Of a deletion, content is the last
-// state.
-func (s *Server) commit(t *table, kind watch.EventType, content map[string]any, old *object, client string) *object {
+// state. The request is by, nil if the server does it.
+func (s *Server) commit(t *table, kind watch.EventType, content map[string]any, old *object, by *request) *object {
 	s.revision++
 	e := entry{revision: s.revision, kind: kind, old: old}
 	if kind == watch.Deleted {
@@ -120,7 +122,10 @@ func (s *Server) commit(t *table, kind watch.EventType, content map[string]any, 
 		e.object = newObject(t.resource, content, s.revision)
 	}
 	t.apply(e, s.options.History)
-	c := Commit{Revision: s.revision, Type: kind, Resource: t.qualified(), Object: e.object.content, Client: client}
+	c := Commit{Revision: s.revision, Type: kind, Resource: t.qualified(), Object: e.object.content}
+	if by != nil {
+		c.Client, c.Call, c.Faults = by.Client, by.Call, by.faults
+	}
 	if old != nil {
 		c.Old = old.content
 	}

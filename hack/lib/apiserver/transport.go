@@ -36,9 +36,11 @@ type Call struct {
 
 	// Watch says that the verb is watch. Quorum says that it is a get or list without a resourceVersion, which must not be stale.
 	Watch, Quorum bool
-	Body          []byte // read-only
-	Header        http.Header
-	Query         url.Values
+	// Revision is that of the state from which a get or list was answered; only Leave knows it.
+	Revision int64
+	Body     []byte // read-only
+	Header   http.Header
+	Query    url.Values
 }
 
 // Faults decides how the requests of a client fare. Its methods are called at the same time from several goroutines.

@@ -54,7 +54,7 @@ func (s *Server) create(r *request) (*reply, error) {
 	if r.dryRun {
 		return written(r, http.StatusCreated, content), nil
 	}
-	return stored(r, http.StatusCreated, s.commit(r.table, watch.Added, content, nil, r.Client)), nil
+	return stored(r, http.StatusCreated, s.commit(r.table, watch.Added, content, nil, r)), nil
 }
 
 // prepareCreate sets what the server decides about a new object.
@@ -198,10 +198,10 @@ func (s *Server) replace(r *request, old *object, content map[string]any) (*repl
 	case r.dryRun:
 		return written(r, http.StatusOK, content), nil
 	case ends:
-		s.commit(r.table, watch.Deleted, nil, old, r.Client)
+		s.commit(r.table, watch.Deleted, nil, old, r)
 		return written(r, http.StatusOK, content), nil
 	}
-	return stored(r, http.StatusOK, s.commit(r.table, watch.Modified, content, old, r.Client)), nil
+	return stored(r, http.StatusOK, s.commit(r.table, watch.Modified, content, old, r)), nil
 }
 
 // checkRevision fails if the object is no longer what the client read.

@@ -38,6 +38,7 @@ type judge struct {
 	pager   *pager // nil: nothing is forwarded
 	story   *Story
 	writes  *judgeWrites // that no process may make
+	tracer  *tracer
 	say     func(format string, args ...any)
 }
 
@@ -64,7 +65,7 @@ func newJudge(story *Story, w *world) *judge {
 	counts := &summaries{told: map[string]*v1alpha1.IncidentSummary{}, changed: map[string]time.Time{}}
 	return &judge{
 		history: oracle.NewHistory(options), mutes: mutes, counts: counts, pings: newPings(), pager: w.pager, story: story,
-		writes: &w.network.writes,
+		writes: &w.network.writes, tracer: &w.network.tracer,
 	}
 }
 
@@ -159,7 +160,7 @@ func (j *judge) watchNoMore() {
 func (j *judge) findings() oracle.Findings {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	found := slices.Concat(j.history.Findings(), j.mutes.found, j.pings.found, j.writes.findings())
+	found := slices.Concat(j.history.Findings(), j.mutes.found, j.pings.found, j.writes.findings(), j.tracer.findings())
 	if j.pager != nil {
 		found = append(found, j.pager.findings()...)
 	}
@@ -175,7 +176,6 @@ func (j *judge) check(records []*oracle.Record, faultsEnded time.Time) oracle.Fi
 	if j.pager != nil {
 		found = append(found, j.pager.check(time.Now(), j.story.stays)...)
 	}
-	return slices.Concat(found, j.mutes.check(time.Now(), j.story.stays), j.pings.check(time.Now(), func(namespace string) bool {
-		return j.story.MaxIncidents > 0 || j.story.stays(namespace)
-	}))
+	mayMiss := func(namespace string) bool { return j.story.MaxIncidents > 0 || j.story.stays(namespace) }
+	return slices.Concat(found, j.tracer.findings(), j.mutes.check(time.Now(), j.story.stays), j.pings.check(time.Now(), mayMiss))
 }

@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
+	"github.com/tocsin-dev/tocsin/hack/lib/traces"
 )
 
 // network is what lies between the replicas and the API server. It decides how long each call takes.
@@ -33,6 +34,7 @@ type network struct {
 	webhooks   []*brokenWebhook
 	rolledBack atomic.Bool // the CustomResourceDefinitions were
 	writes     judgeWrites
+	tracer     tracer
 }
 
 func newNetwork(seed uint64) *network {
@@ -170,6 +172,7 @@ type link struct {
 	*network
 	client      string
 	definitions definitionsSeen
+	traced      *traces.Process
 
 	mu     sync.Mutex
 	faults []*fault
@@ -180,7 +183,7 @@ type link struct {
 }
 
 func newLink(n *network, client string) *link {
-	return &link{network: n, client: client, dead: make(chan struct{})}
+	return &link{network: n, client: client, traced: n.tracer.process(client), dead: make(chan struct{})}
 }
 
 var (
@@ -300,6 +303,7 @@ func (l *link) run() error {
 
 // Arrive implements apiserver.Faults.
 func (l *link) Arrive(ctx context.Context, call *apiserver.Call) (*metav1.Status, error) {
+	l.tracer.sent(call)
 	if err := l.travel(ctx, "arrive", call, longestTravel); err != nil {
 		return nil, err
 	}
@@ -340,8 +344,8 @@ func (l *link) wait(ctx context.Context, f *fault, d time.Duration) error {
 	}
 }
 
-// Leave implements apiserver.Faults.
-func (l *link) Leave(ctx context.Context, call *apiserver.Call, _ int) error {
+// leave has the response to a call travel, or not.
+func (l *link) leave(ctx context.Context, call *apiserver.Call) error {
 	if err := l.travel(ctx, "leave", call, longestTravel); err != nil {
 		return err
 	}
@@ -357,8 +361,8 @@ func (l *link) Leave(ctx context.Context, call *apiserver.Call, _ int) error {
 	}
 }
 
-// Deliver implements apiserver.Faults.
-func (l *link) Deliver(ctx context.Context, call *apiserver.Call, revision int64) error {
+// deliver has an event of a watch travel, or not.
+func (l *link) deliver(ctx context.Context, call *apiserver.Call, revision int64) error {
 	named := *call
 	named.Name = fmt.Sprint(revision)
 	named.Resource = "watch of " + call.Resource

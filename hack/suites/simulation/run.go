@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/traces"
 )
 
 // Watcher is told what happens in a run. Its functions are optional.
@@ -20,6 +21,8 @@ type Watcher struct {
 	Trace func(call string) // every phase of every call
 	Done  func(Tally)
 
+	Untraced bool // the model does not judge the steps
+
 	Written func(*v1alpha1.Incident)                    // every write of an Incident by a replica
 	Missed  func(namespace string, since time.Duration) // a heartbeat is missed so long after its last ping
 }
@@ -27,6 +30,7 @@ type Watcher struct {
 // Tally counts what happened in a run.
 type Tally struct {
 	Posts, Acknowledged, Commits int
+	Steps                        int // that the model has judged
 	Simulated                    time.Duration
 }
 
@@ -60,6 +64,9 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 		w.log = func(replica string) logr.Logger {
 			return funcr.New(func(prefix, args string) { w.note("%s %s %s", replica, prefix, args) }, funcr.Options{Verbosity: 1})
 		}
+	}
+	if !watcher.Untraced {
+		w.network.tracer.begin(story, w.judge.say)
 	}
 	w.calm.add("", began, began.Add(calmAfter/2))
 	if w.pager != nil {
@@ -137,6 +144,7 @@ func (w *world) end() []string {
 
 func (w *world) tally(simulated time.Duration) Tally {
 	t := Tally{Posts: len(w.senders.records), Commits: int(w.server.Revision()), Simulated: simulated}
+	w.network.tracer.tell(func(j *traces.Judge) { t.Steps = j.Steps() })
 	for _, r := range w.senders.records {
 		if r.Outcome().String() == "acknowledged" {
 			t.Acknowledged++

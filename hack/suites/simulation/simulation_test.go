@@ -50,6 +50,7 @@ func TestCalm(t *testing.T) {
 	g.Expect(found).To(BeEmpty())
 	g.Expect(tally.Posts).To(Equal(52))
 	g.Expect(tally.Acknowledged).To(Equal(52))
+	g.Expect(tally.Steps).To(BeNumerically(">", 52), "each alert is folded or matches nothing, and is released")
 }
 
 // TestMaintenance plays a story in which Incidents are open before, during and after a window, and the leader dies in it.
@@ -274,8 +275,9 @@ func TestSimulate(t *testing.T) {
 		t.Errorf("to replay it: SEED=%d make simulate", next)
 	}
 	if played > 0 {
-		fmt.Printf("simulation: %d runs of %s in %s, %d failed: %d requests, %d acknowledged, %d commits\n", played,
-			total.Simulated.Round(time.Second), time.Since(began).Round(time.Second), failed, total.Posts, total.Acknowledged, total.Commits)
+		fmt.Printf("simulation: %d runs of %s in %s, %d failed: %d requests, %d acknowledged, %d commits, %d steps\n", played,
+			total.Simulated.Round(time.Second), time.Since(began).Round(time.Second), failed,
+			total.Posts, total.Acknowledged, total.Commits, total.Steps)
 	}
 }
 
@@ -284,6 +286,7 @@ func (t *Tally) add(run Tally) {
 	t.Posts += run.Posts
 	t.Acknowledged += run.Acknowledged
 	t.Commits += run.Commits
+	t.Steps += run.Steps
 	t.Simulated += run.Simulated
 }
 

@@ -125,6 +125,7 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 		return nil, err
 	}
 	w.server.OnCommit(w.judge.commit)
+	w.server.OnCommit(w.network.tracer.commit)
 	if w.users, err = w.newClient(userClient); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,315 @@
+package traces
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/protocol"
+	"github.com/tocsin-dev/tocsin/internal/queue"
+)
+
+// incident is an Incident, or the absence of one, and its AlertEvents.
+type incident struct {
+	incidentState
+	name   types.NamespacedName
+	basis  int64    // the revision since which the ledger is as it is: a list must not be older
+	events []*event // that may be in a list or in the ledger, in commit order
+	opened []*event // others that open it: the cache of a process that was suspended may show one that is gone
+}
+
+// incidentState is what the API server has.
+type incidentState struct {
+	known  protocol.Incident // without its ledger
+	ledger map[types.UID]bool
+}
+
+// event is an AlertEvent.
+type event struct {
+	name         types.NamespacedName
+	uid          types.UID
+	parts        map[string]*part // by the name of the Incident
+	stored, gone int64            // revisions; gone is 0 while it exists
+	version      int64
+	goneAt       time.Time
+	mark         string
+	deleting     bool
+
+	earlier  []*event // deleted ones of its name, of which it may be a second copy
+	keyed    bool     // its name is that of an idempotency key
+	doubtful bool     // it shows that it may be a second copy
+	restored bool     // from a backup
+}
+
+// part is what an AlertEvent has for one Incident.
+type part struct {
+	opens     bool
+	folded    bool  // a ledger had it
+	marked    int64 // the revision of the mark, 0 if there is none
+	unmatched map[*Process]bool
+}
+
+// isSettledFor reports whether a process may know that the part is settled.
+func (p *part) isSettledFor(process *Process) bool {
+	return p.folded || p.marked != 0 || p.unmatched[process]
+}
+
+// incidents returns the names of the Incidents, sorted.
+func (e *event) incidents() []string { return slices.Sorted(maps.Keys(e.parts)) }
+
+// settled returns the Incidents for which a process may know that the event is settled, and all of them, by their places among
+// the names.
+func (e *event) settled(process *Process) (settled, concerned protocol.Set) {
+	for n, name := range e.incidents() {
+		concerned = concerned.With(n)
+		if e.parts[name].isSettledFor(process) {
+			settled = settled.With(n)
+		}
+	}
+	return settled, concerned
+}
+
+// tell tells what a process may know of the event.
+func (e *event) tell(process *Process) string {
+	var known []string
+	for _, name := range e.incidents() {
+		words := "is not settled for "
+		if e.parts[name].isSettledFor(process) {
+			words = "is settled for "
+		}
+		known = append(known, words+name)
+	}
+	return fmt.Sprintf("version %d %s; it is a second copy of %d, and restored: %t",
+		e.version, strings.Join(known, ", "), len(e.earlier), e.restored)
+}
+
+func metaOf(object map[string]any) map[string]any {
+	meta, _ := object["metadata"].(map[string]any)
+	return meta
+}
+
+func nameOf(object map[string]any) types.NamespacedName {
+	meta := metaOf(object)
+	namespace, _ := meta["namespace"].(string)
+	name, _ := meta["name"].(string)
+	return types.NamespacedName{Namespace: namespace, Name: name}
+}
+
+// readIncident reads the state of an Incident that exists.
+func readIncident(object map[string]any) incidentState {
+	status, _ := object["status"].(map[string]any)
+	state, _ := status["state"].(string)
+	ledger, _ := status["ledger"].(map[string]any)
+	entries, _ := ledger["events"].([]any)
+	i := incidentState{ledger: make(map[types.UID]bool, len(entries))}
+	for _, entry := range entries {
+		fields, _ := entry.(map[string]any)
+		uid, _ := fields["uid"].(string)
+		i.ledger[types.UID(uid)] = true
+	}
+	_, deleting := metaOf(object)["deletionTimestamp"]
+	i.known = protocol.Incident{
+		Exists: true, Status: state != "", Open: state == string(v1alpha1.IncidentOpen), Deleting: deleting,
+	}
+	return i
+}
+
+func (j *Judge) incidentNamed(name types.NamespacedName) *incident {
+	i := j.incidents[name]
+	if i == nil {
+		i = &incident{name: name}
+		j.incidents[name] = i
+	}
+	return i
+}
+
+// store enters a new AlertEvent.
+func (j *Judge) store(c *Commit) *event {
+	object := &v1alpha1.AlertEvent{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(c.Object, object); err != nil {
+		panic(err)
+	}
+	_ = queue.Decode(object) // one that cannot be decoded has no alerts
+	e := &event{
+		name: nameOf(c.Object), uid: object.UID, parts: map[string]*part{}, stored: c.Revision, version: c.Revision,
+		mark:  object.Annotations[v1alpha1.SettledAnnotation],
+		keyed: v1alpha1.IsKeyedEventName(object.Name), restored: queue.IsRestored(object),
+	}
+	j.events[e.uid] = e
+	for a := range object.Alerts {
+		alert := &object.Alerts[a]
+		name, integration := object.IncidentNameFor(alert), object.Spec.IntegrationName
+		if e.parts[name] == nil {
+			e.parts[name] = &part{unmatched: map[*Process]bool{}}
+		}
+		e.parts[name].opens = e.parts[name].opens || alert.Status == v1alpha1.AlertFiring && integration != "" &&
+			alert.DedupKey != "" && v1alpha1.IncidentName(integration, alert.DedupKey) == name
+	}
+	for name := range e.parts {
+		i := j.incidentNamed(types.NamespacedName{Namespace: e.name.Namespace, Name: name})
+		i.events = append(i.events, e)
+	}
+	if e.keyed || v1alpha1.IsGeneratedEventName(object.Name) {
+		received := object.Spec.ReceivedTime.Time
+		isLate := !received.IsZero() && object.CreationTimestamp.Sub(received) > time.Second
+		e.doubtful = isLate || object.Annotations[v1alpha1.RetryAnnotation] != ""
+		e.earlier = slices.Clone(j.named[e.name])
+		j.named[e.name] = append(j.named[e.name], e)
+	}
+	return e
+}
+
+// forgetAfter is how long after its end no fold is under way any more that has listed an AlertEvent.
+const forgetAfter = 10 * time.Minute
+
+// forget drops the events that no list can have that the next step goes by, nor the ledger.
+func (i *incident) forget(now time.Time) {
+	isLongGone := func(e *event) bool { return e.gone != 0 && now.Sub(e.goneAt) > forgetAfter }
+	i.opened = slices.DeleteFunc(i.opened, isLongGone)
+	i.events = slices.DeleteFunc(i.events, func(e *event) bool {
+		part := e.parts[i.name.Name]
+		isUnlisted := e.gone != 0 && e.gone <= i.basis || part.marked != 0 && part.marked <= i.basis
+		if i.ledger[e.uid] || !isUnlisted && !isLongGone(e) {
+			return false
+		}
+		if part.opens && !isLongGone(e) {
+			i.opened = append(i.opened, e)
+		}
+		return true
+	})
+}
+
+// oldestFor returns the oldest event that exists and is not settled as far as a process may know.
+func (i *incident) oldestFor(p *Process) *event {
+	for _, e := range i.events {
+		if e.gone == 0 && !e.parts[i.name.Name].isSettledFor(p) {
+			return e
+		}
+	}
+	return nil
+}
+
+func (i *incident) settleUnmatched(p *Process, unmatched protocol.Set) {
+	for n := range unmatched.All() {
+		i.events[n].parts[i.name.Name].unmatched[p] = true
+	}
+}
+
+// guess is what the facts leave open about a view.
+type guess struct {
+	at     time.Time
+	since  int64              // the list is no older than this
+	added  map[types.UID]bool // the process has added these to the ledger, so its cache showed them
+	now    bool               // its cache shows what it shows by now, rather than when the list began
+	strict bool               // no other event waits or is a second copy but those that must
+}
+
+// views yields what a process may have gone by in a step for an Incident, the newest list first. Lists between which no event
+// came, went or was marked are the same to it, but for what the cache shows: the first of them needs the least.
+func (j *Judge) views(p *Process, i *incident, g guess) iter.Seq[*protocol.View] {
+	since := max(i.basis, g.since)
+	changes := []int64{since}
+	for _, e := range i.events {
+		for _, revision := range []int64{e.stored, e.gone, e.parts[i.name.Name].marked} {
+			if revision > since {
+				changes = append(changes, revision)
+			}
+		}
+	}
+	slices.Sort(changes)
+	return func(yield func(*protocol.View) bool) {
+		for _, w := range p.in(i.name.Namespace) {
+			end := len(w.lists)
+			for _, from := range slices.Backward(changes) {
+				first := sort.Search(end, func(n int) bool { return w.lists[n].revision >= from })
+				if first < end && !yield(j.view(p, i, w.lists[first], g)) {
+					return
+				}
+				end = first
+			}
+		}
+	}
+}
+
+// view returns what a process may have gone by if it used this list.
+func (j *Judge) view(p *Process, i *incident, l list, g guess) *protocol.View {
+	shown := p.shown(i.name.Namespace)
+	known := i.known
+	v := &protocol.View{Capacity: v1alpha1.MaxLedger}
+	for n, e := range i.events {
+		put := func(to *protocol.Set, has bool) {
+			if has {
+				*to = to.With(n)
+			}
+		}
+		put(&known.Ledger, i.ledger[e.uid])
+		part := e.parts[i.name.Name]
+		if e.restored || !e.existed(part, l.revision) {
+			continue
+		}
+		isAdded := g.added[e.uid]
+		isCopy, waits := j.doubts(p, e, g)
+		put(&v.Listed, true)
+		put(&v.Opening, part.opens)
+		put(&v.Shown, e.stored <= l.shown || (isAdded || g.now) && e.stored <= shown)
+		put(&v.Settled, !isAdded && part.isSettledFor(p))
+		put(&v.Copies, isCopy)
+		put(&v.Held, waits)
+	}
+	v.Read, v.Current = known, known
+	return v
+}
+
+// existed reports whether the event existed for the Incident of a part at a revision.
+func (e *event) existed(p *part, revision int64) bool {
+	return e.stored <= revision && (e.gone == 0 || e.gone > revision) && (p.marked == 0 || p.marked > revision)
+}
+
+// doubts reports whether a process takes an event for a second copy, and whether it has the event wait: those that it has folded
+// only if it must, of others also those that it may.
+func (j *Judge) doubts(p *Process, e *event, g guess) (isCopy, waits bool) {
+	switch {
+	case !g.added[e.uid] && !g.strict:
+		return len(e.earlier) > 0, e.doubtful
+	case j.options.LooseClocks:
+		return false, false
+	default:
+		return p.remembers(e), p.mustWait(e, j.firstSent(e), g.at)
+	}
+}
+
+// firstSent returns the revision when the first request to create an AlertEvent was sent. Only the webhook servers' are known.
+func (j *Judge) firstSent(e *event) int64 {
+	if revision, ok := j.sent[e.name]; ok {
+		return revision
+	}
+	return e.stored
+}
+
+// String tells what the API server has.
+func (i *incident) String() string {
+	text := "Incident " + i.name.String() + " does not exist"
+	if i.known.Exists {
+		text = fmt.Sprintf("Incident %s has version %d (open: %t, being deleted: %t, empty: %t)",
+			i.name, i.known.Version, i.known.Open, i.known.Deleting, i.known.IsEmpty())
+	}
+	return fmt.Sprintf("%s, and its ledger is of revision %d", text, i.basis)
+}
+
+// tell tells what a process may have gone by.
+func (i *incident) tell(v *protocol.View) string {
+	var names []string
+	for n, e := range i.events {
+		names = append(names, fmt.Sprintf("%d=%s", n, e.name.Name))
+	}
+	return fmt.Sprintf("with the ledger %s, it listed %s, its cache showed %s, %s are settled, %s open, %s are second copies, "+
+		"%s wait (%s)", v.Read.Ledger, v.Listed, v.Shown, v.Settled, v.Opening, v.Copies, v.Held, strings.Join(names, " "))
+}

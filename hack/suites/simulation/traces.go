@@ -1,0 +1,124 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
+	"github.com/tocsin-dev/tocsin/hack/lib/traces"
+)
+
+// tracer tells the judge of the traces what the processes send, and what reaches them.
+type tracer struct {
+	mu    sync.Mutex
+	judge *traces.Judge // nil: nobody judges
+	runs  map[string]int
+}
+
+// process returns a new process of a replica.
+func (t *tracer) process(replica string) *traces.Process {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.runs == nil {
+		t.runs = map[string]int{}
+	}
+	t.runs[replica]++
+	return traces.NewProcess(fmt.Sprintf("%s (run %d)", replica, t.runs[replica]))
+}
+
+// begin has the steps of a story judged.
+func (t *tracer) begin(story *Story, say func(format string, args ...any)) {
+	t.judge = traces.New(traces.Options{Say: say, LooseClocks: slices.ContainsFunc(story.Operations, func(o operation) bool {
+		switch o.(type) {
+		case setClock, setServerClock:
+			return true
+		default:
+			return false
+		}
+	})})
+}
+
+// findings are the steps that the model rejects.
+func (t *tracer) findings() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.judge == nil {
+		return nil
+	}
+	return slices.Clone(t.judge.Findings())
+}
+
+// tell calls tell if somebody judges.
+func (t *tracer) tell(tell func(*traces.Judge)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.judge != nil {
+		tell(t.judge)
+	}
+}
+
+// commit is for apiserver.Server.OnCommit.
+func (t *tracer) commit(c apiserver.Commit) {
+	resource, group, _ := strings.Cut(c.Resource, ".")
+	if group != tocsinGroup || resource != traces.AlertEvents && resource != traces.Incidents {
+		return
+	}
+	fact := &traces.Commit{Revision: c.Revision, At: time.Now(), Type: c.Type, Resource: resource, Object: c.Object}
+	if p, ok := c.Faults.(*process); ok {
+		fact.By, fact.Verb, fact.Subresource, fact.Body = p.traced, c.Call.Verb, c.Call.Subresource, c.Call.Body
+	}
+	t.tell(func(j *traces.Judge) { j.Commit(fact) })
+}
+
+// sent notes a request that a process sends.
+func (t *tracer) sent(call *apiserver.Call) {
+	if call.Verb == "create" && call.Resource == tracedEvents && !call.Query.Has("dryRun") {
+		t.tell(func(j *traces.Judge) { j.Sent(types.NamespacedName{Namespace: call.Namespace, Name: call.Name}) })
+	}
+}
+
+const (
+	tocsinGroup     = "tocsin.dev"
+	tracedEvents    = traces.AlertEvents + "." + tocsinGroup
+	tracedIncidents = traces.Incidents + "." + tocsinGroup
+)
+
+// Leave implements apiserver.Faults.
+func (l *link) Leave(ctx context.Context, call *apiserver.Call, code int) error {
+	isList := call.Verb == "list" && call.Resource == tracedEvents && code == http.StatusOK
+	// Folds list the metadata, and caches whole objects.
+	ofMetadata := strings.Contains(call.Header.Get("Accept"), "PartialObjectMetadataList")
+	isRead := call.Verb == "get" && call.Resource == tracedIncidents && (code == http.StatusOK || code == http.StatusNotFound)
+	l.tracer.tell(func(j *traces.Judge) {
+		switch {
+		case isList && ofMetadata && call.Quorum && !call.Query.Has("continue"):
+			l.traced.Listed(call.Namespace, call.Revision)
+		case isRead && call.Quorum:
+			j.Read(l.traced, types.NamespacedName{Namespace: call.Namespace, Name: call.Name}, time.Now())
+		}
+	})
+	if err := l.leave(ctx, call); err != nil || !isList || ofMetadata {
+		return err
+	}
+	if err := l.run(); err != nil { // only then does the process get it
+		return err
+	}
+	l.tracer.tell(func(*traces.Judge) { l.traced.Shown(call.Namespace, call.Revision, true, time.Now()) })
+	return nil
+}
+
+// Deliver implements apiserver.Faults.
+func (l *link) Deliver(ctx context.Context, call *apiserver.Call, revision int64) error {
+	err := l.deliver(ctx, call, revision)
+	if err == nil && call.Resource == tracedEvents {
+		l.tracer.tell(func(*traces.Judge) { l.traced.Shown(call.Namespace, revision, false, time.Now()) })
+	}
+	return err
+}
