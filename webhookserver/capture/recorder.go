@@ -37,8 +37,8 @@ type Recorder struct {
 	nextWrite, nextSweep time.Time
 }
 
-// ring is the requests of an integration that wait. Of those that are answered, the newest ones are kept. Of the others, the oldest
-// ones are: in a storm, all of the newest requests would always be unanswered, and none would ever be written.
+// ring is the requests of an integration that wait. Of those that are answered, the newest ones are kept. Of the others, the
+// oldest ones are: in a storm, all of the newest requests would always be unanswered, and none would ever be written.
 type ring struct {
 	on          bool                         // false: the capture was turned off
 	integration *v1alpha1.WebhookIntegration // as the cache has it; nil if it is off
@@ -188,7 +188,8 @@ func (r *Recorder) trim(known *ring) {
 	}
 }
 
-// least returns the request that is dropped next: neither those that are answered nor the others take more than half of the space.
+// least returns the request that is dropped next: neither those that are answered nor the others get more than half of the
+// memory.
 func (k *ring) least() *Pending {
 	if k.open > k.bytes-k.open {
 		return k.unanswered[len(k.unanswered)-1]
