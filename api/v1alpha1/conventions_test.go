@@ -121,7 +121,7 @@ func crds(t *testing.T) map[string]*apiextensionsv1.CustomResourceDefinition {
 func TestSchemasKeepTheConventions(t *testing.T) {
 	g := NewWithT(t)
 	all := crds(t)
-	g.Expect(all).To(HaveLen(6))
+	g.Expect(all).To(HaveLen(7))
 	for kind, crd := range all {
 		g.Expect(crd.Spec.Versions).To(HaveLen(1))
 		schema := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.DeepCopy()
@@ -261,7 +261,7 @@ func TestPrinterColumnsAndSelectableFields(t *testing.T) {
 	}
 	narrow, wide := columns("Incident")
 	g.Expect(narrow).To(Equal([]string{"State", "Severity", "Ack", "Forwarding", "Count", "Last-Seen", "Title"}))
-	g.Expect(wide).To(Equal([]string{"Assignee", "Integration", "Dedup-Key", "Host", "Muted", "Muted-Until", "Age"}))
+	g.Expect(wide).To(Equal([]string{"Assignee", "Integration", "Dedup-Key", "Host", "Muted", "Muted-Until", "Flapping", "Age"}))
 	narrow, wide = columns("Heartbeat")
 	g.Expect(narrow).To(Equal([]string{"Heard", "Last-Signal", "Due", "Integration"}))
 	g.Expect(wide).To(Equal([]string{"Reason", "Last-Duration", "Age"}))
