@@ -2,8 +2,8 @@
 //
 // It wires its packages together: incident folds, release deletes and marks AlertEvents, sweep visits Resolved Incidents,
 // integration and maintenance write the status of WebhookIntegrations and MaintenanceWindows, summary counts the Incidents of a
-// namespace, heartbeat finds heartbeats that are missed, and replica has what every replica keeps. The packages forward and archive, which tell others, are wired by
-// internal/app and cmd/tocsin-archiver.
+// namespace, heartbeat finds heartbeats that are missed, and replica has what every replica keeps. The packages forward and
+// archive, which tell others, are wired by internal/app and cmd/tocsin-archiver.
 //
 // This comment has the algorithm and its proof. docs/internals/architecture.md has the invariants, and what guards each of them.
 //

@@ -100,7 +100,7 @@ type Flapping struct {
 	// +kubebuilder:validation:MaxItems=20
 	// +listType=atomic
 	// +optional
-	OpenedTimes []Timestamp `json:"openedTimes,omitempty"`
+	OpenedTimes []Timestamp `json:"openedTimes,omitempty"` //nolint:kubeapilinter // a Timestamp is a string in JSON
 
 	// endTime is the time at which the condition Flapping becomes False unless the Incident opens again. Absent if it is not True.
 	// +optional

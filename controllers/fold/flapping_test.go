@@ -38,10 +38,10 @@ func (b *foldBench) toggle(at ...int) {
 	}
 }
 
-// resolvedBy is the resolve of a user.
-func resolvedBy(user string) v1alpha1.Alert {
+// resolvedByMaria is the resolve of a user.
+func resolvedByMaria() v1alpha1.Alert {
 	alert := resolvingAlert()
-	alert.IsReport, alert.By = true, user
+	alert.IsReport, alert.By = true, "maria"
 	return alert
 }
 
@@ -190,11 +190,11 @@ func TestAnEndIsKeptBack(t *testing.T) {
 		}, 11},
 		"not if a person resolves it": {func(b *foldBench) {
 			b.toggle(1, 2, 3, 4, 5)
-			b.at(6, eventOf(6, resolvedBy("maria")))
+			b.at(6, eventOf(6, resolvedByMaria()))
 		}, 6},
 		"until a person says that it is over": {func(b *foldBench) {
 			flaps(b)
-			b.at(8, eventOf(8, resolvedBy("maria")))
+			b.at(8, eventOf(8, resolvedByMaria()))
 		}, 8},
 		"whatever the sender repeats": {func(b *foldBench) {
 			flaps(b)
@@ -288,7 +288,7 @@ func TestTheSeverityDoesNotFallWhileAnIncidentFlaps(t *testing.T) {
 	g.Expect(ForwardedPeriods(bench.status())[3:]).To(Equal([]SeverityPeriod{
 		{Severity: "critical", From: minute(8), To: minute(15)}, {Severity: "warning", From: minute(14)},
 	}))
-	bench.at(18, eventOf(18, resolvedBy("maria")))
+	bench.at(18, eventOf(18, resolvedByMaria()))
 	g.Expect(ForwardedPeriods(bench.status())).To(ContainElement(SeverityPeriod{Severity: "warning", From: minute(14), To: minute(18)}))
 }
 
@@ -297,7 +297,7 @@ func TestAPersonEndsTheHighestSeverity(t *testing.T) {
 	g, bench := NewWithT(t), unsteadyBench(5)
 	bench.toggle(1, 2, 3, 4, 5, 6)
 	bench.at(7, eventOf(7, firingAt("info")))
-	bench.at(8, eventOf(8, resolvedBy("maria")))
+	bench.at(8, eventOf(8, resolvedByMaria()))
 	g.Expect(KeepsFiring(bench.status(), minute(8))).To(BeFalse())
 	periods := ForwardedPeriods(bench.status())
 	g.Expect(periods[len(periods)-1]).To(Equal(SeverityPeriod{Severity: "error", From: minute(5), To: minute(8)}))

@@ -41,7 +41,8 @@ func (r *Recorder) Run(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
 	r.enqueue(true)
-	for ctx.Err() == nil && r.writeNext(ctx) {
+	for more := true; more && ctx.Err() == nil; {
+		more = r.writeNext(ctx)
 	}
 }
 

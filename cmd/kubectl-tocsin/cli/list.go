@@ -14,9 +14,6 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/live"
 )
 
-// severities lists all severities, the most severe first.
-var severities = v1alpha1.Severities()
-
 const severityWords = "one of critical, error, warning and info"
 
 type filter struct {

@@ -302,7 +302,8 @@ func describe(l *life, before *storedIncident, added []*event) string {
 // appearanceTime is how long after the creation of an integration a replica may not know of it.
 const appearanceTime = 10 * time.Second
 
-// acknowledges is how long an alert acknowledges; zero if without an end. It is unsure while a replica may know of no integration.
+// acknowledges is how long an alert acknowledges; zero if without an end. It is unsure while a replica may know of no
+// integration.
 func (h *History) acknowledges(namespace, integration string, a alert) (length time.Duration, unsure bool) {
 	text, key := a.text("acknowledgeFor"), incidentKey{namespace, integration}
 	stored := h.integrations[key]

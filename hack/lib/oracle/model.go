@@ -109,7 +109,7 @@ func (m *modelIncident) take(a told) bool {
 	m.newest = max(m.newest, a.order)
 	m.digest.add(a.id)
 	isReport := status != firing && a.by() != ""
-	if status == noted || status == silenced || status == assigned || status == unassigned || isReport {
+	if isReport || slices.Contains([]string{noted, silenced, assigned, unassigned}, status) {
 		return true
 	}
 	m.count++

@@ -259,8 +259,9 @@ func (j *Judge) view(p *Process, i *incident, l list, g guess) *protocol.View {
 		isCopy, waits := j.doubts(p, e, g)
 		put(&v.Listed, true)
 		put(&v.Opening, part.opens)
-		put(&v.Shown, e.stored <= l.shown || (isAdded || g.now) && e.stored <= shown)
-		put(&v.Settled, !isAdded && part.isSettledFor(p))
+		hasLeft := g.now && e.gone != 0 && e.gone <= shown // the cache, after the list
+		put(&v.Shown, !hasLeft && (e.stored <= l.shown || (isAdded || g.now) && e.stored <= shown))
+		put(&v.Settled, !hasLeft && !isAdded && part.isSettledFor(p))
 		put(&v.Copies, isCopy)
 		put(&v.Held, waits)
 	}

@@ -34,9 +34,10 @@ func drawStory(t *rapid.T) *Story {
 		s.Forbidden = true
 	}
 	var pause []operation
-	s.Operations, pause = (&drawer{replicas: s.Replicas}).drawTheme(t, s)
+	d := &drawer{replicas: s.Replicas, breaches: rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "breaches")}
+	s.Operations, pause = d.drawTheme(t, s)
 	for chapter := range chapters { // rapid likes short slices
-		for _, scene := range rapid.SliceOfN(scenes(s.Replicas), 0, 12).Draw(t, fmt.Sprint("chapter ", chapter)) {
+		for _, scene := range rapid.SliceOfN(scenes(d), 0, 12).Draw(t, fmt.Sprint("chapter ", chapter)) {
 			s.Operations = append(s.Operations, scene...)
 		}
 		s.Operations = append(s.Operations, pause...)
@@ -45,8 +46,7 @@ func drawStory(t *rapid.T) *Story {
 }
 
 // scenes draws one operation, or a few that are worth more together. Its kinds are weighted: most of them are posts.
-func scenes(replicas int) *rapid.Generator[[]operation] {
-	d := &drawer{replicas: replicas}
+func scenes(d *drawer) *rapid.Generator[[]operation] {
 	one := func(draw func(*rapid.T) operation) func(*rapid.T) []operation {
 		return func(t *rapid.T) []operation { return []operation{draw(t)} }
 	}
@@ -70,7 +70,10 @@ func scenes(replicas int) *rapid.Generator[[]operation] {
 }
 
 // drawer draws operations for so many replicas.
-type drawer struct{ replicas int }
+type drawer struct {
+	replicas int
+	breaches bool // watches may break their promise
+}
 
 func (d *drawer) replica(t *rapid.T) int { return rapid.IntRange(0, d.replicas-1).Draw(t, "replica") }
 
@@ -160,9 +163,13 @@ func (d *drawer) trouble(t *rapid.T) operation {
 }
 
 func (d *drawer) watchTrouble(t *rapid.T) operation {
+	effects := []effect{lag, stall, end, expire, behind}
+	if d.breaches {
+		effects = append(effects, drop, repeat, swap, rewind)
+	}
 	o := trouble{
 		replica: d.replica(t),
-		effect:  rapid.SampledFrom([]effect{lag, stall, end, expire, behind, drop, repeat, swap, rewind}).Draw(t, "effect"),
+		effect:  rapid.SampledFrom(effects).Draw(t, "effect"),
 		target: target{"watch", rapid.SampledFrom([]string{
 			"alertevents", "alertevents", "incidents", "webhookintegrations", "maintenancewindows", "heartbeats", "leases", "",
 		}).Draw(t, "resource")},

@@ -48,14 +48,13 @@ func newJudge(story *Story, w *world) *judge {
 		MayWait: story.mayWait, MayStay: story.mayStay, Remembers: w.remembers, RememberTime: rememberTime,
 		FoldTime: foldTime, Undisturbed: w.calm.isCalm,
 	}
+	options.LooseOrder = story.breaksWatches() // replicas see a lost AlertEvent when they list again, after newer ones
 	for _, o := range story.Operations {
 		switch o := o.(type) {
 		case deleteNamespace:
 			options.DeletedNamespaces = append(options.DeletedNamespaces, tenantName(o.tenant))
 		case setServerClock:
 			options.ClockError = 2 * fold.MaxClockDifference
-		case trouble: // replicas see a lost AlertEvent when they list again, after newer ones
-			options.LooseOrder = options.LooseOrder || breaches[o.effect] != nil
 		}
 	}
 	mutes := &mutes{

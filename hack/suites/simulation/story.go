@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -73,6 +74,14 @@ func (s *Story) String() string {
 		lines = append(lines, o.String())
 	}
 	return strings.Join(lines, "\n")
+}
+
+// breaksWatches says whether watches break their promise.
+func (s *Story) breaksWatches() bool {
+	return slices.ContainsFunc(s.Operations, func(o operation) bool {
+		t, ok := o.(trouble)
+		return ok && breaches[t.effect] != nil
+	})
 }
 
 // operation is something that happens. It does not wait for its effects.

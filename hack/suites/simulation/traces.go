@@ -33,8 +33,11 @@ func (t *tracer) process(replica string) *traces.Process {
 	return traces.NewProcess(fmt.Sprintf("%s (run %d)", replica, t.runs[replica]))
 }
 
-// begin has the steps of a story judged.
+// begin has the steps of a story judged. The model knows only watches that keep their promise.
 func (t *tracer) begin(story *Story, say func(format string, args ...any)) {
+	if story.breaksWatches() {
+		return
+	}
 	t.judge = traces.New(traces.Options{Say: say, LooseClocks: slices.ContainsFunc(story.Operations, func(o operation) bool {
 		switch o.(type) {
 		case setClock, setServerClock:
