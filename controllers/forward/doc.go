@@ -4,8 +4,8 @@
 //
 //  1. term.incidentChanged (term.go): the cache shows a change of an open Incident. One that people have to know at once is
 //     queued for each poster. The fold that wrote the end of one calls Forwarder.Resolved at once, and so term.resolved. An end
-//     that another process wrote is learned when the Incident leaves the cache (term.incidentGone). A new leader learns of earlier
-//     ends from its first sweep. If two of them tell of one end, it is posted twice at most.
+//     that another process wrote is learned when the Incident leaves the cache (term.incidentGone). A new leader learns of
+//     earlier ends from its first sweep. If two of them tell of one end, it is posted twice at most.
 //  2. poster.run (poster.go): a poster, one for each address of an Alertmanager, takes the Incidents of its next request from
 //     its schedule (schedule.go): first those of which it was told, then those of its round, which has all open ones once a
 //     minute. Ended ones come after the round (takeOpen, takeEnded), since open ones expire and ends do not.

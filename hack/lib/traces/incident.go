@@ -209,6 +209,7 @@ type guess struct {
 	since  int64              // the list is no older than this
 	added  map[types.UID]bool // the process has added these to the ledger, so its cache showed them
 	now    bool               // its cache shows what it shows by now, rather than when the list began
+	left   bool               // its cache has shown the end of events that the list has
 	strict bool               // no other event waits or is a second copy but those that must
 }
 
@@ -259,7 +260,7 @@ func (j *Judge) view(p *Process, i *incident, l list, g guess) *protocol.View {
 		isCopy, waits := j.doubts(p, e, g)
 		put(&v.Listed, true)
 		put(&v.Opening, part.opens)
-		hasLeft := g.now && e.gone != 0 && e.gone <= shown // the cache, after the list
+		hasLeft := g.left && e.gone != 0 && e.gone <= shown
 		put(&v.Shown, !hasLeft && (e.stored <= l.shown || (isAdded || g.now) && e.stored <= shown))
 		put(&v.Settled, !hasLeft && !isAdded && part.isSettledFor(p))
 		put(&v.Copies, isCopy)

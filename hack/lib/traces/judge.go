@@ -239,17 +239,19 @@ func (j *Judge) judgeWrite(c *Commit, i *incident, ledger map[types.UID]bool) {
 // what it has added to the ledger.
 func (j *Judge) judgeStep(c *Commit, i *incident, seen protocol.Step, added map[types.UID]bool) {
 	var before, possible []string
-	for v := range j.views(c.By, i, guess{added: added, at: c.At}) {
-		for _, step := range v.Steps(nil) {
-			if step.Seen(seen) {
-				i.settleUnmatched(c.By, step.Unmatched)
-				j.accept(c.By, "%s, %s", i.name, step)
-				return
+	for _, left := range []bool{false, true} {
+		for v := range j.views(c.By, i, guess{added: added, left: left, at: c.At}) {
+			for _, step := range v.Steps(nil) {
+				if step.Seen(seen) {
+					i.settleUnmatched(c.By, step.Unmatched)
+					j.accept(c.By, "%s, %s", i.name, step)
+					return
+				}
+				possible = append(possible, step.String())
 			}
-			possible = append(possible, step.String())
-		}
-		if len(before) < maxViews {
-			before = append(before, i.tell(v))
+			if len(before) < maxViews {
+				before = append(before, i.tell(v))
+			}
 		}
 	}
 	if len(before) == 0 {
