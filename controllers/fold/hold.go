@@ -16,8 +16,9 @@ const maxHold = 24 * time.Hour
 type holdRule struct{ noRule }
 
 func (holdRule) alert(f *folding, a receivedAlert, before former) {
-	// A receipt by a clock that is ahead must not hold what its severity has freed.
-	if at := Earliest(a.received, f.in.Now); !before.isOpen || IsHeld(f.status, at) {
+	// A receipt by a clock that is ahead, or behind that of an earlier alert, must not hold what its severity has freed.
+	at := Earliest(Latest(a.received, valueOf(f.status.LastAlertTime).Time), f.in.Now)
+	if !before.isOpen || IsHeld(f.status, at) {
 		f.hold(at)
 	}
 }

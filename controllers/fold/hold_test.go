@@ -59,6 +59,13 @@ func TestAnIncidentIsHeldBack(t *testing.T) {
 			behind.Spec.ReceivedTime = v1alpha1.NewTimestamp(minute(1).Add(-10 * time.Second))
 			b.at(2, behind)
 		}, minuteStamp(1)},
+		"and no more, if a replica whose clock is behind received that it is less severe again": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("info")))
+			b.at(3, eventOf(3, firingAt("critical")))
+			behind := eventOf(4, firingAt("info"))
+			behind.Spec.ReceivedTime = v1alpha1.NewTimestamp(minute(3).Add(-5 * time.Second))
+			b.at(4, behind)
+		}, minuteStamp(3)},
 		"until its severity rises, if the time of the new one has passed": {func(b *foldBench) {
 			b.at(1, eventOf(1, firingAt("info")))
 			b.at(8, eventOf(8, firingAt("error")))

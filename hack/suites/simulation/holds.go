@@ -54,17 +54,32 @@ func (h *holds) integrate(namespace string, integration *v1alpha1.WebhookIntegra
 // holdError is how much later than the true time an alert may be received by the clock of a fold, which is known to the second.
 const holdError = 3 * time.Second
 
+// judges says whether it is known until when an episode is held back. The end of one that was forwarded is, too.
+func (h *holds) judges(namespace string, status *v1alpha1.IncidentStatus) bool {
+	wasTold := status.Forwarding != nil && status.Forwarding.Severity != ""
+	isUnknown := h.none || h.other[namespace] || status.Episode == nil || status.OpenedTime == nil
+	isKept := h.pages && (status.Flapping != nil || wasTold)
+	return !isUnknown && !isKept && (!wasTold || status.State != v1alpha1.IncidentResolved)
+}
+
 func (h *holds) judge(key types.NamespacedName, incident *v1alpha1.Incident, found *oracle.Findings) {
 	status := &incident.Status
-	if h.none || h.other[key.Namespace] || status.Episode == nil || status.OpenedTime == nil ||
-		h.pages && (status.Flapping != nil || status.Forwarding != nil && status.Forwarding.Severity != "") {
+	if !h.judges(key.Namespace, status) {
 		return
 	}
-	if told := status.Forwarding; told != nil && told.Severity != "" && status.State == v1alpha1.IncidentResolved {
-		return // it was forwarded, so its end is, too
+	var got time.Time
+	if status.Episode.ForwardTime != nil {
+		got = status.Episode.ForwardTime.Time
 	}
-	var want time.Time // zero: it is not held back
-	begun := false
+	want, begun := wantHeld(status)
+	if begun && (got.IsZero() != want.IsZero() || got.Sub(want).Abs() > holdError) {
+		found.Add("M: %s is held back until %s, and by its timeline until %s", key, got, want)
+	}
+}
+
+// wantHeld returns until when an episode is held back by its timeline; zero if it is not. begun is false if the timeline lacks
+// its beginning.
+func wantHeld(status *v1alpha1.IncidentStatus) (want time.Time, begun bool) {
 	for _, entry := range status.Timeline {
 		due := status.OpenedTime.Add(heldFor[entry.Severity])
 		switch entry.Type {
@@ -83,13 +98,7 @@ func (h *holds) judge(key types.NamespacedName, incident *v1alpha1.Incident, fou
 		default:
 		}
 	}
-	got := time.Time{}
-	if status.Episode.ForwardTime != nil {
-		got = status.Episode.ForwardTime.Time
-	}
-	if begun && (got.IsZero() != want.IsZero() || got.Sub(want).Abs() > holdError) {
-		found.Add("M: %s is held back until %s, and by its timeline until %s", key, got, want)
-	}
+	return want, begun
 }
 
 // longestExpiry is how long after its end an acknowledgement may last: a new leader waits for a minute, and each fault began and

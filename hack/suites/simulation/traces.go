@@ -98,15 +98,7 @@ func (l *link) Leave(ctx context.Context, call *apiserver.Call, code int) error 
 	isList := call.Verb == "list" && call.Resource == tracedEvents && code == http.StatusOK
 	// Folds list the metadata, and caches whole objects.
 	ofMetadata := strings.Contains(call.Header.Get("Accept"), "PartialObjectMetadataList")
-	isRead := call.Verb == "get" && call.Resource == tracedIncidents && (code == http.StatusOK || code == http.StatusNotFound)
-	l.tracer.tell(func(j *traces.Judge) {
-		switch {
-		case isList && ofMetadata && call.Quorum && !call.Query.Has("continue"):
-			l.traced.Listed(call.Namespace, call.Revision)
-		case isRead && call.Quorum:
-			j.Read(l.traced, types.NamespacedName{Namespace: call.Namespace, Name: call.Name}, time.Now())
-		}
-	})
+	l.tellAnswer(call, code, isList && ofMetadata)
 	if err := l.leave(ctx, call); err != nil || !isList || ofMetadata {
 		return err
 	}
@@ -115,6 +107,21 @@ func (l *link) Leave(ctx context.Context, call *apiserver.Call, code int) error 
 	}
 	l.tracer.tell(func(*traces.Judge) { l.traced.Shown(call.Namespace, call.Revision, true, time.Now()) })
 	return nil
+}
+
+// tellAnswer tells the judge of a quorum list, or of a quorum read of an Incident.
+func (l *link) tellAnswer(call *apiserver.Call, code int, isList bool) {
+	isRead := call.Verb == "get" && call.Resource == tracedIncidents && (code == http.StatusOK || code == http.StatusNotFound)
+	if !call.Quorum || !isList && !isRead || isList && call.Query.Has("continue") {
+		return
+	}
+	l.tracer.tell(func(j *traces.Judge) {
+		if isList {
+			l.traced.Listed(call.Namespace, call.Revision)
+		} else {
+			j.Read(l.traced, types.NamespacedName{Namespace: call.Namespace, Name: call.Name}, time.Now())
+		}
+	})
 }
 
 // Deliver implements apiserver.Faults.
