@@ -163,6 +163,7 @@ var grants = map[string]string{
 	"tocsin.dev/incidentsummaries/status":       "patch",
 	"tocsin.dev/maintenancewindows":             "get list watch",
 	"tocsin.dev/maintenancewindows/status":      "patch",
+	"tocsin.dev/requestcaptures":                "create delete get list update",
 	"tocsin.dev/webhookintegrations":            "get list watch",
 	"tocsin.dev/webhookintegrations/status":     "patch",
 	"authentication.k8s.io/tokenreviews":        "create",
