@@ -37,7 +37,9 @@ var policy = config.Config{
 }
 
 // compatibleRules are the rules (CEL) that were added since the baseline and reject no object that it accepts.
-var compatibleRules []string
+var compatibleRules = []string{
+	"self.status != 'assigned' || has(self.assignee)", // a new status
+}
 
 // operatorOwned is the part of an object that has the operator as its only writer: who owns its fields concerns nobody else.
 var operatorOwned = map[string]string{"incidents.tocsin.dev": "status", "alertevents.tocsin.dev": "spec"}
