@@ -61,6 +61,10 @@ kubectl -n shop wait --for=condition=Ready webhookintegration/monitoring
 // compressed is one alert as the operator compresses many.
 const compressed = "H4sIAAAAAAACA4uuVkpJTSkt8E6tVLJSUErJLM7WT0nSNVTSUVAqLkksKS0GCadlFmXmpSvV6ihgV26EXXksAMQs18ReAAAA"
 
+// captured is a request as the operator stores it.
+const captured = "H4sIAAAAAAACA0XLsQrCMBCA4T3QdwiZ1RhwyqpDB8GC2SU2pz0TcoFcK0V8d7O5fvz/cLk6qX1BvRgNC2Su+g33iSjK3rlBm5" +
+	"3pRE+VrWQaK+ZOHClzC7dnyE+erDzs/+bWAlb6UhKOnpGyflVqTyc+ipETKKtOWKN8zCmpjQoQ5nKLsDYPzdX3B3tlmjSSAAAA"
+
 // takenForGranted makes, by page, what its commands take for granted besides: Incidents and an AlertEvent with the names
 // that they have in the page.
 var takenForGranted = map[string]string{
@@ -78,6 +82,13 @@ metadata: {name: second, finalizers: [test.tocsin.dev/keep]}
 spec: {integrationName: prometheus, encoding: gzip, alerts: ` + compressed + `}
 EOF
 until kubectl get incident prometheus-htyerfqyyti4zhdcznusvhdlv5 2>/dev/null; do sleep 0.1; done
+`,
+	"requestcapture.md": `kubectl create -f - <<EOF
+apiVersion: tocsin.dev/v1alpha1
+kind: RequestCapture
+metadata: {name: prometheus}
+spec: {requests: [{time: "2026-05-04T10:00:00.123456Z", code: 202, content: ` + captured + `}]}
+EOF
 `,
 	"incident.md": `kubectl patch alertevent second --type=merge -p '{"metadata":{"finalizers":null}}'
 kubectl create -f - <<EOF
