@@ -1,6 +1,4 @@
-//go:build !baseline
-
 package simulation
 
-// olderProgram is there in the binary of versions.sh only.
+// olderProgram is there in the binary of versions.sh only, which has another file in place of this one.
 var olderProgram program

@@ -20,4 +20,7 @@ sed -i 's#^module .*#module github.com/tocsin-dev/older#' "$older/go.mod"
 
 cp go.mod go.sum "$folder/"
 go mod edit -require=github.com/tocsin-dev/older@v0.0.0 -replace="github.com/tocsin-dev/older=$older" "$folder/go.mod"
-go test -c -mod=mod -modfile="$folder/go.mod" -tags=baseline -o "$binary" ./simulation
+cat >"$folder/overlay.json" <<EOF
+{"Replace": {"$PWD/simulation/program.go": "$PWD/simulation/baseline/program.go.txt"}}
+EOF
+go test -c -mod=mod -modfile="$folder/go.mod" -overlay="$folder/overlay.json" -o "$binary" ./simulation
