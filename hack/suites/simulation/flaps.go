@@ -246,7 +246,7 @@ func (p *pager) check(now time.Time, stays func(namespace string) bool) oracle.F
 
 // flappingKeys draws keys that open and end again and again, while replicas die.
 func (d *drawer) flappingKeys(t *rapid.T, s *Story) []operation {
-	s.KeepFiring, s.Elect, s.MaxIncidents, s.Forbidden = true, true, 0, false
+	s.KeepFiring, s.Forward, s.Elect, s.MaxIncidents, s.Forbidden = true, false, true, 0, false
 	operations := []operation{wait{40 * time.Second}}
 	for range rapid.IntRange(8, 40).Draw(t, "posts") {
 		alerts := []alert{{
