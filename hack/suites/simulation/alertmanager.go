@@ -22,7 +22,7 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 )
 
-// alertmanagers is how many Alertmanagers there are in a story with Forward.
+// alertmanagers is how many Alertmanagers there are in a story that forwards.
 const alertmanagers = 2
 
 // forwardingFile is the file that names the Alertmanagers, which all worlds share.
@@ -46,6 +46,9 @@ func alertmanagerAddress(i int) string { return fmt.Sprintf("10.0.1.%d:9093", i+
 type fakeAlertmanager struct {
 	listener *listener
 	server   *http.Server
+
+	// changed is told which Incidents fired before and after a post. Nil: nobody is.
+	changed func(before, after map[types.NamespacedName]bool)
 
 	mu       sync.Mutex
 	broken   brokenness
@@ -161,9 +164,7 @@ func (a *fakeAlertmanager) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
-		for _, alert := range posted {
-			a.alerts[fmt.Sprint(alert.Labels)] = alert // fmt sorts the keys
-		}
+		a.take(posted)
 	default:
 		answer = a.listAlerts(q.URL.Query().Get("silenced") == "true")
 	}
@@ -171,6 +172,27 @@ func (a *fakeAlertmanager) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(answer)
 	}
+}
+
+// take stores alerts that were posted.
+func (a *fakeAlertmanager) take(posted []alerts.Alert) {
+	before := a.firing()
+	for _, alert := range posted {
+		a.alerts[fmt.Sprint(alert.Labels)] = alert // fmt sorts the keys
+	}
+	if a.changed != nil {
+		a.changed(before, a.firing())
+	}
+}
+
+// firing returns the Incidents that have an alert that fires.
+func (a *fakeAlertmanager) firing() map[types.NamespacedName]bool {
+	firing := map[types.NamespacedName]bool{}
+	for _, alert := range a.listAlerts(false) {
+		incident, _ := alerts.IncidentOf(alert.Labels)
+		firing[incident] = true
+	}
+	return firing
 }
 
 // silence creates or changes a silence, and returns its ID.

@@ -1,11 +1,6 @@
 package simulation
 
 import (
-	"context"
-	"encoding/json"
-	"net"
-	"net/http"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -16,7 +11,6 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
-	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // In a story with KeepFiring, an Incident flaps that opens more than once in flapPeriod, and its ends are kept back for keptFor.
@@ -39,11 +33,6 @@ func firesOn(status *v1alpha1.IncidentStatus) bool {
 	return status.Flapping != nil && status.Flapping.KeptFiring != nil
 }
 
-// pagerConfig is the configuration by which replicas post to the pager.
-func pagerConfig() string {
-	return filepath.Join(testenv.Root(), "hack", "suites", "simulation", "testdata", "alertmanager.yaml")
-}
-
 // flaps is what the commits tell of an Incident.
 type flaps struct {
 	uid      types.UID
@@ -55,43 +44,28 @@ type flaps struct {
 	ended    bool      // a user may have said that it is over
 }
 
-// pager is the Alertmanager of a story with KeepFiring. It judges when it is told that an Incident has ended.
+// pager judges, in a story with KeepFiring, when an Alertmanager is told that an Incident has ended.
 type pager struct {
-	*listener
-	server http.Server
-	calm   disturbances // by everything but the deaths of replicas
+	*fakeAlertmanager
+	calm disturbances // by everything but the deaths of replicas
 
 	mu    sync.Mutex
-	none  bool                                          // the clocks of the story are wrong
-	other map[string]bool                               // namespaces whose integration was deleted
-	known map[types.NamespacedName]*flaps               // by commits
-	sets  map[types.NamespacedName]map[string]time.Time // until when each set of labels fires
-	begun map[types.NamespacedName]int                  // how often an Incident began to fire here
-	ended map[types.NamespacedName]int                  // how often it was told that it ended
+	none  bool                            // the clocks of the story are wrong
+	other map[string]bool                 // namespaces whose integration was deleted
+	known map[types.NamespacedName]*flaps // by commits
+	begun map[types.NamespacedName]int    // how often an Incident began to fire
+	ended map[types.NamespacedName]int    // how often the Alertmanager was told that it ended
 	found oracle.Findings
 }
 
-func newPager(s *Story) *pager {
+// newPager has an Alertmanager judged.
+func newPager(s *Story, a *fakeAlertmanager) *pager {
 	p := &pager{
-		listener: newListener(), none: s.hasClocks(), other: map[string]bool{}, known: map[types.NamespacedName]*flaps{},
-		sets:  map[types.NamespacedName]map[string]time.Time{},
+		fakeAlertmanager: a, none: s.hasClocks(), other: map[string]bool{}, known: map[types.NamespacedName]*flaps{},
 		begun: map[types.NamespacedName]int{}, ended: map[types.NamespacedName]int{},
 	}
-	p.server.Handler = p
+	a.changed = p.judgePost
 	return p
-}
-
-// DialContext implements alertmanager.Dialer.
-func (p *pager) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
-	return p.dial(ctx, network, address)
-}
-
-// start serves until stop.
-func (p *pager) start() { go func() { _ = p.server.Serve(p) }() }
-
-func (p *pager) stop() {
-	_ = p.server.Close()
-	p.reset()
 }
 
 // note notes an operation that begins now. Whoever leads, ends are told neither before their time nor not at all.
@@ -103,52 +77,21 @@ func (p *pager) note(o operation) {
 	}
 }
 
-// ServeHTTP implements http.Handler: it takes alerts, and has no silences.
-func (p *pager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodPost {
-		_, _ = w.Write([]byte("[]"))
-		return
-	}
-	var posted []struct {
-		Labels map[string]string
-		EndsAt time.Time
-	}
-	if err := json.NewDecoder(r.Body).Decode(&posted); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
+// judgePost judges what a post has changed.
+func (p *pager) judgePost(before, after map[types.NamespacedName]bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now, before := time.Now(), map[types.NamespacedName]bool{}
-	for _, alert := range posted {
-		key := types.NamespacedName{Namespace: alert.Labels["namespace"], Name: alert.Labels[v1alpha1.ForwardedLabel]}
-		if _, ok := before[key]; !ok {
-			before[key] = p.fires(key, now)
-		}
-		if p.sets[key] == nil {
-			p.sets[key] = map[string]time.Time{}
-		}
-		labels, _ := json.Marshal(alert.Labels)
-		p.sets[key][string(labels)] = alert.EndsAt
-	}
-	for key, fired := range before {
-		switch fires := p.fires(key, now); {
-		case fires && !fired:
+	for key := range after {
+		if !before[key] {
 			p.begun[key]++
-		case fired && !fires:
+		}
+	}
+	for key := range before {
+		if !after[key] {
 			p.ended[key]++
-			p.judgeEnd(key, now)
+			p.judgeEnd(key, time.Now())
 		}
 	}
-}
-
-func (p *pager) fires(key types.NamespacedName, now time.Time) bool {
-	for _, end := range p.sets[key] {
-		if end.After(now) {
-			return true
-		}
-	}
-	return false
 }
 
 // judgeEnd judges that the end of an Incident is told now.
@@ -230,6 +173,7 @@ func (p *pager) findings() oracle.Findings {
 
 // check judges the end of a story: what has ended is told. Where a fault stays, it may not be.
 func (p *pager) check(now time.Time, stays func(namespace string) bool) oracle.Findings {
+	told := p.told()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, f := range p.known {
@@ -237,7 +181,7 @@ func (p *pager) check(now time.Time, stays func(namespace string) bool) oracle.F
 		if f.due.After(due) {
 			due = f.due
 		}
-		if !f.isOpen && now.Sub(due) > tellTime && !p.none && !p.other[key.Namespace] && !stays(key.Namespace) && p.fires(key, now) {
+		if !f.isOpen && now.Sub(due) > tellTime && !p.none && !p.other[key.Namespace] && !stays(key.Namespace) && told[key].firing > 0 {
 			p.found.Add("K: %s ended at %s, and its end is due since %s, but it fires", key, f.resolved, due)
 		}
 	}
@@ -246,7 +190,7 @@ func (p *pager) check(now time.Time, stays func(namespace string) bool) oracle.F
 
 // flappingKeys draws keys that open and end again and again, while replicas die.
 func (d *drawer) flappingKeys(t *rapid.T, s *Story) []operation {
-	s.KeepFiring, s.Forward, s.Elect, s.MaxIncidents, s.Forbidden = true, false, true, 0, false
+	s.KeepFiring, s.Elect, s.MaxIncidents, s.Forbidden = true, true, 0, false
 	operations := []operation{wait{40 * time.Second}}
 	for range rapid.IntRange(8, 40).Draw(t, "posts") {
 		alerts := []alert{{

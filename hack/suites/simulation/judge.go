@@ -35,7 +35,7 @@ type judge struct {
 	mutes   *mutes
 	counts  *summaries
 	pings   *pings
-	pager   *pager // nil: nothing is forwarded
+	pager   *pager // nil: no end is kept back
 	story   *Story
 	writes  *judgeWrites // that no process may make
 	tracer  *tracer

@@ -69,10 +69,6 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 		w.network.tracer.begin(story, w.judge.say)
 	}
 	w.calm.add("", began, began.Add(calmAfter/2))
-	if w.pager != nil {
-		w.pager.start()
-		defer w.pager.stop()
-	}
 	for _, r := range w.replicas {
 		if err := r.start(); err != nil {
 			return []string{"the simulation failed: " + err.Error()}
@@ -122,8 +118,10 @@ func (w *world) perform() []string {
 	if found := w.judge.check(w.senders.records, healed); len(found) > 0 {
 		return found
 	}
-	if found := w.judgeForwarding(); len(found) > 0 {
-		return found
+	if w.pager == nil { // which judges what is kept back
+		if found := w.judgeForwarding(); len(found) > 0 {
+			return found
+		}
 	}
 	if found := w.emptyNamespaces(); len(found) > 0 {
 		return found

@@ -47,7 +47,7 @@ type world struct {
 	senders  *senders
 	pings    *pings
 	judge    *judge
-	pager    *pager        // nil: nothing is forwarded
+	pager    *pager        // nil: no end is kept back
 	backups  client.Client // of the backup tool
 	calm     *disturbances
 
@@ -112,8 +112,11 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 		return nil, err
 	}
 	w := &world{story: story, began: time.Now(), network: newNetwork(seed), healed: make(chan struct{}), calm: &disturbances{}}
-	if story.KeepFiring {
-		w.pager = newPager(story)
+	var forwarding []string // flags of the replicas
+	if story.Forward || story.KeepFiring {
+		if forwarding, err = w.forward(); err != nil {
+			return nil, err
+		}
 	}
 	w.judge = newJudge(story, w)
 	w.senders, w.pings = &senders{world: w}, w.judge.pings
@@ -155,31 +158,26 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 		})
 	}
 	for i := range story.Replicas {
-		r := &replica{world: w, name: fmt.Sprint("replica-", i), older: story.Older}
-		if w.pager != nil {
-			r.args, r.dialer = []string{"--alertmanager-config=" + pagerConfig()}, w.pager
-		}
-		w.replicas = append(w.replicas, r)
-	}
-	if story.Forward {
-		return w, w.forward()
+		w.replicas = append(w.replicas, &replica{
+			world: w, name: fmt.Sprint("replica-", i), older: story.Older, args: forwarding, dialer: w,
+		})
 	}
 	return w, nil
 }
 
-// forward makes the Alertmanagers, and has the replicas forward to them.
-func (w *world) forward() error {
+// forward makes the Alertmanagers, and returns the flags by which replicas forward to them.
+func (w *world) forward() (flags []string, err error) {
 	file, err := forwardingFile()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for range alertmanagers {
 		w.alertmanagers = append(w.alertmanagers, newFakeAlertmanager())
 	}
-	for _, r := range w.replicas {
-		r.args, r.dialer = []string{"--alertmanager-config=" + file}, w
+	if w.story.KeepFiring {
+		w.pager = newPager(w.story, w.alertmanagers[0])
 	}
-	return nil
+	return []string{"--alertmanager-config=" + file}, nil
 }
 
 // uids returns a source of UIDs in no order.
