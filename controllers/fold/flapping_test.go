@@ -1,7 +1,6 @@
 package fold
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -388,18 +387,7 @@ func TestFlappingDoesNotDependOnBatching(t *testing.T) {
 		alerts := rapid.SliceOfN(alert, 1, 30).Draw(t, "alerts")
 		keep := rapid.IntRange(0, 6).Draw(t, "keep")
 		benches := [2]*foldBench{unsteadyBench(keep), unsteadyBench(keep)}
-		for b, bench := range benches {
-			var waiting []*v1alpha1.AlertEvent
-			for n := range alerts {
-				event := eventOf(n, alerts[n])
-				event.Alerts[0].ID = fmt.Sprintf("alert-%d", n)
-				waiting = append(waiting, event)
-				if b == 0 || n == len(alerts)-1 || rapid.Bool().Draw(t, "folded now") {
-					bench.at(n, waiting...)
-					waiting = nil
-				}
-			}
-		}
+		foldInBatches(t, benches, alerts)
 		if g := NewWithT(t); benches[0].incident != nil {
 			g.Expect(benches[1].status().Flapping).To(Equal(benches[0].status().Flapping))
 			g.Expect(benches[1].flapping()).To(Equal(benches[0].flapping()))

@@ -210,6 +210,22 @@ func TestWhatIsHeldBackWasNotForwardedBeforeAWindow(t *testing.T) {
 	g.Expect(bench.status().Mute.ForwardedSeverity).To(Equal(v1alpha1.SeverityError), "at its time, it was free")
 }
 
+// foldInBatches has the first bench fold alerts one by one, and the second one as many at once as comes.
+func foldInBatches(t *rapid.T, benches [2]*foldBench, alerts []v1alpha1.Alert) {
+	for b, bench := range benches {
+		var waiting []*v1alpha1.AlertEvent
+		for n := range alerts {
+			event := eventOf(n, alerts[n])
+			event.Alerts[0].ID = fmt.Sprintf("alert-%d", n)
+			waiting = append(waiting, event)
+			if b == 0 || n == len(alerts)-1 || rapid.Bool().Draw(t, "folded now") {
+				bench.at(n, waiting...)
+				waiting = nil
+			}
+		}
+	}
+}
+
 // TestAHoldDoesNotDependOnBatching folds the same alerts, as many at once as comes, and compares from when on they are forwarded.
 func TestAHoldDoesNotDependOnBatching(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -219,18 +235,7 @@ func TestAHoldDoesNotDependOnBatching(t *testing.T) {
 		})
 		alerts := rapid.SliceOfN(alert, 1, 20).Draw(t, "alerts")
 		benches := [2]*foldBench{holdingBench(), holdingBench()}
-		for b, bench := range benches {
-			var waiting []*v1alpha1.AlertEvent
-			for n := range alerts {
-				event := eventOf(n, alerts[n])
-				event.Alerts[0].ID = fmt.Sprintf("alert-%d", n)
-				waiting = append(waiting, event)
-				if b == 0 || n == len(alerts)-1 || rapid.Bool().Draw(t, "folded now") {
-					bench.at(n, waiting...)
-					waiting = nil
-				}
-			}
-		}
+		foldInBatches(t, benches, alerts)
 		if benches[0].incident != nil {
 			NewWithT(t).Expect(benches[1].forwardTime()).To(Equal(benches[0].forwardTime()))
 		}

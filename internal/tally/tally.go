@@ -1,5 +1,4 @@
-// Package tally counts Incidents that are Open by severity. The IncidentSummary of a namespace and kubectl tocsin check go by it,
-// so that both gates open and close together.
+// Package tally counts Incidents that are Open by severity, for the IncidentSummary of a namespace and for kubectl tocsin check.
 package tally
 
 import (
