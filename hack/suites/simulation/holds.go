@@ -80,19 +80,19 @@ func (h *holds) judge(key types.NamespacedName, incident *v1alpha1.Incident, fou
 // wantHeld returns until when an episode is held back by its timeline; zero if it is not. begun is false if the timeline lacks
 // its beginning.
 func wantHeld(status *v1alpha1.IncidentStatus) (want time.Time, begun bool) {
-	var at time.Time // clocks of replicas differ: an entry may be dated before the one that precedes it
+	var at time.Time // clocks of replicas differ: a change may be dated before the one that precedes it
 	for _, entry := range status.Timeline {
-		if entry.Time.After(at) {
-			at = entry.Time.Time
-		}
 		due := status.OpenedTime.Add(heldFor[entry.Severity])
 		switch entry.Type {
 		case v1alpha1.TransitionOpened, v1alpha1.TransitionReopened:
-			begun, want = true, time.Time{}
+			begun, at, want = true, entry.Time.Time, time.Time{}
 			if heldFor[entry.Severity] > 0 {
 				want = due
 			}
 		case v1alpha1.TransitionSeverityChanged:
+			if entry.Time.After(at) {
+				at = entry.Time.Time
+			}
 			if at.Before(want) {
 				want = due
 				if due.Before(at) {
