@@ -153,7 +153,8 @@ func (w *world) follow(before, after *v1alpha1.Incident) {
 	w.shown[key] = set
 }
 
-// holds reports whether an open Incident was not open for as long as its severity asks, since its episode began.
+// holds reports whether an open Incident was not open for as long as its severity asks, since its episode began. What its former
+// severity has freed stays so, also if its time came after the last fold.
 func (w *world) holds(before, after *v1alpha1.Incident) bool {
 	key := client.ObjectKeyFromObject(after)
 	switch {
@@ -164,6 +165,9 @@ func (w *world) holds(before, after *v1alpha1.Incident) bool {
 	}
 	opened, held := w.held[key]
 	length := w.holdFor[after.Status.Alert.Severity]
+	if before != nil && w.setOf(before) != "" {
+		length = min(length, w.holdFor[before.Status.Alert.Severity])
+	}
 	if held && !w.time.Before(opened.Add(length)) {
 		delete(w.held, key)
 		held = false
