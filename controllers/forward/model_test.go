@@ -86,7 +86,8 @@ func (w *world) post() {
 // pass lets time pass, with a sweep each minute.
 func (w *world) pass(d time.Duration) {
 	for end := w.time.Add(d); w.time.Before(end); {
-		w.time = w.time.Add(min(end.Sub(w.time), w.swept.Add(alerts.MaxRoundInterval).Sub(w.time)))
+		nextRound := fold.Latest(w.time, w.swept.Add(alerts.MaxRoundInterval))
+		w.time = fold.Earliest(end, nextRound)
 		w.refold()
 		if !w.time.Before(w.swept.Add(alerts.MaxRoundInterval)) {
 			w.sweep()
@@ -238,6 +239,8 @@ func (w *world) settled() {
 	}
 	w.post()
 	w.time = w.time.Add(time.Second)
+	w.refold() // what is due by then
+	w.post()
 	firing := w.firing()
 	for key := range w.cluster.objects {
 		var want []string

@@ -111,24 +111,39 @@ func TestANewLeaderLearnsTheLabelsOfMutedIncidents(t *testing.T) {
 }
 
 // The end of a muted Incident whose labels have changed has those of before in every request, also after one that failed.
-func TestANewLeaderEndsAMutedIncidentByItsFormerLabels(t *testing.T) {
-	for sentence, failures := range map[string]int{"at once": 0, "after a request that failed": 1} {
+func TestAMutedIncidentEndsByItsFormerLabels(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		isNewLeader bool
+		failures    int  // of requests with the former labels
+		tellsNobody bool // Alertmanager does not list its alerts
+	}{
+		"at once":                     {},
+		"after a request that failed": {failures: 1},
+		"after one, by a leader that alone knows them": {failures: 1, tellsNobody: true},
+		"for a new leader":                      {isNewLeader: true},
+		"for one of which a request has failed": {isNewLeader: true, failures: 1},
+	} {
 		t.Run(sentence, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t)
+				r, failures := newRig(t), test.failures
 				r.lead()
 				r.alert("old", v1alpha1.AlertFiring, typed("Old"))
 				r.maintain(within(0, 3*time.Hour))
 				r.alert("old", v1alpha1.AlertFiring, typed("New"))
-				r.wait(time.Second)
+				r.wait(2 * alerts.MinEndedWindow) // the change of its labels is forgotten
 				r.am.fail = func(body string) int {
 					if failures > 0 && strings.Contains(body, "Old") {
 						failures--
 						return http.StatusInternalServerError
 					}
+					if test.tellsNobody && body == "null" {
+						return http.StatusNotFound
+					}
 					return 0
 				}
-				r.lead()
+				if test.isNewLeader {
+					r.lead()
+				}
 				r.alert("old", v1alpha1.AlertResolved)
 				r.wait(5 * time.Minute)
 				r.Expect(failures).To(BeZero())
