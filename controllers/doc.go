@@ -99,8 +99,8 @@
 // deletion before the creation, and a fold waits until the memory has seen the event.
 //
 // A replica that has just started, or whose watch had a gap, does not know the names that were deleted before. So an
-// AlertEvent whose alerts were received before the memory began is on hold for 30 seconds from when the watch shows it, if it
-// may be a second copy: it is a retry, which the writer annotates, or it was stored more than a second after the receipt. By then
+// AlertEvent whose alerts were received before the memory began waits for 30 seconds from when the watch shows it, if it may be
+// a second copy: it is a retry, which the writer annotates, or it was stored more than a second after the receipt. By then
 // another replica has deleted the second copy, usually the one that stored it. Both times are the API server's.
 //
 // An alert is counted twice only if every replica that saw the deletion ends, or loses its watch, before it sees the second

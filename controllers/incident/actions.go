@@ -283,7 +283,7 @@ func (r *reconciler) awaitDeletion(ctx context.Context, o *facts) (ctrl.Result, 
 	for _, entry := range o.incident.Status.Ledger.Events {
 		counted.Insert(types.UID(entry.UID))
 	}
-	waiting := !o.hold.IsZero()
+	waiting := !o.nextFold.IsZero()
 	for _, event := range o.toFold {
 		if counted.Has(event.UID) {
 			r.releases.Settle(event, o.key.Name)

@@ -45,15 +45,15 @@ type confirmed struct{ facts }
 
 // alertEvents are the cached AlertEvents that are listed for one Incident, by their treatment.
 type alertEvents struct {
-	toFold  []*v1alpha1.AlertEvent
-	settled []*v1alpha1.AlertEvent // known to be folded, or to match nothing
-	hold    time.Time              // others, later ones than toFold, wait until then; zero if none do
-	unknown bool                   // some are not yet known to this replica's memory
+	toFold   []*v1alpha1.AlertEvent
+	settled  []*v1alpha1.AlertEvent // known to be folded, or to match nothing
+	nextFold time.Time              // when others, later ones than toFold, are to be folded; zero if there are none
+	unknown  bool                   // some are not yet known to this replica's memory
 }
 
 // isEmpty reports whether no AlertEvent is listed for the Incident.
 func (a *alertEvents) isEmpty() bool {
-	return len(a.toFold)+len(a.settled) == 0 && a.hold.IsZero()
+	return len(a.toFold)+len(a.settled) == 0 && a.nextFold.IsZero()
 }
 
 // gather reads the Incident and then its AlertEvents from the cache, which has no Resolved Incidents. In two cases it reads an
@@ -168,9 +168,9 @@ func (r *reconciler) confirm(ctx context.Context, seen *facts) (*confirmed, erro
 // classify sorts the Incident's AlertEvents by their treatment. It skips second copies: the replica that detected one deletes it.
 func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEvents {
 	var a alertEvents
-	var held *v1alpha1.AlertEvent // the oldest one that waits
+	var doubtful *v1alpha1.AlertEvent // the oldest one that may be a second copy
 	for _, event := range events {
-		isCopy, hold, known := r.Memory.CopyState(event.UID)
+		isCopy, doubtfulUntil, known := r.Memory.CopyState(event.UID)
 		switch {
 		case queue.IsRestored(event), isCopy, !o.listed.has(string(event.UID), o.key.Name):
 		case r.releases.IsSettled(event, o.key.Name), isMarkedFor(event, o.key.Name):
@@ -178,15 +178,15 @@ func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEven
 		default:
 			a.unknown = a.unknown || !known
 			a.toFold = append(a.toFold, event)
-			// Use the time before the list. Otherwise a suspension makes the hold look expired, while another replica may have
+			// Use the time before the list. Otherwise after a suspension the time looks past, while another replica may have
 			// deleted the AlertEvent.
-			if hold.After(o.began) && (held == nil || r.inCommitOrder(event, held) < 0) {
-				held, a.hold = event, hold
+			if doubtfulUntil.After(o.began) && (doubtful == nil || r.inCommitOrder(event, doubtful) < 0) {
+				doubtful, a.nextFold = event, doubtfulUntil
 			}
 		}
 	}
-	if held != nil {
-		a.toFold = slices.DeleteFunc(a.toFold, func(event *v1alpha1.AlertEvent) bool { return r.inCommitOrder(event, held) >= 0 })
+	if doubtful != nil {
+		a.toFold = slices.DeleteFunc(a.toFold, func(event *v1alpha1.AlertEvent) bool { return r.inCommitOrder(event, doubtful) >= 0 })
 	}
 	return a
 }
@@ -313,7 +313,7 @@ func (r *reconciler) decide(o *facts) (plan fold.Plan, err error) {
 		Incident:   o.incident,
 		Events:     o.toFold,
 		Settled:    o.settled,
-		HasMore:    !o.hold.IsZero(),
+		HasMore:    !o.nextFold.IsZero(),
 		Queue:      knownQueue{o, r.Memory},
 		Policy:     o.policy,
 		Silencing:  o.silenced,

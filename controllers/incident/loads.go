@@ -40,7 +40,7 @@ func (r *reconciler) loadContent(ctx context.Context, c *confirmed) (end func(),
 			continue
 		}
 		if left <= 0 {
-			c.toFold, c.hold = c.toFold[:i], c.now.Add(writeInterval)
+			c.toFold, c.nextFold = c.toFold[:i], c.now.Add(writeInterval)
 			break
 		}
 		whole, err := r.load(ctx, event)

@@ -69,7 +69,7 @@ func TestASecondCopyCountsOnce(t *testing.T) {
 				s.release()
 			}
 			s.Expect(s.EventNames()).To(BeEmpty())
-			s.pass(queue.RetryHold)
+			s.pass(queue.CopyDoubt)
 			s.fold("cpu")
 			s.fold("disk")
 			s.ExpectCounted("disk", events...)

@@ -279,8 +279,8 @@ func (r *reconciler) finish(ctx context.Context, o *facts, plan fold.Plan) (ctrl
 		r.blocked.forget(o.key)
 	}
 	result, err := r.expireOrWait(ctx, o, plan)
-	if !o.hold.IsZero() {
-		result.RequeueAfter = sooner(result.RequeueAfter, max(o.hold.Sub(o.now), time.Millisecond))
+	if !o.nextFold.IsZero() {
+		result.RequeueAfter = sooner(result.RequeueAfter, max(o.nextFold.Sub(o.now), time.Millisecond))
 	}
 	if o.incident != nil {
 		if at := fold.Due(o.incident, &o.policy); at.After(o.apiTime) {

@@ -26,7 +26,7 @@ const (
 	// copyWorkers is how many second copies are deleted at a time. Namespaces take turns.
 	copyWorkers = 8
 
-	// copyTimeout bounds an attempt to delete one: several fit into queue.RetryHold.
+	// copyTimeout bounds an attempt to delete one: several fit into queue.CopyDoubt.
 	copyTimeout = 5 * time.Second
 )
 

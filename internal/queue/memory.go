@@ -22,9 +22,9 @@ const (
 	// maxDeletedNames bounds the remembered names, in each of two generations: more than are deleted in replayWindow.
 	maxDeletedNames = 50_000
 
-	// RetryHold is how long a replica waits before it folds an AlertEvent that may be the second copy of one that it cannot
-	// remember. By then, a replica that remembers has deleted it.
-	RetryHold = 30 * time.Second
+	// CopyDoubt is how long an AlertEvent is doubtful, for which a replica cannot remember a first copy: it is not folded yet. By
+	// the end of it, a replica that remembers one has deleted the second copy.
+	CopyDoubt = 30 * time.Second
 
 	// KeyedLinger is how long an AlertEvent with an idempotency key stays after it was folded, so that the API server knows the key.
 	KeyedLinger = 10 * time.Minute
@@ -73,12 +73,12 @@ type Memory struct {
 
 // seenEvent is an AlertEvent that exists as far as the watch tells.
 type seenEvent struct {
-	version string    // its first resourceVersion here; empty for a stub
-	isStub  bool      // the watch has not shown its alerts yet
-	hold    time.Time // it may be a second copy, and is not to be folded before
-	isCopy  bool
-	alerts  int
-	canary  bool
+	version       string    // its first resourceVersion here; empty for a stub
+	isStub        bool      // the watch has not shown its alerts yet
+	doubtfulUntil time.Time // until then it may be a second copy, and is not folded
+	isCopy        bool
+	alerts        int
+	canary        bool
 }
 
 // deletedEvent is the last AlertEvent of its name that was deleted.
@@ -151,7 +151,7 @@ func (m *Memory) NoteShown(event *v1alpha1.AlertEvent, _ bool) {
 		canary: m.IsCanary(client.ObjectKeyFromObject(event)),
 	}
 	if m.mayBeCopy(event) {
-		entry.hold = m.clock.Now().Add(RetryHold)
+		entry.doubtfulUntil = m.clock.Now().Add(CopyDoubt)
 	}
 	m.seen[event.UID] = entry
 	if entry.isCopy && m.Copies != nil {
@@ -248,11 +248,11 @@ func (m *Memory) find(uid types.UID) (seen seenEvent, known bool) {
 	return seen, known
 }
 
-// CopyState returns whether an AlertEvent is a second copy, and until when it is not to be folded, if it may be one. known is
+// CopyState returns whether an AlertEvent is a second copy, and until when it is doubtful: it may be one, and is not folded. known is
 // false if the memory has not seen its alerts yet, or has seen its end.
-func (m *Memory) CopyState(uid types.UID) (isCopy bool, hold time.Time, known bool) {
+func (m *Memory) CopyState(uid types.UID) (isCopy bool, doubtfulUntil time.Time, known bool) {
 	seen, known := m.find(uid)
-	return seen.isCopy, seen.hold, known && !seen.isStub
+	return seen.isCopy, seen.doubtfulUntil, known && !seen.isStub
 }
 
 // CanariesEnded returns how many canaries the watch has shown the end of.

@@ -265,12 +265,12 @@ func TestWhichEventsWaitForAReplicaThatRemembersMore(t *testing.T) {
 				event.Annotations = map[string]string{v1alpha1.RetryAnnotation: "true"}
 			}
 			m.NoteShown(event, false)
-			_, hold, known := m.CopyState(event.UID)
+			_, until, known := m.CopyState(event.UID)
 			g.Expect(known).To(BeTrue())
 			if test.want {
-				g.Expect(hold).To(Equal(clock.Now().Add(RetryHold)), "another replica has this time from now on to delete it")
+				g.Expect(until).To(Equal(clock.Now().Add(CopyDoubt)), "another replica has this time from now on to delete it")
 			} else {
-				g.Expect(hold).To(BeZero())
+				g.Expect(until).To(BeZero())
 			}
 		})
 	}

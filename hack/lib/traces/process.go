@@ -130,5 +130,5 @@ func (p *Process) remembers(e *event) bool {
 // does not remember.
 func (p *Process) mustWait(e *event, firstSent int64, at time.Time) bool {
 	d, ok := p.delivered(e.name.Namespace, e.stored)
-	return ok && rules.Waits(e.doubtful, d.since <= firstSent, at.Sub(d.at) >= queue.RetryHold)
+	return ok && rules.Waits(e.doubtful, d.since <= firstSent, at.Sub(d.at) >= queue.CopyDoubt)
 }

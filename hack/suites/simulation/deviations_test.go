@@ -35,7 +35,7 @@ var deviations = []struct {
 		settings: Settings{Replicas: 1, Writes: 8}, operations: storm()},
 	{name: "delete-over-any-version", step: "delete version 0",
 		settings: Settings{Replicas: 2, Writes: 8, MaxIncidents: 8, Elect: true}, operations: manyResolved()},
-	{name: "hold-of-seconds", step: "write over version", settings: Settings{Replicas: 2, Writes: 8}, operations: []operation{
+	{name: "doubt-of-seconds", step: "write over version", settings: Settings{Replicas: 2, Writes: 8}, operations: []operation{
 		wait{40 * time.Second},
 		trouble{replica: 0, effect: late, target: target{"create", "alertevents"}, count: 1, delay: 50 * time.Second, d: time.Second},
 		post{to: 0, times: 1, alerts: one("firing")}, wait{8 * time.Second}, kill{1}, start{1}, wait{20 * time.Second}, kill{0},

@@ -229,7 +229,7 @@ func (o trouble) do(w *world) {
 		left = -1
 	}
 	concernsMemory := o.resource == "" || o.resource == "alertevents"
-	if concernsMemory && o.verb != "create" && o.effect != lag { // a lag is shorter than the hold of a retry
+	if concernsMemory && o.verb != "create" && o.effect != lag { // a lag is shorter than a retry is doubtful
 		lasts := o.d + o.delay
 		if o.effect == drop { // a deletion that is lost is never learned
 			lasts += rememberTime
