@@ -248,8 +248,8 @@ func (m *Memory) find(uid types.UID) (seen seenEvent, known bool) {
 	return seen, known
 }
 
-// CopyState returns whether an AlertEvent is a second copy, and until when it is doubtful: it may be one, and is not folded. known is
-// false if the memory has not seen its alerts yet, or has seen its end.
+// CopyState returns whether an AlertEvent is a second copy, and until when it is doubtful: it may be one, and is not folded.
+// known is false if the memory has not seen its alerts yet, or has seen its end.
 func (m *Memory) CopyState(uid types.UID) (isCopy bool, doubtfulUntil time.Time, known bool) {
 	seen, known := m.find(uid)
 	return seen.isCopy, seen.doubtfulUntil, known && !seen.isStub
