@@ -70,6 +70,7 @@ type foldBench struct {
 	gone     map[string]bool
 	policy   Policy
 	silenced Silencing
+	told     Forwarding
 	now      time.Time
 
 	archiveRequired bool
@@ -82,7 +83,7 @@ func newBench() *foldBench {
 
 func (b *foldBench) input(events ...*v1alpha1.AlertEvent) Input {
 	return Input{
-		Name: testName, Incident: b.incident, Events: events, Policy: b.policy, Silencing: b.silenced, Now: b.now,
+		Name: testName, Incident: b.incident, Events: events, Policy: b.policy, Silencing: b.silenced, Forwarding: b.told, Now: b.now,
 		ArchiveRequired: b.archiveRequired, Queue: b,
 	}
 }

@@ -12,19 +12,20 @@ const maxHold = 24 * time.Hour
 
 // holdRule holds an episode back for the integration's forwardAfter: nothing of it is forwarded before its forwardTime. That is
 // written together with its opening, so the forwarding never sees an episode without it, and no new leader begins it anew. While
-// it has not come, it follows the severity and the integration, counted from the opening in any case; afterwards it stays.
+// it has not come, it follows the severity and the integration, counted from the opening in any case; afterwards it stays. What
+// an Alertmanager has accepted is held back no more, whatever the clocks say, or people would hear of an end that is none.
 type holdRule struct{ noRule }
 
 func (holdRule) alert(f *folding, a receivedAlert, before former) {
 	// A receipt by a clock that is ahead, or behind that of an earlier alert, must not hold what its severity has freed.
 	at := Earliest(Latest(a.received, valueOf(f.status.LastAlertTime).Time), f.in.Now)
-	if !before.isOpen || IsHeld(f.status, at) {
+	if !before.isOpen || IsHeld(f.status, at) && !f.isTold() {
 		f.hold(at)
 	}
 }
 
 func (holdRule) finish(f *folding, _ former) {
-	if IsHeld(f.status, f.in.Now) && f.hold(f.in.Now) {
+	if IsHeld(f.status, f.in.Now) && !f.isTold() && f.hold(f.in.Now) {
 		f.plan.Write = true
 	}
 }
@@ -32,7 +33,7 @@ func (holdRule) finish(f *folding, _ former) {
 // ends has the end forwarded of an episode that an Alertmanager has accepted: it may be folded after the forwardTime, although it
 // was received before.
 func (holdRule) ends(f *folding) {
-	if told := f.status.Forwarding; told != nil && told.Severity != "" && f.status.Episode != nil {
+	if wasAccepted(f.status) && f.status.Episode != nil {
 		f.status.Episode.ForwardTime = nil
 	}
 }
@@ -88,13 +89,27 @@ func holdOf(after *v1alpha1.ForwardAfter, severity v1alpha1.Severity) time.Durat
 // come since then.
 func (f *folding) isHeld() bool {
 	last := f.status.Forwarding
-	return IsHeld(f.status, f.in.Now) || last != nil && last.Reason == v1alpha1.ForwardingHeld
+	return !f.isTold() && (IsHeld(f.status, f.in.Now) || last != nil && last.Reason == v1alpha1.ForwardingHeld)
 }
 
-// IsHeld reports whether an Open Incident is not forwarded yet at a time, because of its forwardTime.
+// isTold reports whether an Alertmanager has accepted the current episode, as far as its status or this leader knows.
+func (f *folding) isTold() bool {
+	stored := f.in.Incident
+	isStored := stored != nil && stored.Status.State == v1alpha1.IncidentOpen &&
+		valueOf(stored.Status.OpenedTime).Equal(valueOf(f.status.OpenedTime).Time)
+	return wasAccepted(f.status) || isStored && f.in.Forwarding.Severity != ""
+}
+
+// wasAccepted reports whether an Alertmanager has accepted the episode, by its status.
+func wasAccepted(status *v1alpha1.IncidentStatus) bool {
+	return status.Forwarding != nil && status.Forwarding.Severity != ""
+}
+
+// IsHeld reports whether an Open Incident is not forwarded yet at a time, because of its forwardTime. One that was noted by a clock
+// that has been set back since then is forwarded at once: nobody knows for how long it has been open.
 func IsHeld(status *v1alpha1.IncidentStatus, at time.Time) bool {
 	return status.State == v1alpha1.IncidentOpen && status.Episode != nil && isSet(status.Episode.ForwardTime) &&
-		at.Before(status.Episode.ForwardTime.Time)
+		at.Before(status.Episode.ForwardTime.Time) && !wasAccepted(status) && !IsFuture(valueOf(status.OpenedTime).Time, at)
 }
 
 // WasHeld reports whether what ended at a time in the current episode was never forwarded: so is its end.

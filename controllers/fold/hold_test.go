@@ -109,6 +109,24 @@ func TestAnIncidentIsHeldBack(t *testing.T) {
 			post(b)
 			b.at(13, receivedAt(eventOf(13, resolvingAlert()), minute(10)))
 		}, nil},
+		"no longer, if an Alertmanager has it already, for an alert that was received before": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("error")))
+			b.at(7)
+			post(b)
+			b.at(8, receivedAt(eventOf(8, firingAt("info")), minute(5)))
+		}, minuteStamp(6)},
+		"nor if so far only the leader knows that one has it": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("error")))
+			b.told = Forwarding{Reason: v1alpha1.ForwardingPosted, Severity: v1alpha1.SeverityError}
+			b.at(8, receivedAt(eventOf(8, firingAt("info")), minute(5)))
+		}, minuteStamp(6)},
+		"anew, though an Alertmanager had the last episode": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("critical")))
+			b.told = Forwarding{Reason: v1alpha1.ForwardingPosted, Severity: v1alpha1.SeverityCritical}
+			b.at(2)
+			b.at(3, eventOf(3, resolvingAlert()))
+			b.at(4, eventOf(4, firingAt("info")), eventOf(5, firingAt("error")))
+		}, minuteStamp(9)},
 		"anew in each episode": {func(b *foldBench) {
 			b.at(1, eventOf(1, firingAt("info")))
 			b.at(20, eventOf(20, resolvingAlert()))
@@ -189,6 +207,32 @@ func TestWhatIsForwardedWhileItIsHeldBack(t *testing.T) {
 	}
 	status.State = v1alpha1.IncidentResolved
 	g.Expect(IsHeld(status, minute(11))).To(BeFalse(), "nothing fires that could be held back")
+}
+
+// TestAClockThatWasSetBackHoldsNothing has an episode that was noted by a clock that was an hour ahead.
+func TestAClockThatWasSetBackHoldsNothing(t *testing.T) {
+	g, bench := NewWithT(t), holdingBench()
+	bench.at(61, eventOf(61, firingAt("info")))
+	g.Expect(IsHeld(bench.status(), minute(62))).To(BeTrue())
+	g.Expect(IsHeld(bench.status(), minute(5))).To(BeFalse(), "it would be hidden for an hour and more")
+
+	bench.told = Forwarding{Reason: v1alpha1.ForwardingPosted, Severity: v1alpha1.SeverityInfo}
+	bench.at(72)
+	g.Expect(bench.status().Forwarding.Reason).To(Equal(v1alpha1.ForwardingPosted))
+	g.Expect(IsHeld(bench.status(), minute(70))).To(BeFalse(), "what fires in Alertmanager stays so")
+	bench.at(70, eventOf(70, firingAt("critical")))
+	g.Expect(IsHeld(bench.status(), minute(70))).To(BeFalse())
+}
+
+// A fold may be late, and a window may open between the forwardTime and the fold.
+func TestAWindowLeavesWhatWasPostedBeforeIt(t *testing.T) {
+	g, bench := NewWithT(t), holdingBench()
+	bench.at(1, eventOf(1, firingAt("info")))
+	g.Expect(bench.status().Forwarding.Reason).To(Equal(v1alpha1.ForwardingHeld))
+	bench.told = Forwarding{Reason: v1alpha1.ForwardingPosted, Severity: v1alpha1.SeverityInfo}
+	bench.maintain(windowOf("db", 12, 50))
+	bench.at(13)
+	g.Expect(bench.status().Mute.ForwardedSeverity).To(Equal(v1alpha1.SeverityInfo))
 }
 
 // A window that opens while an Incident is held back, and ends, changes nothing.
