@@ -31,6 +31,7 @@ func TestLateFiringWindow(t *testing.T) {
 		"when the window is over: reopens":                                 {30 * time.Second, 30 * time.Second, ResultReopened},
 		"four hours later: reopens":                                        {30 * time.Second, 4 * time.Hour, ResultReopened},
 		"by a replica whose clock is behind: late":                         {30 * time.Second, -time.Second, ResultLate},
+		"after the clock was set back: reopens":                            {30 * time.Second, -10 * time.Minute, ResultReopened},
 		"no window: reopens":                                               {0, time.Microsecond, ResultReopened},
 		"no window, by a replica whose clock is behind: reopens":           {0, -time.Second, ResultReopened},
 		"no window, at the very moment: reopens":                           {0, 0, ResultReopened},
