@@ -54,6 +54,9 @@ func (flappingRule) alert(f *folding, a receivedAlert, before former) {
 	case isOpen && !before.isOpen:
 		f.startFlapping()
 		f.raiseKept()
+		if p := f.in.Policy.Flapping; isSet(known.EndTime) && p != nil && durationOr(p.KeepFiringFor, 0) > 0 && f.status.Episode != nil {
+			f.status.Episode.ForwardTime = nil // or an Incident that heals within forwardAfter, and opens again, would page nobody
+		}
 	case isOpen:
 		f.raiseKept()
 	case !before.isOpen && a.Status == v1alpha1.AlertResolved && a.by() != "" && kept != nil && a.received.Before(kept.EndTime.Time):
@@ -82,7 +85,9 @@ func (flappingRule) ends(f *folding) {
 	}
 	switch {
 	case firesOn(status): // also if it ends now, with a severity that the timeline may lack
-		kept.Severity, kept.StartTime = known.KeptFiring.Severity, known.KeptFiring.StartTime
+		if kept.StartTime = known.KeptFiring.StartTime; status.Mute == nil { // which has hidden a rise
+			kept.Severity = known.KeptFiring.Severity
+		}
 	case length <= 0:
 		known.KeptFiring = nil
 		return
@@ -96,10 +101,21 @@ func (flappingRule) ends(f *folding) {
 
 func (flappingRule) finish(f *folding, _ former) {
 	known := f.status.Flapping
-	if known != nil && isSet(known.EndTime) && IsFuture(valueOf(f.status.OpenedTime).Time, f.in.Now) {
+	if known != nil && isSet(known.EndTime) && IsFuture(f.lastChange(), f.in.Now) {
 		known.EndTime = timestamp(f.in.Now) // the clock by which it was noted has been set back
+		if f.status.State == v1alpha1.IncidentResolved {
+			known.KeptFiring = nil
+		}
 	}
 	f.plan.Write = f.endFlapping(f.in.Now) || f.plan.Write
+}
+
+// lastChange is when the Incident has opened, or was resolved.
+func (f *folding) lastChange() time.Time {
+	if f.status.State == v1alpha1.IncidentResolved {
+		return valueOf(f.status.ResolvedTime).Time
+	}
+	return valueOf(f.status.OpenedTime).Time
 }
 
 func (flappingRule) due(status *v1alpha1.IncidentStatus, _ *Policy) time.Time {

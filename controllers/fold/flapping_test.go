@@ -241,25 +241,62 @@ func TestAnEndIsKeptBack(t *testing.T) {
 
 // An episode that was held back and never forwarded counts, and its end is not forwarded.
 func TestFlappingOfWhatIsHeldBack(t *testing.T) {
-	g, bench := NewWithT(t), unsteadyBench(5)
+	g, bench := NewWithT(t), unsteadyBench(0)
 	bench.policy.ForwardAfter = &v1alpha1.ForwardAfter{Default: minutes(2)}
 	bench.toggle(1, 2, 3, 4, 5)
 	g.Expect(bench.flapping().Status).To(Equal(metav1.ConditionTrue))
+	g.Expect(bench.isForwarded()).To(BeFalse(), "or there would be a page and an all-clear each time")
 	bench.toggle(6)
-	g.Expect(keptFiring(bench.status())).To(BeNil())
 	g.Expect(WasHeld(bench.status(), minute(6))).To(BeTrue())
+}
 
+// With keepFiringFor, what flaps is said once, and not held back: it may never be open for as long as forwardAfter says.
+func TestWhatFlapsIsForwardedThoughItHealsWithinTheHold(t *testing.T) {
+	g, bench := NewWithT(t), unsteadyBench(5)
+	bench.policy.ForwardAfter = &v1alpha1.ForwardAfter{Default: minutes(2)}
+	bench.toggle(1, 2, 3)
+	g.Expect(bench.isForwarded()).To(BeFalse())
+	bench.toggle(4)
+	g.Expect(keptFiring(bench.status())).To(BeNil(), "its end is not forwarded either")
+	bench.toggle(5)
+	g.Expect(bench.flapping().Status).To(Equal(metav1.ConditionTrue))
+	g.Expect(bench.isForwarded()).To(BeTrue())
+	bench.at(6, eventOf(6, firingAt("info")))
+	g.Expect(bench.isForwarded()).To(BeTrue(), "whatever its severity becomes")
 	bench.toggle(7)
-	bench.at(9)
-	bench.toggle(10)
-	g.Expect(bench.isForwarded()).To(BeTrue(), "that was forwarded in minute 9")
-	bench.toggle(12)
+	g.Expect(bench.isForwarded()).To(BeTrue())
+	bench.toggle(9)
 	g.Expect(bench.isForwarded()).To(BeTrue(), "nothing is held back that fires in Alertmanager")
-	bench.toggle(13)
+	bench.toggle(10)
 	bench.at(19)
 	g.Expect(bench.isForwarded()).To(BeFalse())
 	bench.toggle(20)
 	g.Expect(bench.isForwarded()).To(BeFalse(), "but what begins anew")
+}
+
+// A rise of the severity in a window is hidden, and not forwarded later, when it is no more.
+func TestWhatAWindowHidesIsNotKeptFiring(t *testing.T) {
+	g, bench := NewWithT(t), unsteadyBench(5)
+	bench.toggle(1, 2, 3, 4, 5, 6)
+	bench.maintain(windowOf("db", 7, 10))
+	bench.at(8, eventOf(8, firingAt("critical")))
+	g.Expect(bench.status().Mute.ForwardedSeverity).To(Equal(v1alpha1.SeverityError))
+	bench.toggle(9)
+	bench.at(10)
+	g.Expect(KeepsFiring(bench.status(), minute(10))).To(BeTrue())
+	bench.toggle(11)
+	g.Expect(ForwardedSeverity(bench.status())).To(Equal(v1alpha1.SeverityError))
+}
+
+// TestAClockThatWasSetBackKeepsNothingFiring has a resolve that was noted by a clock that was an hour ahead.
+func TestAClockThatWasSetBackKeepsNothingFiring(t *testing.T) {
+	g, bench := NewWithT(t), unsteadyBench(5)
+	bench.toggle(51, 52, 53, 54, 55, 60)
+	g.Expect(ForwardedEnd(bench.status())).To(Equal(minute(65)))
+	bench.at(1)
+	g.Expect(bench.flapping().Status).To(Equal(metav1.ConditionFalse))
+	g.Expect(KeepsFiring(bench.status(), minute(1))).To(BeFalse())
+	g.Expect(KeepsFiring(bench.status(), minute(64))).To(BeFalse(), "nor when that time comes")
 }
 
 func TestTheSeverityDoesNotFallWhileAnIncidentFlaps(t *testing.T) {
