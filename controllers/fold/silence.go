@@ -65,6 +65,16 @@ func (silenceRule) finish(f *folding, _ former) {
 	f.updateSilenced()
 }
 
+// due is the end of a request for a silence that was not found.
+func (silenceRule) due(status *v1alpha1.IncidentStatus, _ *Policy) (never time.Time) {
+	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionSilenced)
+	if status.Silence == nil || condition == nil || condition.Status == metav1.ConditionTrue ||
+		condition.Reason == v1alpha1.ReasonNotSilenced {
+		return never
+	}
+	return status.Silence.EndTime.Time
+}
+
 func (silenceRule) bare(status, _ *v1alpha1.IncidentStatus, _ *Policy, _ time.Time) {
 	for _, silence := range []*v1alpha1.Silence{status.Silence, status.SilencedBy} {
 		if silence != nil {
@@ -104,7 +114,7 @@ func (f *folding) updateSilenced() {
 }
 
 // silenced returns the condition Silenced, with an empty reason if it stays as it is, or there is none. Nothing is known after a
-// start of the leader.
+// start of the leader. A request that ends before anything is known was not found.
 func (f *folding) silenced(requested bool) (value metav1.ConditionStatus, reason, message string) {
 	s, before := &f.in.Silencing, meta.FindStatusCondition(f.status.Conditions, v1alpha1.ConditionSilenced)
 	switch {
@@ -114,7 +124,7 @@ func (f *folding) silenced(requested bool) (value metav1.ConditionStatus, reason
 		return metav1.ConditionFalse, v1alpha1.ReasonForwardingDisabled, messageForwardingDisabled
 	case requested && (s.Known || before == nil || before.Status != metav1.ConditionTrue):
 		return metav1.ConditionFalse, v1alpha1.ReasonSilenceRequested, messageSilenceRequested
-	case !requested && before != nil && (s.Known || s.Disabled):
+	case !requested && before != nil && (s.Known || s.Disabled || before.Status != metav1.ConditionTrue):
 		return metav1.ConditionFalse, v1alpha1.ReasonNotSilenced, messageNotSilenced
 	}
 	return "", "", ""

@@ -42,6 +42,16 @@ func TestARequestForASilence(t *testing.T) {
 		g.Expect(bench.status().AlertCount).To(Equal(before.AlertCount))
 		g.Expect(bench.status().LastAlertTime).To(Equal(before.LastAlertTime))
 	})
+	t.Run("that nothing came of ends at its time, and the condition says so", func(t *testing.T) {
+		g := NewWithT(t)
+		bench := openIncident()
+		bench.at(2, eventOf(2, silencingAlert("2h")))
+		g.Expect(Due(bench.incident, &bench.policy)).To(Equal(minute(122)))
+		bench.at(122)
+		condition := meta.FindStatusCondition(bench.status().Conditions, v1alpha1.ConditionSilenced)
+		g.Expect(condition.Reason).To(Equal(v1alpha1.ReasonNotSilenced))
+		g.Expect(Due(bench.incident, &bench.policy)).To(BeZero())
+	})
 	t.Run("ends with the episode", func(t *testing.T) {
 		g := NewWithT(t)
 		bench := openIncident()
