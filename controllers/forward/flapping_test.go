@@ -139,6 +139,14 @@ func TestWhatIsToldOfAnIncidentThatFlaps(t *testing.T) {
 			r.alert("k", v1alpha1.AlertResolved, person)
 			r.wait(alerts.MaxRoundInterval)
 		}, nil},
+		"its end within a round, if it is deleted, of which no watch tells while it is Resolved": {func(r *rig, i types.NamespacedName) {
+			r.alert("k", v1alpha1.AlertResolved)
+			r.wait(3 * time.Minute)
+			r.mu.Lock()
+			delete(r.objects, i)
+			r.mu.Unlock()
+			r.wait(2 * alerts.MaxRoundInterval)
+		}, nil},
 		"its end, if it is deleted": {func(r *rig, incident types.NamespacedName) {
 			r.alert("k", v1alpha1.AlertResolved)
 			r.wait(time.Minute)

@@ -63,20 +63,28 @@ func TestAnIncidentIsHeldBackUntilItsTime(t *testing.T) {
 	}
 }
 
-// The next episode is held back anew, and the end of the last one is posted nevertheless.
+// The next episode is held back anew, and the end of the last one is posted nevertheless, by the labels that it had.
 func TestAnEpisodeThatIsHeldBackEndsTheLastOne(t *testing.T) {
+	for sentence, next := range map[string]string{"with the same labels": "Disk", "with other labels": "Memory"} {
+		t.Run(sentence, func(t *testing.T) { endsTheLastOne(t, next) })
+	}
+}
+
+func endsTheLastOne(t *testing.T, next string) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.holdBack(10 * time.Minute)
 		r.lead()
-		r.alert("k", v1alpha1.AlertFiring)
+		r.alert("k", v1alpha1.AlertFiring, typed("Disk"))
 		r.wait(10 * time.Minute)
 		r.foldAgain()
 		r.Expect(r.am.firing()).To(HaveLen(1))
+		r.wait(2 * alerts.MinEndedWindow) // that it got its labels is forgotten
 		r.am.fail = func(string) int { return http.StatusBadGateway }
 		r.alert("k", v1alpha1.AlertResolved)
 		r.wait(time.Second)
-		r.alert("k", v1alpha1.AlertFiring)
+		r.alert("k", v1alpha1.AlertFiring, typed(next))
 		r.wait(time.Second)
 		r.am.fail = nil
 		r.wait(alerts.MaxRoundInterval)

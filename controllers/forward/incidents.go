@@ -90,7 +90,10 @@ func (i *incidents) keep(incident *v1alpha1.Incident) {
 }
 
 func (i *incidents) keepAs(known version, incident *v1alpha1.Incident) *v1alpha1.Incident {
-	kept := alerts.Compact(incident, i.settings())
-	i.resolved.Add(known, kept, resolvedTime)
+	kept, length := alerts.Compact(incident, i.settings()), resolvedTime
+	if incident.Status.Flapping != nil && incident.Status.Flapping.KeptFiring != nil {
+		length = keptFiringTime
+	}
+	i.resolved.Add(known, kept, length)
 	return kept
 }

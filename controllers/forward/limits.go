@@ -59,7 +59,8 @@ const (
 	maxSilenceFailures = 8
 
 	// maxResolved bounds the Resolved Incidents that are kept to be posted again, compact, and resolvedTime how long they are. One
-	// that is not kept is read again.
-	maxResolved  = 4096
-	resolvedTime = alerts.MinEndedWindow + alerts.MaxRoundInterval
+	// that is not kept is read again. One that fires on is read for each round: no watch tells when somebody deletes it.
+	maxResolved    = 4096
+	resolvedTime   = alerts.MinEndedWindow + alerts.MaxRoundInterval
+	keptFiringTime = alerts.MaxRoundInterval / 2
 )

@@ -49,8 +49,8 @@ func (h *History) Extend(w Wanted, settings *Settings, now time.Time) Wanted {
 		switch at := slices.IndexFunc(sets, old.isSame); {
 		case at < 0:
 			sets, remembered = append(sets, old), append(remembered, old)
-		case !sets[at].fires() && (w.mute != nil || old.to.Sub(sets[at].to) > MaxRoundInterval):
-			remembered = append(remembered, old) // it fires, or fired, on while the Incident is muted: its labels are known here only
+		case !sets[at].fires(): // Alertmanager may not accept its end before the Incident opens again, with other labels
+			remembered = append(remembered, old)
 		}
 	}
 	if h.sets = remembered[:min(len(remembered), 1+maxEndedSets)]; !h.IsPosted() {
