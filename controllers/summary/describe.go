@@ -1,21 +1,27 @@
 package summary
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/tally"
 )
 
-// describe has the status of a summary count these Incidents of its namespace.
-func describe(summary *v1alpha1.IncidentSummary, incidents []v1alpha1.Incident, now time.Time) {
+// maxWaiting is how many integrations whose alerts wait the condition names.
+const maxWaiting = 3
+
+// describe has the status of a summary tell these contents of its namespace.
+func describe(summary *v1alpha1.IncidentSummary, c *contents, now time.Time) {
 	var open, unacknowledged tally.Counts
 	var newest *v1alpha1.Incident
-	for i := range incidents {
-		incident := &incidents[i]
+	for i := range c.incidents {
+		incident := &c.incidents[i]
 		if !tally.Includes(incident) {
 			continue
 		}
@@ -38,11 +44,11 @@ func describe(summary *v1alpha1.IncidentSummary, incidents []v1alpha1.Incident, 
 		}
 	}
 	status.ObservedGeneration = summary.Generation
-	meta.SetStatusCondition(&status.Conditions, clearness(&open, summary.Generation, now))
+	meta.SetStatusCondition(&status.Conditions, clearness(&open, c.waiting, summary.Generation, now))
 }
 
 // clearness returns the condition Clear.
-func clearness(open *tally.Counts, generation int64, now time.Time) metav1.Condition {
+func clearness(open *tally.Counts, waiting []string, generation int64, now time.Time) metav1.Condition {
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionClear, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNoSevereIncident,
 		Message: "No Incident is Open.", ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now),
@@ -50,8 +56,18 @@ func clearness(open *tally.Counts, generation int64, now time.Time) metav1.Condi
 	if open.Total > 0 {
 		condition.Message = "Open: " + open.String() + "."
 	}
-	if open.Severe() > 0 {
+	switch {
+	case open.Severe() > 0:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonSevereIncidentOpen
+	case len(waiting) > 0:
+		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonAlertsWait
+	}
+	if named := waiting[:min(maxWaiting, len(waiting))]; len(named) > 0 {
+		condition.Message += " Accepted alerts cannot be folded, of " + strings.Join(named, ", ")
+		if more := len(waiting) - len(named); more > 0 {
+			condition.Message += fmt.Sprintf(" and %d other integrations", more)
+		}
+		condition.Message += "."
 	}
 	return condition
 }
@@ -82,4 +98,9 @@ func differs(before, after *v1alpha1.Incident) bool {
 	was, is := &before.Status, &after.Status
 	return was.State != is.State || was.Alert.Severity != is.Alert.Severity || was.Alert.Title != is.Alert.Title ||
 		isAcknowledged(before) != isAcknowledged(after) || !openedTime(before).Equal(openedTime(after))
+}
+
+// differsInWaiting reports whether a summary may change when an integration does.
+func differsInWaiting(before, after *v1alpha1.WebhookIntegration) bool {
+	return integrations.WhyAlertsWait(before) != integrations.WhyAlertsWait(after)
 }

@@ -58,30 +58,37 @@ func TestWhatASummaryTells(t *testing.T) {
 	for sentence, test := range map[string]struct {
 		incidents []v1alpha1.Incident
 		want      string
+		waiting   []string
 	}{
 		"nothing is open": {nil,
-			"Clear True NoSevereIncident: No Incident is Open. open {0 0 0 0 0}, unacknowledged {0 0 0 0 0}, newest none"},
+			"Clear True NoSevereIncident: No Incident is Open. open {0 0 0 0 0}, unacknowledged {0 0 0 0 0}, newest none", nil},
 		"what is Resolved, or has no status yet, does not count": {
 			[]v1alpha1.Incident{incident("a", critical, 0, resolved), {}},
-			"Clear True NoSevereIncident: No Incident is Open. open {0 0 0 0 0}, unacknowledged {0 0 0 0 0}, newest none"},
+			"Clear True NoSevereIncident: No Incident is Open. open {0 0 0 0 0}, unacknowledged {0 0 0 0 0}, newest none", nil},
 		"warnings hold nobody up": {[]v1alpha1.Incident{incident("a", warning, 0), incident("b", v1alpha1.SeverityInfo, 0)},
-			"Clear True NoSevereIncident: Open: 1 warning, 1 info. open {0 0 1 1 2}, unacknowledged {0 0 1 1 2}, newest none"},
+			"Clear True NoSevereIncident: Open: 1 warning, 1 info. open {0 0 1 1 2}, unacknowledged {0 0 1 1 2}, newest none", nil},
 		"an error does": {[]v1alpha1.Incident{incident("a", v1alpha1.SeverityError, 0)},
-			"Clear False SevereIncidentOpen: Open: 1 error. open {0 1 0 0 1}, unacknowledged {0 1 0 0 1}, newest none"},
+			"Clear False SevereIncidentOpen: Open: 1 error. open {0 1 0 0 1}, unacknowledged {0 1 0 0 1}, newest none", nil},
 		"an acknowledged or a muted one burns as well": {
 			[]v1alpha1.Incident{incident("a", critical, 0, acknowledged), incident("b", critical, 0, muted)},
-			`Clear False SevereIncidentOpen: Open: 2 critical. open {2 0 0 0 2}, unacknowledged {1 0 0 0 1}, newest a "Title of a"`},
+			`Clear False SevereIncidentOpen: Open: 2 critical. open {2 0 0 0 2}, unacknowledged {1 0 0 0 1}, newest a "Title of a"`, nil},
 		"the newest critical one": {
 			[]v1alpha1.Incident{incident("a", critical, 1), incident("b", critical, 2), incident("c", critical, 0), incident("d", warning, 3)},
-			`Clear False SevereIncidentOpen: Open: 3 critical, 1 warning. open {3 0 1 0 4}, unacknowledged {3 0 1 0 4}, newest b "Title of b"`},
+			`Clear False SevereIncidentOpen: Open: 3 critical, 1 warning. open {3 0 1 0 4}, unacknowledged {3 0 1 0 4}, newest b "Title of b"`, nil},
 		"one of no severity holds up": {[]v1alpha1.Incident{incident("a", "", 0)},
-			"Clear False SevereIncidentOpen: Open: 1 without a severity. open {0 0 0 0 1}, unacknowledged {0 0 0 0 1}, newest none"},
+			"Clear False SevereIncidentOpen: Open: 1 without a severity. open {0 0 0 0 1}, unacknowledged {0 0 0 0 1}, newest none", nil},
+		"alerts that cannot be folded may be severe": {[]v1alpha1.Incident{incident("a", warning, 0)},
+			"Clear Unknown AlertsWait: Open: 1 warning. Accepted alerts cannot be folded, of grafana (FoldFailed). open {0 0 1 0 1}, " +
+				"unacknowledged {0 0 1 0 1}, newest none", []string{"grafana (FoldFailed)"}},
+		"and some are known to be": {[]v1alpha1.Incident{incident("a", critical, 0)},
+			"Clear False SevereIncidentOpen: Open: 1 critical. Accepted alerts cannot be folded, of a, b, c and 2 other integrations. " +
+				`open {1 0 0 0 1}, unacknowledged {1 0 0 0 1}, newest a "Title of a"`, []string{"a", "b", "c", "d", "e"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
 			for range 2 {
 				summary := &v1alpha1.IncidentSummary{}
-				describe(summary, test.incidents, noon)
+				describe(summary, &contents{test.incidents, test.waiting}, noon)
 				g.Expect(told(summary)).To(Equal(test.want))
 				slices.Reverse(test.incidents) // the order of a list decides nothing
 			}
@@ -93,11 +100,11 @@ func TestTheConditionIsDatedByItsChange(t *testing.T) {
 	g := NewWithT(t)
 	summary := &v1alpha1.IncidentSummary{ObjectMeta: metav1.ObjectMeta{Generation: 1}}
 	since := func() time.Time { return summary.Status.Conditions[0].LastTransitionTime.Time }
-	describe(summary, nil, noon)
-	describe(summary, []v1alpha1.Incident{incident("a", v1alpha1.SeverityInfo, 0)}, noon.Add(time.Hour))
+	describe(summary, &contents{}, noon)
+	describe(summary, &contents{incidents: []v1alpha1.Incident{incident("a", v1alpha1.SeverityInfo, 0)}}, noon.Add(time.Hour))
 	g.Expect(since()).To(Equal(noon))
 	g.Expect(summary.Status.ObservedGeneration).To(BeEquivalentTo(1))
-	describe(summary, []v1alpha1.Incident{incident("a", v1alpha1.SeverityError, 0)}, noon.Add(2*time.Hour))
+	describe(summary, &contents{incidents: []v1alpha1.Incident{incident("a", v1alpha1.SeverityError, 0)}}, noon.Add(2*time.Hour))
 	g.Expect(since()).To(Equal(noon.Add(2 * time.Hour)))
 }
 
@@ -120,7 +127,7 @@ func TestWhatDoesNotDifferChangesNoSummary(t *testing.T) {
 	}
 	summaryOf := func(i *v1alpha1.Incident) string {
 		var summary v1alpha1.IncidentSummary
-		describe(&summary, []v1alpha1.Incident{*i}, noon)
+		describe(&summary, &contents{incidents: []v1alpha1.Incident{*i}}, noon)
 		text, err := json.Marshal(summary)
 		if err != nil {
 			t.Fatal(err)
@@ -148,6 +155,6 @@ func BenchmarkDescribe(b *testing.B) {
 		incidents[i] = incident(fmt.Sprint("i", i), severities[i%len(severities)], i%100)
 	}
 	for b.Loop() {
-		describe(&v1alpha1.IncidentSummary{}, incidents, noon)
+		describe(&v1alpha1.IncidentSummary{}, &contents{incidents: incidents}, noon)
 	}
 }

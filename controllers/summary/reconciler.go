@@ -1,5 +1,5 @@
 // Package summary keeps the IncidentSummary of each namespace that has WebhookIntegrations or Incidents that are Open: how many
-// are open, and whether a rollout may go on.
+// are open, and whether a rollout may go on. It may not while accepted alerts wait for what keeps them from being folded.
 //
 // A summary is counted from the cache when an Incident has changed in what the summary tells. What is counted does not depend on
 // earlier counts, so it is right after a change of the leader, and after an event that no watch has shown. It costs little,
@@ -15,6 +15,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +30,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=incidents;webhookintegrations,verbs=get;list;watch
@@ -70,7 +72,7 @@ func Add(mgr ctrl.Manager, live client.Client, clock replica.APIClock) error {
 		Named("incidentsummary").
 		Watches(&v1alpha1.IncidentSummary{}, watch(func(_, _ *v1alpha1.IncidentSummary) bool { return true })).
 		Watches(&v1alpha1.Incident{}, watch(differs)).
-		Watches(&v1alpha1.WebhookIntegration{}, watch(func(_, _ *v1alpha1.WebhookIntegration) bool { return false })).
+		Watches(&v1alpha1.WebhookIntegration{}, watch(differsInWaiting)).
 		WithOptions(requests.Options(mgr, "summary", "summary", concurrency, requests.NameOf)).
 		Complete(newReconciler(mgr.GetCache(), live, clock))
 	if err != nil {
@@ -99,11 +101,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if wait := r.turn(namespace, now); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	read, incidents, err := r.gather(ctx, request.NamespacedName)
+	read, counted, err := r.gather(ctx, request.NamespacedName)
 	switch {
 	case err != nil:
-	case incidents != nil:
-		err = r.write(ctx, read, incidents, now)
+	case counted != nil:
+		err = r.write(ctx, read, counted, now)
 	case read.UID != "":
 		err = r.remove(ctx, read)
 	default:
@@ -142,11 +144,15 @@ func (r *reconciler) forget(namespace string) {
 	delete(r.due, namespace)
 }
 
-// gather returns the summary of a namespace, without a UID if there is none, and its Incidents that are not Resolved; nil if the
-// namespace is to have no summary. The Incidents must not be modified.
-func (r *reconciler) gather(
-	ctx context.Context, key types.NamespacedName,
-) (*v1alpha1.IncidentSummary, []v1alpha1.Incident, error) {
+// contents is what a summary tells of its namespace.
+type contents struct {
+	incidents []v1alpha1.Incident // those that are not Resolved; they must not be modified
+	waiting   []string            // the integrations whose accepted alerts cannot be folded, with the reason
+}
+
+// gather returns the summary of a namespace, without a UID if there is none, and what it is to tell; nil if the namespace is to
+// have none. One that somebody else has created stays: where a rollout waits for it, its integrations may come later.
+func (r *reconciler) gather(ctx context.Context, key types.NamespacedName) (*v1alpha1.IncidentSummary, *contents, error) {
 	summary := &v1alpha1.IncidentSummary{}
 	if err := r.cache.Get(ctx, key, summary); client.IgnoreNotFound(err) != nil {
 		return nil, nil, fmt.Errorf("reading the IncidentSummary: %w", err)
@@ -156,29 +162,32 @@ func (r *reconciler) gather(
 	if err := r.cache.List(ctx, &incidents, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("listing the Incidents: %w", err)
 	}
-	if len(incidents.Items) > 0 {
-		return summary, incidents.Items, nil
-	}
-	var integrations v1alpha1.WebhookIntegrationList
-	err := r.cache.List(ctx, &integrations, client.InNamespace(key.Namespace), client.Limit(1), client.UnsafeDisableDeepCopy)
-	if err != nil {
+	var all v1alpha1.WebhookIntegrationList
+	if err := r.cache.List(ctx, &all, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("listing the WebhookIntegrations: %w", err)
 	}
-	if len(integrations.Items) > 0 {
-		return summary, []v1alpha1.Incident{}, nil
+	isOwn := summary.UID == "" || summary.Labels[v1alpha1.ManagedByLabel] == v1alpha1.FieldManager
+	if len(incidents.Items)+len(all.Items) == 0 && isOwn {
+		return summary, nil, nil
 	}
-	return summary, nil, nil
+	c := &contents{incidents: incidents.Items}
+	for i := range all.Items {
+		if why := integrations.WhyAlertsWait(&all.Items[i]); why != "" {
+			c.waiting = append(c.waiting, all.Items[i].Name+" ("+why+")")
+		}
+	}
+	slices.Sort(c.waiting)
+	return summary, c, nil
 }
 
-// write has the summary of a namespace count these Incidents. It creates it if there is none, but not in a namespace that is
-// being deleted.
-func (r *reconciler) write(
-	ctx context.Context, read *v1alpha1.IncidentSummary, incidents []v1alpha1.Incident, now time.Time,
-) error {
+// write has the summary of a namespace tell these contents. It creates it if there is none, but not in a namespace that is being
+// deleted.
+func (r *reconciler) write(ctx context.Context, read *v1alpha1.IncidentSummary, c *contents, now time.Time) error {
 	if read.UID == "" {
 		if err := r.writes.Wait(ctx); err != nil {
 			return fmt.Errorf("waiting to create the IncidentSummary: %w", err)
 		}
+		read.Labels = map[string]string{v1alpha1.ManagedByLabel: v1alpha1.FieldManager}
 		switch err := r.live.Create(ctx, read, client.FieldOwner(v1alpha1.FieldManager)); {
 		case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 			return nil
@@ -187,7 +196,7 @@ func (r *reconciler) write(
 		}
 	}
 	updated := read.DeepCopy()
-	describe(updated, incidents, now)
+	describe(updated, c, now)
 	if changed, err := requests.Changed(read, updated); err != nil || !changed {
 		return err
 	}

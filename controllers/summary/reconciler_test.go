@@ -13,6 +13,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -173,6 +174,46 @@ func TestASummaryFollowsItsNamespace(t *testing.T) {
 	s.Expect(s.due).To(BeEmpty(), "nothing is remembered of a namespace without a summary")
 }
 
+// TestASummaryOfSomebodyElseStays has a rollout create the summary before the integration, for which it waits.
+func TestASummaryOfSomebodyElseStays(t *testing.T) {
+	s := newSite(t)
+	own := &v1alpha1.IncidentSummary{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: v1alpha1.SummaryName}}
+	s.Expect(s.Live.Create(s.Ctx, own)).To(Succeed())
+	s.count()
+	s.Expect(told(s.summary())).To(HavePrefix("Clear True NoSevereIncident: No Incident is Open."))
+	s.Expect(s.summary().UID).To(Equal(own.UID))
+	s.set("a", v1alpha1.SeverityCritical)
+	s.later(countInterval)
+	s.Expect(told(s.summary())).To(HavePrefix("Clear False"))
+	s.delete(&v1alpha1.Incident{}, "a")
+	s.later(countInterval)
+	s.Expect(told(s.summary())).To(HavePrefix("Clear True"), "it is counted on")
+}
+
+// TestAlertsThatWaitCloseTheGate has accepted alerts of which no Incident can tell.
+func TestAlertsThatWaitCloseTheGate(t *testing.T) {
+	s := newSite(t)
+	s.Integrate(nil)
+	s.count()
+	s.Expect(told(s.summary())).To(HavePrefix("Clear True"))
+	fold := func(status metav1.ConditionStatus, reason string) {
+		var integration v1alpha1.WebhookIntegration
+		key := client.ObjectKey{Namespace: s.Namespace, Name: testsite.Integration}
+		s.Expect(s.Live.Get(s.Ctx, key, &integration)).To(Succeed())
+		meta.SetStatusCondition(&integration.Status.Conditions, metav1.Condition{
+			Type: v1alpha1.ConditionAlertsFolded, Status: status, Reason: reason, LastTransitionTime: metav1.NewTime(noon),
+		})
+		s.Expect(s.Live.Status().Update(s.Ctx, &integration)).To(Succeed())
+	}
+	fold(metav1.ConditionFalse, v1alpha1.ReasonIncidentRejected)
+	s.later(countInterval)
+	s.Expect(told(s.summary())).To(HavePrefix("Clear Unknown AlertsWait: No Incident is Open. Accepted alerts cannot be folded, of " +
+		testsite.Integration + " (IncidentRejected)."))
+	fold(metav1.ConditionTrue, v1alpha1.ReasonFolding)
+	s.later(countInterval)
+	s.Expect(told(s.summary())).To(HavePrefix("Clear True NoSevereIncident"))
+}
+
 func TestChangesWithinTheIntervalAreOneWrite(t *testing.T) {
 	s := newSite(t)
 	s.Integrate(nil)
@@ -214,7 +255,7 @@ func TestASummaryThatSomebodyDeletesOrChangesComesBack(t *testing.T) {
 	s.Expect(told(s.summary())).To(ContainSubstring("Open: 1 critical."))
 
 	forged := s.summary()
-	describe(forged, nil, noon)
+	describe(forged, &contents{}, noon)
 	s.Expect(s.Live.Status().Update(s.Ctx, forged)).To(Succeed())
 	s.later(countInterval)
 	s.Expect(told(s.summary())).To(ContainSubstring("Open: 1 critical."))
@@ -306,8 +347,12 @@ func TestWhichChangesAreCounted(t *testing.T) {
 	integration := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "i", ResourceVersion: "1"}}
 	received := integration.DeepCopy()
 	received.ResourceVersion, received.Status.LastReceivedTime = "2", new(v1alpha1.NewTimestamp(noon))
+	waiting := integration.DeepCopy()
+	waiting.ResourceVersion, waiting.Status.Conditions = "3", []metav1.Condition{
+		{Type: v1alpha1.ConditionAlertsFolded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonFoldFailed},
+	}
 	incidents := watch(differs)
-	integrations := watch(func(_, _ *v1alpha1.WebhookIntegration) bool { return false })
+	integrations := watch(differsInWaiting)
 	incidents.Update(s.Ctx, event.UpdateEvent{ObjectOld: versioned("1", "error"), ObjectNew: versioned("2", "error")}, queue)
 	integrations.Update(s.Ctx, event.UpdateEvent{ObjectOld: integration, ObjectNew: received}, queue)
 	s.Expect(queue.Len()).To(BeZero())
@@ -319,8 +364,11 @@ func TestWhichChangesAreCounted(t *testing.T) {
 			incidents.Update(s.Ctx, event.UpdateEvent{ObjectOld: versioned("1", "info"), ObjectNew: versioned("2", "error")}, queue)
 		},
 		"an Incident that is gone": func() { incidents.Delete(s.Ctx, event.DeleteEvent{Object: versioned("1", "error")}, queue) },
-		"an integration":           func() { integrations.Create(s.Ctx, event.CreateEvent{Object: integration}, queue) },
-		"one that is gone":         func() { integrations.Delete(s.Ctx, event.DeleteEvent{Object: integration}, queue) },
+		"an integration whose alerts cannot be folded": func() {
+			integrations.Update(s.Ctx, event.UpdateEvent{ObjectOld: received, ObjectNew: waiting}, queue)
+		},
+		"an integration":   func() { integrations.Create(s.Ctx, event.CreateEvent{Object: integration}, queue) },
+		"one that is gone": func() { integrations.Delete(s.Ctx, event.DeleteEvent{Object: integration}, queue) },
 	} {
 		change()
 		s.Expect(queue.Len()).To(Equal(1), what)

@@ -25,7 +25,10 @@ func Condense(object any) (any, error) {
 	case *v1alpha1.MaintenanceWindow:
 		removeMetadata(&object.ObjectMeta)
 	case *v1alpha1.IncidentSummary:
-		removeMetadata(&object.ObjectMeta)
+		manager := object.Labels[v1alpha1.ManagedByLabel]
+		if removeMetadata(&object.ObjectMeta); manager == v1alpha1.FieldManager {
+			object.Labels = map[string]string{v1alpha1.ManagedByLabel: v1alpha1.FieldManager}
+		}
 	}
 	return object, nil
 }

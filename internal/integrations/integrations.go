@@ -25,15 +25,20 @@ func StaysInAlertmanager(spec *v1alpha1.WebhookIntegrationSpec, presets ...strin
 	return spec.Forward != v1alpha1.ForwardAlways && !spec.Federate && slices.ContainsFunc(presets, IsFromAlertmanager)
 }
 
-// Blocked returns the reason why no Incident can be created for the integration; empty if Incidents can be created.
-func Blocked(w *v1alpha1.WebhookIntegration) string {
+// WhyAlertsWait returns the reason why alerts of the integration cannot be folded; empty if all can.
+func WhyAlertsWait(w *v1alpha1.WebhookIntegration) string {
 	condition := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionAlertsFolded)
 	if condition == nil || condition.Status != metav1.ConditionFalse {
 		return ""
 	}
-	switch condition.Reason {
+	return condition.Reason
+}
+
+// Blocked returns the reason why no Incident can be created for the integration; empty if Incidents can be created.
+func Blocked(w *v1alpha1.WebhookIntegration) string {
+	switch reason := WhyAlertsWait(w); reason {
 	case v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonForbidden, v1alpha1.ReasonNamespaceTerminating, v1alpha1.ReasonIncidentLimit:
-		return condition.Reason
+		return reason
 	}
 	return ""
 }

@@ -62,7 +62,9 @@ func newJudge(story *Story, w *world) *judge {
 		windows: map[types.NamespacedName]*v1alpha1.MaintenanceWindow{}, deleted: map[types.NamespacedName]bool{},
 		holds: newHolds(story),
 	}
-	counts := &summaries{told: map[string]*v1alpha1.IncidentSummary{}, changed: map[string]time.Time{}}
+	counts := &summaries{
+		told: map[string]*v1alpha1.IncidentSummary{}, changed: map[string]time.Time{}, waiting: map[string]string{},
+	}
 	return &judge{
 		history: oracle.NewHistory(options), mutes: mutes, counts: counts, pings: newPings(), pager: w.pager, story: story,
 		writes: &w.network.writes, tracer: &w.network.tracer,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/tally"
 )
 
@@ -15,6 +16,7 @@ import (
 type summaries struct {
 	told    map[string]*v1alpha1.IncidentSummary // by namespace; nil: it was deleted
 	changed map[string]time.Time                 // when a namespace last changed in what its summary tells
+	waiting map[string]string                    // why alerts of its integration cannot be folded
 }
 
 // counted is what a summary tells of an Incident. That of one that does not count is empty.
@@ -42,8 +44,12 @@ func (s *summaries) commit(resource string, key types.NamespacedName, object []b
 			s.changed[key.Namespace] = time.Now()
 		}
 	case "webhookintegrations":
-		if object == nil {
-			s.changed[key.Namespace] = time.Now()
+		why := ""
+		if object != nil {
+			why = integrations.WhyAlertsWait(decode[v1alpha1.WebhookIntegration](object))
+		}
+		if object == nil || why != s.waiting[key.Namespace] {
+			s.changed[key.Namespace], s.waiting[key.Namespace] = time.Now(), why
 		}
 	}
 }
@@ -96,7 +102,8 @@ func (s *summaries) check(want map[string]*recount, now time.Time, stays func(na
 			tally.Counts(*summary.Status.Unacknowledged) != recount.unacknowledged:
 			found.Add("S: the summary of %s has %v open and %v unacknowledged, and a recount is %v", namespace,
 				*summary.Status.Open, *summary.Status.Unacknowledged, *recount)
-		case meta.IsStatusConditionTrue(summary.Status.Conditions, v1alpha1.ConditionClear) != (recount.open.Severe() == 0):
+		case meta.IsStatusConditionTrue(summary.Status.Conditions, v1alpha1.ConditionClear) !=
+			(recount.open.Severe() == 0 && s.waiting[namespace] == ""):
 			found.Add("S: the summary of %s says %v, and a recount is %v", namespace, summary.Status.Conditions, *recount)
 		}
 	}
