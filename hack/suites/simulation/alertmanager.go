@@ -309,6 +309,18 @@ func (w *world) judgeForwarding() (found oracle.Findings) {
 	return found
 }
 
+// judgeBeginnings judges what an Alertmanager was told that it did not know before.
+func (w *world) judgeBeginnings(before, after map[types.NamespacedName]bool) {
+	w.judge.mu.Lock()
+	defer w.judge.mu.Unlock()
+	mutes := w.judge.mutes
+	for key := range after {
+		if !before[key] {
+			mutes.holds.judgeBeginning(key, mutes.incidents[key], time.Now(), &mutes.found)
+		}
+	}
+}
+
 // isCovered reports whether an Incident is acknowledged at its severity, for some time still.
 func isCovered(status *v1alpha1.IncidentStatus) bool {
 	given, severities := status.Acknowledgement, v1alpha1.Severities()
@@ -323,7 +335,8 @@ func wantTold(status *v1alpha1.IncidentStatus) v1alpha1.Severity {
 		return ""
 	case status.Mute != nil:
 		return status.Mute.ForwardedSeverity
-	case status.Episode != nil && status.Episode.ForwardTime != nil && time.Now().Before(status.Episode.ForwardTime.Time):
+	case status.Episode != nil && status.Episode.ForwardTime != nil && time.Now().Before(status.Episode.ForwardTime.Time) &&
+		(status.Forwarding == nil || status.Forwarding.Severity == ""): // what an Alertmanager has accepted is held back no more
 		return ""
 	default:
 		return status.Alert.Severity

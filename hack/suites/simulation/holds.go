@@ -54,12 +54,12 @@ func (h *holds) integrate(namespace string, integration *v1alpha1.WebhookIntegra
 // holdError is how much later than the true time an alert may be received by the clock of a fold, which is known to the second.
 const holdError = 3 * time.Second
 
-// judges says whether it is known until when an episode is held back. The end of one that was forwarded is, too.
+// judges says whether it is known until when an episode is held back. One that was forwarded is held back no more.
 func (h *holds) judges(namespace string, status *v1alpha1.IncidentStatus) bool {
 	wasTold := status.Forwarding != nil && status.Forwarding.Severity != ""
 	isUnknown := h.none || h.other[namespace] || status.Episode == nil || status.OpenedTime == nil
-	isKept := h.pages && (status.Flapping != nil || wasTold)
-	return !isUnknown && !isKept && (!wasTold || status.State != v1alpha1.IncidentResolved)
+	isKept := h.pages && status.Flapping != nil
+	return !isUnknown && !isKept && !wasTold
 }
 
 func (h *holds) judge(key types.NamespacedName, incident *v1alpha1.Incident, found *oracle.Findings) {
@@ -74,6 +74,32 @@ func (h *holds) judge(key types.NamespacedName, incident *v1alpha1.Incident, fou
 	want, begun := wantHeld(status)
 	if begun && (got.IsZero() != want.IsZero() || got.Sub(want).Abs() > holdError) {
 		found.Add("M: %s is held back until %s, and by its timeline until %s", key, got, want)
+	}
+}
+
+// judgeBeginning judges that an Incident, as it is stored, may begin to fire in an Alertmanager: a severity that it had in its
+// episode has freed it. A leader with an old cache may not know yet that the next episode has opened.
+func (h *holds) judgeBeginning(key types.NamespacedName, incident *v1alpha1.Incident, now time.Time, found *oracle.Findings) {
+	if incident == nil || h.none || h.other[key.Namespace] || incident.Status.Episode == nil || incident.Status.OpenedTime == nil ||
+		incident.Status.Episode.ForwardTime == nil {
+		return
+	}
+	status := &incident.Status
+	if status.Episode.Number > 1 && now.Sub(status.OpenedTime.Time) < time.Minute {
+		return
+	}
+	shortest, begun := 24*time.Hour, false
+	for _, entry := range status.Timeline {
+		switch entry.Type {
+		case v1alpha1.TransitionOpened, v1alpha1.TransitionReopened:
+			shortest, begun = heldFor[entry.Severity], true
+		case v1alpha1.TransitionSeverityChanged:
+			shortest = min(shortest, heldFor[entry.Severity])
+		default:
+		}
+	}
+	if free := status.OpenedTime.Add(shortest); begun && now.Add(holdError).Before(free) {
+		found.Add("M: %s fires in Alertmanager, and is to be held back until %s", key, free)
 	}
 }
 

@@ -177,6 +177,7 @@ func (w *world) forward() (flags []string, err error) {
 	if w.story.KeepFiring {
 		w.pager = newPager(w.story, w.alertmanagers[0])
 	}
+	w.alertmanagers[1].changed = w.judgeBeginnings // of the first one, the judge asks while it is locked
 	return []string{"--alertmanager-config=" + file}, nil
 }
 

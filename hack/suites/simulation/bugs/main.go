@@ -32,7 +32,6 @@ var elsewhere = map[string]string{
 	"flapping-end-forgotten":        "its ends are kept back for a minute",
 	"forwarded-alerts-return":       "nothing is forwarded in its stories",
 	"high-water-mark":               "its watches keep the order of commits, as those of one API server do",
-	"held-is-posted":                "nothing is forwarded in its stories",
 	"hops-unbounded":                "nothing is forwarded in its stories",
 	"known-since-the-future":        "its API server's clock is at most 20 s off, but for one story of a test",
 	"mark-of-the-cache-ignored":     "no namespace uses up its memory for content",
