@@ -31,6 +31,7 @@ type View struct {
 	Listed  Set // events that exist for the Incident, by a list from the quorum that is newer than Read
 	Shown   Set // those of them that the cache of the process shows
 	Settled Set // events that the process knows to be settled for the Incident
+	Left    Set // events that the list has and that the cache showed, and then their ends: they are settled
 	Opening Set // events with an alert that opens the Incident
 	Copies  Set // second copies of events that the process remembers
 	Held    Set // events that may be second copies, and have to wait
@@ -176,7 +177,7 @@ func (v *View) ledgerAfter(plan *Plan) Set {
 // lacksOlder reports whether the list has an event that is older than one without an Incident, and by which the
 // process did not decide.
 func (v *View) lacksOlder(unmatched Set) bool {
-	lacks := v.Listed.Without(v.Shown.Or(v.Settled))
+	lacks := v.Listed.Without(v.Shown.Or(v.Settled).Or(v.Left))
 	for u := range unmatched.All() {
 		if lacks.HasBefore(u) && !v.breaks(OlderOfCache) {
 			return true

@@ -261,6 +261,7 @@ func (j *Judge) view(p *Process, i *incident, l list, g guess) *protocol.View {
 		put(&v.Listed, true)
 		put(&v.Opening, part.opens)
 		hasLeft := g.left && e.gone != 0 && e.gone <= shown
+		put(&v.Left, hasLeft)
 		put(&v.Shown, !hasLeft && (e.stored <= l.shown || (isAdded || g.now) && e.stored <= shown))
 		put(&v.Settled, !hasLeft && !isAdded && part.isSettledFor(p))
 		put(&v.Copies, isCopy)
