@@ -2,7 +2,6 @@ package fold
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
-	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -378,40 +376,6 @@ func TestAnIncidentIsKeptUntilItsEndIsForwarded(t *testing.T) {
 	at, ok := Deadline(bench.incident, bench.policy)
 	g.Expect(ok).To(BeTrue())
 	g.Expect(at).To(Equal(minute(11).Add(forwardedEndRetention)))
-}
-
-func TestTheExampleOfFlappingInTheDocs(t *testing.T) {
-	g, bench := NewWithT(t), newBench()
-	bench.policy.LateFiringWindow = 0
-	var spec v1alpha1.WebhookIntegrationSpec
-	var steps []struct {
-		At           string               `json:"at"`
-		Comes        v1alpha1.AlertStatus `json:"comes"`
-		Flapping     bool                 `json:"flapping"`
-		Alertmanager v1alpha1.AlertStatus `json:"alertmanager"`
-	}
-	for _, block := range yamlBlocks(t, "../../docs/forwarding.md") {
-		switch {
-		case strings.HasPrefix(block, "flapping: "):
-			g.Expect(yaml.UnmarshalStrict([]byte(block), &spec)).To(Succeed())
-		case strings.HasPrefix(block, "- {at: "):
-			g.Expect(yaml.UnmarshalStrict([]byte(block), &steps)).To(Succeed())
-		}
-	}
-	bench.policy.Flapping = spec.Flapping
-	g.Expect(steps).To(HaveLen(9))
-	for _, step := range steps {
-		at, err := time.Parse("15:04", step.At)
-		g.Expect(err).NotTo(HaveOccurred())
-		n := at.Hour()*60 + at.Minute()
-		var events []*v1alpha1.AlertEvent
-		if step.Comes != "" {
-			events = append(events, eventOf(n, alertOf(step.Comes, v1alpha1.AlertContent{})))
-		}
-		bench.at(n, events...)
-		g.Expect(meta.IsStatusConditionTrue(bench.status().Conditions, v1alpha1.ConditionFlapping)).To(Equal(step.Flapping), step.At)
-		g.Expect(bench.isForwarded()).To(Equal(step.Alertmanager == v1alpha1.AlertFiring), step.At)
-	}
 }
 
 // TestFlappingDoesNotDependOnBatching folds the same alerts, as many at once as comes, and compares what is known of the flapping.

@@ -29,7 +29,7 @@ func yamlBlocks(t *testing.T, path string) []string {
 func TestTheWalkthroughOfTheDocs(t *testing.T) {
 	g := NewWithT(t)
 	blocks := yamlBlocks(t, "../../docs/lifecycle.md")
-	g.Expect(blocks).To(HaveLen(2))
+	g.Expect(blocks).To(HaveLen(4), "two of another example")
 	var steps []struct {
 		Received time.Time      `json:"received"`
 		Alert    v1alpha1.Alert `json:"alert"`
