@@ -1,0 +1,63 @@
+package simulation
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// leaderDeaths is a story in which a test ends the leader.
+type leaderDeaths struct {
+	lease leaseLook
+	told  []toldOf // what the second Alertmanager knew of key-0 at each look
+}
+
+func (l *leaderDeaths) look() operation {
+	key := types.NamespacedName{Namespace: tenantName(0), Name: v1alpha1.IncidentName(integrationName, keyName(0))}
+	return act{"look at Alertmanager", func(w *world) { l.told = append(l.told, w.alertmanagers[1].told()[key]) }}
+}
+
+// replaceLeader ends the leader, and takes 20 seconds.
+func (l *leaderDeaths) replaceLeader() []operation {
+	end := act{"end the leader", func(w *world) {
+		for _, r := range w.replicas {
+			if r.name == l.lease.holder {
+				r.kill()
+			}
+		}
+	}}
+	return []operation{end, wait{10 * time.Second}, start{0}, start{1}, wait{10 * time.Second}}
+}
+
+// run tells a story that forwards, with these settings too.
+func (l *leaderDeaths) run(t *testing.T, s Settings, parts ...[]operation) {
+	t.Helper()
+	s.Replicas, s.Elect, s.Writes, s.Forward = 2, true, 8, true
+	begin := []operation{l.lease.look(), wait{time.Minute}}
+	NewWithT(t).Expect(Run(t, 1, &Story{Settings: s, Operations: slices.Concat(begin, slices.Concat(parts...))}, Watcher{})).To(BeEmpty())
+}
+
+func sayWarning(status string) operation {
+	return post{times: 1, alerts: []alert{{key: 0, status: status, severity: "warning"}}}
+}
+
+// TestALeaderThatDiesHurriesNoHold has leaders die while an Incident is held back for 90 seconds, and right before its time.
+func TestALeaderThatDiesHurriesNoHold(t *testing.T) {
+	g, l := NewWithT(t), &leaderDeaths{}
+	l.run(t, Settings{HoldBack: true}, []operation{sayWarning("firing"), wait{30 * time.Second}}, l.replaceLeader(),
+		[]operation{wait{30 * time.Second}, l.look()}, l.replaceLeader(), []operation{wait{time.Minute}, l.look()})
+	g.Expect(l.told).To(Equal([]toldOf{{}, {severity: "warning", firing: 1}}))
+}
+
+// TestALeaderThatDiesForgetsNoAcknowledgement has leaders die while an acknowledgement lasts, which is for a minute.
+func TestALeaderThatDiesForgetsNoAcknowledgement(t *testing.T) {
+	g, l := NewWithT(t), &leaderDeaths{}
+	l.run(t, Settings{Forget: true}, []operation{sayWarning("firing"), wait{5 * time.Second}, sayWarning("acknowledged"), wait{15 * time.Second}},
+		l.replaceLeader(), []operation{l.look()}, l.replaceLeader(), []operation{wait{longestExpiry}, l.look()})
+	g.Expect(l.told).To(Equal([]toldOf{{severity: "warning", firing: 1, silenced: true}, {severity: "warning", firing: 1}}))
+}
