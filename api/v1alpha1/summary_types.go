@@ -127,8 +127,8 @@ type IncidentSummaryList struct {
 // ConditionClear tells whether no severe Incident of the namespace is Open.
 const ConditionClear = "Clear"
 
-// ManagedByLabel has the value FieldManager on an IncidentSummary that the operator has created, and deletes when its namespace has
-// nothing to count.
+// ManagedByLabel has the value FieldManager on an IncidentSummary that the operator has created. It deletes no other when its
+// namespace has nothing to count.
 const ManagedByLabel = "app.kubernetes.io/managed-by"
 
 // Reasons of an IncidentSummary's Clear condition.

@@ -54,9 +54,7 @@ func (flappingRule) alert(f *folding, a receivedAlert, before former) {
 	case isOpen && !before.isOpen:
 		f.startFlapping()
 		f.raiseKept()
-		if p := f.in.Policy.Flapping; isSet(known.EndTime) && p != nil && durationOr(p.KeepFiringFor, 0) > 0 && f.status.Episode != nil {
-			f.status.Episode.ForwardTime = nil // or an Incident that heals within forwardAfter, and opens again, would page nobody
-		}
+		f.freeFlapping()
 	case isOpen:
 		f.raiseKept()
 	case !before.isOpen && a.Status == v1alpha1.AlertResolved && a.by() != "" && kept != nil && a.received.Before(kept.EndTime.Time):
@@ -145,6 +143,15 @@ func (f *folding) startFlapping() {
 		known.EndTime = timestamp(Latest(end, valueOf(known.EndTime).Time))
 		f.condition(v1alpha1.ConditionFlapping, metav1.ConditionTrue, opened, v1alpha1.ReasonOpenedOften,
 			fmt.Sprintf("The incident has opened more than %s in %s.", times, plaintext.Duration(period)))
+	}
+}
+
+// freeFlapping has an Incident that flaps forwarded at once, if its end is kept back. Otherwise one that heals within the time of
+// forwardAfter, and opens again and again, would page nobody.
+func (f *folding) freeFlapping() {
+	p, episode := f.in.Policy.Flapping, f.status.Episode
+	if isSet(f.status.Flapping.EndTime) && p != nil && durationOr(p.KeepFiringFor, 0) > 0 && episode != nil {
+		episode.ForwardTime = nil
 	}
 }
 

@@ -163,7 +163,7 @@ func (w *world) holds(before, after *v1alpha1.Incident) bool {
 	switch {
 	case w.setOf(after) == "":
 		delete(w.held, key)
-	case w.setOf(before) == "" && !(w.keeps && flaps(after)):
+	case w.setOf(before) == "" && (!w.keeps || !flaps(after)):
 		w.held[key] = w.time
 	}
 	opened, held := w.held[key]

@@ -89,18 +89,20 @@ func TestWhatTheTimeEndsSurvivesLeaders(t *testing.T) {
 	s.Expect(s.Incident("disk").Status.Acknowledgement).To(BeNil())
 }
 
-// A person's own Incident is held back as any other.
-func TestAnIncidentOfAPersonIsHeldBack(t *testing.T) {
+// The Incident of a person, or of a heartbeat, is held back as any other.
+func TestWhatNoSenderOpensIsHeldBack(t *testing.T) {
 	s := newSite(t)
 	s.incidents.Forwarder = justBegun{}
 	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
 		spec.ForwardAfter = &v1alpha1.ForwardAfter{Default: &metav1.Duration{Duration: 10 * time.Minute}}
 	})
-	alert := s.Alert(v1alpha1.AlertFiring, "by-hand")
-	alert.By = "maria"
-	s.Post(alert)
-	s.fold("by-hand")
-	s.Expect(s.Incident("by-hand").Status.Forwarding.Reason).To(Equal(v1alpha1.ForwardingHeld))
+	byHand, missed := s.Alert(v1alpha1.AlertFiring, "by-hand"), s.Alert(v1alpha1.AlertFiring, v1alpha1.HeartbeatKey("backup"))
+	byHand.By = "maria"
+	for _, alert := range []v1alpha1.Alert{byHand, missed} {
+		s.Post(alert)
+		s.fold(alert.DedupKey)
+		s.Expect(s.Incident(alert.DedupKey).Status.Forwarding.Reason).To(Equal(v1alpha1.ForwardingHeld), alert.DedupKey)
+	}
 }
 
 // The condition Flapping ends at its time, also if the Incident is Resolved, which is kept until its end is forwarded.
