@@ -60,8 +60,8 @@ type SummarizedIncident struct {
 
 // IncidentSummaryStatus counts the Incidents of a namespace.
 type IncidentSummaryStatus struct {
-	// conditions has the type Clear: True if no Incident of the severity error or critical is Open, and no accepted alert waits
-	// for what keeps Incidents from being written.
+	// conditions has the type Clear: True if no Incident of the severity error or critical is Open, and the condition AlertsFolded
+	// of no WebhookIntegration is False.
 	// +kubebuilder:validation:MaxItems=4
 	// +kubebuilder:validation:XValidation:rule="self.all(c, !has(c.observedGeneration) || type(c.observedGeneration) == int)",message="observedGeneration must be an integer"
 	// +kubebuilder:validation:XValidation:rule="self.all(c, c.lastTransitionTime.getFullYear() > 1 && c.lastTransitionTime.getFullYear() < 9999)",message="lastTransitionTime must be an RFC 3339 time"
@@ -135,5 +135,5 @@ const ManagedByLabel = "app.kubernetes.io/managed-by"
 const (
 	ReasonNoSevereIncident   = "NoSevereIncident"   // True: none of the severity error or critical is Open
 	ReasonSevereIncidentOpen = "SevereIncidentOpen" // False: the message has the counts
-	ReasonAlertsWait         = "AlertsWait"         // Unknown: an integration has alerts that cannot be folded
+	ReasonAlertsNotFolded    = "AlertsNotFolded"    // Unknown: alerts for an integration do not become Incidents
 )

@@ -13,8 +13,8 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/tally"
 )
 
-// maxWaiting is how many integrations whose alerts wait the condition names.
-const maxWaiting = 3
+// maxNotFolded is how many integrations the condition names whose alerts do not become Incidents.
+const maxNotFolded = 3
 
 // describe has the status of a summary tell these contents of its namespace.
 func describe(summary *v1alpha1.IncidentSummary, c *contents, now time.Time) {
@@ -44,11 +44,11 @@ func describe(summary *v1alpha1.IncidentSummary, c *contents, now time.Time) {
 		}
 	}
 	status.ObservedGeneration = summary.Generation
-	meta.SetStatusCondition(&status.Conditions, clearness(&open, c.waiting, summary.Generation, now))
+	meta.SetStatusCondition(&status.Conditions, clearness(&open, c.notFolded, summary.Generation, now))
 }
 
 // clearness returns the condition Clear.
-func clearness(open *tally.Counts, waiting []string, generation int64, now time.Time) metav1.Condition {
+func clearness(open *tally.Counts, notFolded []string, generation int64, now time.Time) metav1.Condition {
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionClear, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNoSevereIncident,
 		Message: "No Incident is Open.", ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now),
@@ -59,15 +59,15 @@ func clearness(open *tally.Counts, waiting []string, generation int64, now time.
 	switch {
 	case open.Severe() > 0:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonSevereIncidentOpen
-	case len(waiting) > 0:
-		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonAlertsWait
+	case len(notFolded) > 0:
+		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonAlertsNotFolded
 	}
-	if named := waiting[:min(maxWaiting, len(waiting))]; len(named) > 0 {
-		condition.Message += " Accepted alerts cannot be folded, of " + strings.Join(named, ", ")
-		if more := len(waiting) - len(named); more > 0 {
+	if named := notFolded[:min(maxNotFolded, len(notFolded))]; len(named) > 0 {
+		condition.Message += " Alerts for " + strings.Join(named, ", ")
+		if more := len(notFolded) - len(named); more > 0 {
 			condition.Message += fmt.Sprintf(" and %d other integrations", more)
 		}
-		condition.Message += "."
+		condition.Message += " do not become Incidents."
 	}
 	return condition
 }
@@ -100,7 +100,7 @@ func differs(before, after *v1alpha1.Incident) bool {
 		isAcknowledged(before) != isAcknowledged(after) || !openedTime(before).Equal(openedTime(after))
 }
 
-// differsInWaiting reports whether a summary may change when an integration does.
-func differsInWaiting(before, after *v1alpha1.WebhookIntegration) bool {
-	return integrations.WhyAlertsWait(before) != integrations.WhyAlertsWait(after)
+// differsInFolding reports whether a summary may change when an integration does.
+func differsInFolding(before, after *v1alpha1.WebhookIntegration) bool {
+	return integrations.WhyNotFolded(before) != integrations.WhyNotFolded(after)
 }

@@ -58,7 +58,7 @@ func TestWhatASummaryTells(t *testing.T) {
 	for sentence, test := range map[string]struct {
 		incidents []v1alpha1.Incident
 		want      string
-		waiting   []string
+		notFolded []string
 	}{
 		"nothing is open": {nil,
 			"Clear True NoSevereIncident: No Incident is Open. open {0 0 0 0 0}, unacknowledged {0 0 0 0 0}, newest none", nil},
@@ -77,18 +77,18 @@ func TestWhatASummaryTells(t *testing.T) {
 			`Clear False SevereIncidentOpen: Open: 3 critical, 1 warning. open {3 0 1 0 4}, unacknowledged {3 0 1 0 4}, newest b "Title of b"`, nil},
 		"one of no severity holds up": {[]v1alpha1.Incident{incident("a", "", 0)},
 			"Clear False SevereIncidentOpen: Open: 1 without a severity. open {0 0 0 0 1}, unacknowledged {0 0 0 0 1}, newest none", nil},
-		"alerts that cannot be folded may be severe": {[]v1alpha1.Incident{incident("a", warning, 0)},
-			"Clear Unknown AlertsWait: Open: 1 warning. Accepted alerts cannot be folded, of grafana (FoldFailed). open {0 0 1 0 1}, " +
+		"alerts that do not become Incidents may be severe": {[]v1alpha1.Incident{incident("a", warning, 0)},
+			"Clear Unknown AlertsNotFolded: Open: 1 warning. Alerts for grafana (FoldFailed) do not become Incidents. open {0 0 1 0 1}, " +
 				"unacknowledged {0 0 1 0 1}, newest none", []string{"grafana (FoldFailed)"}},
 		"and some are known to be": {[]v1alpha1.Incident{incident("a", critical, 0)},
-			"Clear False SevereIncidentOpen: Open: 1 critical. Accepted alerts cannot be folded, of a, b, c and 2 other integrations. " +
+			"Clear False SevereIncidentOpen: Open: 1 critical. Alerts for a, b, c and 2 other integrations do not become Incidents. " +
 				`open {1 0 0 0 1}, unacknowledged {1 0 0 0 1}, newest a "Title of a"`, []string{"a", "b", "c", "d", "e"}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
 			for range 2 {
 				summary := &v1alpha1.IncidentSummary{}
-				describe(summary, &contents{test.incidents, test.waiting}, noon)
+				describe(summary, &contents{test.incidents, test.notFolded}, noon)
 				g.Expect(told(summary)).To(Equal(test.want))
 				slices.Reverse(test.incidents) // the order of a list decides nothing
 			}

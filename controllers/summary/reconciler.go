@@ -1,5 +1,5 @@
 // Package summary keeps the IncidentSummary of each namespace that has WebhookIntegrations or Incidents that are Open: how many
-// are open, and whether a rollout may go on. It may not while accepted alerts wait for what keeps them from being folded.
+// are open, and whether a rollout may go on. It may not while something keeps alerts from becoming Incidents.
 //
 // A summary is counted from the cache when an Incident has changed in what the summary tells. What is counted does not depend on
 // earlier counts, so it is right after a change of the leader, and after an event that no watch has shown. It costs little,
@@ -72,7 +72,7 @@ func Add(mgr ctrl.Manager, live client.Client, clock replica.APIClock) error {
 		Named("incidentsummary").
 		Watches(&v1alpha1.IncidentSummary{}, watch(func(_, _ *v1alpha1.IncidentSummary) bool { return true })).
 		Watches(&v1alpha1.Incident{}, watch(differs)).
-		Watches(&v1alpha1.WebhookIntegration{}, watch(differsInWaiting)).
+		Watches(&v1alpha1.WebhookIntegration{}, watch(differsInFolding)).
 		WithOptions(requests.Options(mgr, "summary", "summary", concurrency, requests.NameOf)).
 		Complete(newReconciler(mgr.GetCache(), live, clock))
 	if err != nil {
@@ -147,7 +147,7 @@ func (r *reconciler) forget(namespace string) {
 // contents is what a summary tells of its namespace.
 type contents struct {
 	incidents []v1alpha1.Incident // those that are not Resolved; they must not be modified
-	waiting   []string            // the integrations whose accepted alerts cannot be folded, with the reason
+	notFolded []string            // the integrations whose alerts do not become Incidents, with the reason
 }
 
 // gather returns the summary of a namespace, without a UID if there is none, and what it is to tell; nil if the namespace is to
@@ -172,11 +172,11 @@ func (r *reconciler) gather(ctx context.Context, key types.NamespacedName) (*v1a
 	}
 	c := &contents{incidents: incidents.Items}
 	for i := range all.Items {
-		if why := integrations.WhyAlertsWait(&all.Items[i]); why != "" {
-			c.waiting = append(c.waiting, all.Items[i].Name+" ("+why+")")
+		if why := integrations.WhyNotFolded(&all.Items[i]); why != "" {
+			c.notFolded = append(c.notFolded, all.Items[i].Name+" ("+why+")")
 		}
 	}
-	slices.Sort(c.waiting)
+	slices.Sort(c.notFolded)
 	return summary, c, nil
 }
 

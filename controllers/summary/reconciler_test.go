@@ -190,8 +190,8 @@ func TestASummaryOfSomebodyElseStays(t *testing.T) {
 	s.Expect(told(s.summary())).To(HavePrefix("Clear True"), "it is counted on")
 }
 
-// TestAlertsThatWaitCloseTheGate has accepted alerts of which no Incident can tell.
-func TestAlertsThatWaitCloseTheGate(t *testing.T) {
+// TestAlertsThatAreNotFoldedCloseTheGate has alerts of which no Incident can tell.
+func TestAlertsThatAreNotFoldedCloseTheGate(t *testing.T) {
 	s := newSite(t)
 	s.Integrate(nil)
 	s.count()
@@ -207,8 +207,8 @@ func TestAlertsThatWaitCloseTheGate(t *testing.T) {
 	}
 	fold(metav1.ConditionFalse, v1alpha1.ReasonIncidentRejected)
 	s.later(countInterval)
-	s.Expect(told(s.summary())).To(HavePrefix("Clear Unknown AlertsWait: No Incident is Open. Accepted alerts cannot be folded, of " +
-		testsite.Integration + " (IncidentRejected)."))
+	s.Expect(told(s.summary())).To(HavePrefix("Clear Unknown AlertsNotFolded: No Incident is Open. Alerts for " +
+		testsite.Integration + " (IncidentRejected) do not become Incidents."))
 	fold(metav1.ConditionTrue, v1alpha1.ReasonFolding)
 	s.later(countInterval)
 	s.Expect(told(s.summary())).To(HavePrefix("Clear True NoSevereIncident"))
@@ -347,12 +347,12 @@ func TestWhichChangesAreCounted(t *testing.T) {
 	integration := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "i", ResourceVersion: "1"}}
 	received := integration.DeepCopy()
 	received.ResourceVersion, received.Status.LastReceivedTime = "2", new(v1alpha1.NewTimestamp(noon))
-	waiting := integration.DeepCopy()
-	waiting.ResourceVersion, waiting.Status.Conditions = "3", []metav1.Condition{
+	notFolded := integration.DeepCopy()
+	notFolded.ResourceVersion, notFolded.Status.Conditions = "3", []metav1.Condition{
 		{Type: v1alpha1.ConditionAlertsFolded, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonFoldFailed},
 	}
 	incidents := watch(differs)
-	integrations := watch(differsInWaiting)
+	integrations := watch(differsInFolding)
 	incidents.Update(s.Ctx, event.UpdateEvent{ObjectOld: versioned("1", "error"), ObjectNew: versioned("2", "error")}, queue)
 	integrations.Update(s.Ctx, event.UpdateEvent{ObjectOld: integration, ObjectNew: received}, queue)
 	s.Expect(queue.Len()).To(BeZero())
@@ -364,8 +364,8 @@ func TestWhichChangesAreCounted(t *testing.T) {
 			incidents.Update(s.Ctx, event.UpdateEvent{ObjectOld: versioned("1", "info"), ObjectNew: versioned("2", "error")}, queue)
 		},
 		"an Incident that is gone": func() { incidents.Delete(s.Ctx, event.DeleteEvent{Object: versioned("1", "error")}, queue) },
-		"an integration whose alerts cannot be folded": func() {
-			integrations.Update(s.Ctx, event.UpdateEvent{ObjectOld: received, ObjectNew: waiting}, queue)
+		"an integration whose alerts do not become Incidents": func() {
+			integrations.Update(s.Ctx, event.UpdateEvent{ObjectOld: received, ObjectNew: notFolded}, queue)
 		},
 		"an integration":   func() { integrations.Create(s.Ctx, event.CreateEvent{Object: integration}, queue) },
 		"one that is gone": func() { integrations.Delete(s.Ctx, event.DeleteEvent{Object: integration}, queue) },

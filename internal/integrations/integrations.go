@@ -25,8 +25,8 @@ func StaysInAlertmanager(spec *v1alpha1.WebhookIntegrationSpec, presets ...strin
 	return spec.Forward != v1alpha1.ForwardAlways && !spec.Federate && slices.ContainsFunc(presets, IsFromAlertmanager)
 }
 
-// WhyAlertsWait returns the reason why alerts of the integration cannot be folded; empty if all can.
-func WhyAlertsWait(w *v1alpha1.WebhookIntegration) string {
+// WhyNotFolded returns the reason why alerts for the integration do not become Incidents; empty if all do.
+func WhyNotFolded(w *v1alpha1.WebhookIntegration) string {
 	condition := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionAlertsFolded)
 	if condition == nil || condition.Status != metav1.ConditionFalse {
 		return ""
@@ -36,7 +36,7 @@ func WhyAlertsWait(w *v1alpha1.WebhookIntegration) string {
 
 // Blocked returns the reason why no Incident can be created for the integration; empty if Incidents can be created.
 func Blocked(w *v1alpha1.WebhookIntegration) string {
-	switch reason := WhyAlertsWait(w); reason {
+	switch reason := WhyNotFolded(w); reason {
 	case v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonForbidden, v1alpha1.ReasonNamespaceTerminating, v1alpha1.ReasonIncidentLimit:
 		return reason
 	}

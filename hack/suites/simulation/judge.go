@@ -63,7 +63,7 @@ func newJudge(story *Story, w *world) *judge {
 		holds: newHolds(story),
 	}
 	counts := &summaries{
-		told: map[string]*v1alpha1.IncidentSummary{}, changed: map[string]time.Time{}, waiting: map[string]string{},
+		told: map[string]*v1alpha1.IncidentSummary{}, changed: map[string]time.Time{}, notFolded: map[string]string{},
 	}
 	return &judge{
 		history: oracle.NewHistory(options), mutes: mutes, counts: counts, pings: newPings(), pager: w.pager, story: story,

@@ -14,9 +14,9 @@ import (
 
 // summaries judges the IncidentSummaries: at the end, each tells what a recount of its namespace does, whoever led meanwhile.
 type summaries struct {
-	told    map[string]*v1alpha1.IncidentSummary // by namespace; nil: it was deleted
-	changed map[string]time.Time                 // when a namespace last changed in what its summary tells
-	waiting map[string]string                    // why alerts of its integration cannot be folded
+	told      map[string]*v1alpha1.IncidentSummary // by namespace; nil: it was deleted
+	changed   map[string]time.Time                 // when a namespace last changed in what its summary tells
+	notFolded map[string]string                    // why alerts for its integration do not become Incidents
 }
 
 // counted is what a summary tells of an Incident. That of one that does not count is empty.
@@ -46,10 +46,10 @@ func (s *summaries) commit(resource string, key types.NamespacedName, object []b
 	case "webhookintegrations":
 		why := ""
 		if object != nil {
-			why = integrations.WhyAlertsWait(decode[v1alpha1.WebhookIntegration](object))
+			why = integrations.WhyNotFolded(decode[v1alpha1.WebhookIntegration](object))
 		}
-		if object == nil || why != s.waiting[key.Namespace] {
-			s.changed[key.Namespace], s.waiting[key.Namespace] = time.Now(), why
+		if object == nil || why != s.notFolded[key.Namespace] {
+			s.changed[key.Namespace], s.notFolded[key.Namespace] = time.Now(), why
 		}
 	}
 }
@@ -103,7 +103,7 @@ func (s *summaries) check(want map[string]*recount, now time.Time, stays func(na
 			found.Add("S: the summary of %s has %v open and %v unacknowledged, and a recount is %v", namespace,
 				*summary.Status.Open, *summary.Status.Unacknowledged, *recount)
 		case meta.IsStatusConditionTrue(summary.Status.Conditions, v1alpha1.ConditionClear) !=
-			(recount.open.Severe() == 0 && s.waiting[namespace] == ""):
+			(recount.open.Severe() == 0 && s.notFolded[namespace] == ""):
 			found.Add("S: the summary of %s says %v, and a recount is %v", namespace, summary.Status.Conditions, *recount)
 		}
 	}
