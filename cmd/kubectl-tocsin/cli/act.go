@@ -156,7 +156,9 @@ func (o *actOptions) checkLength() error {
 // confirmed returns the open Incidents that match the filter, after the user has confirmed.
 func (o *actOptions) confirmed(ctx context.Context, c *cluster) ([]*v1alpha1.Incident, error) {
 	o.filter.states = []string{string(v1alpha1.IncidentOpen)}
-	o.filter.Unacknowledged = o.filter.Unacknowledged || o.Status == v1alpha1.AlertAcknowledged
+	if o.Status == v1alpha1.AlertAcknowledged && o.Length == 0 {
+		o.filter.Unacknowledged = true // a length is for all: it sets anew when an acknowledgement expires
+	}
 	incidents, err := o.incidents(ctx, c, &o.filter, false, o.newProgress())
 	if err != nil {
 		return nil, err
