@@ -100,8 +100,8 @@ func (p *plugin) addAction(command *cobra.Command, status v1alpha1.AlertStatus, 
 		_ = command.MarkFlagRequired("for")
 	}
 	if status == v1alpha1.AlertAcknowledged {
-		durationVar(flags, &o.Length, "for",
-			"How long the acknowledgement lasts, such as 2h; from 1m to 30d. Default: as long as the integration says.")
+		flags.VarPF(acknowledgementLength{days{(*model.Duration)(&o.Length)}}, "for", "",
+			"How long the acknowledgement lasts, such as 2h; from 1m to 30d. Default: as long as the integration says.").DefValue = ""
 	}
 	if status == v1alpha1.AlertNoted {
 		_ = command.MarkFlagRequired("message")
@@ -141,14 +141,10 @@ func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error 
 	return o.apply(ctx, c, incidents, user)
 }
 
-// checkLength checks the length of a silence or an acknowledgement as the API server would.
+// checkLength checks the length of a silence as the API server would.
 func (o *actOptions) checkLength() error {
-	switch {
-	case o.Status == v1alpha1.AlertSilenced && o.Length > v1alpha1.MaxSilence:
+	if o.Status == v1alpha1.AlertSilenced && o.Length > v1alpha1.MaxSilence {
 		return fmt.Errorf("a silence has at most %s", model.Duration(v1alpha1.MaxSilence))
-	case o.Status == v1alpha1.AlertAcknowledged && o.Length != 0 &&
-		(o.Length < time.Minute || o.Length > v1alpha1.MaxAcknowledgement):
-		return fmt.Errorf("an acknowledgement lasts from 1m to %s", model.Duration(v1alpha1.MaxAcknowledgement))
 	}
 	return nil
 }

@@ -171,12 +171,15 @@ func TestActionsAreThoseOfTheUser(t *testing.T) {
 	}
 	prefix := "incident.tocsin.dev/" + disk.Name
 	g.Expect(do("acknowledge_incident", map[string]any{"name": disk.Name, "message": "on it"})).To(Equal(prefix + " acknowledged"))
+	g.Expect(do("acknowledge_incident", map[string]any{"name": disk.Name, "for": "1d"})).To(Equal(prefix + " acknowledged for 1d"))
 	g.Expect(do("note_incident", map[string]any{"name": shortName(disk.Name), "message": "a note"})).To(Equal(prefix + " noted"))
 	g.Expect(do("assign_incident", map[string]any{"name": disk.Name})).To(Equal(prefix + " assigned to maria"))
 	g.Expect(do("assign_incident", map[string]any{"name": disk.Name, "to": "alex"})).To(Equal(prefix + " assigned to alex"))
 	g.Expect(do("resolve_incident", map[string]any{"name": "shop/" + disk.Name})).To(Equal(prefix + " resolved"))
 	g.Expect(s.reports).To(HaveExactElements(
 		v1alpha1.Report{Status: v1alpha1.AlertAcknowledged, IncidentName: disk.Name, By: "maria", Comment: "on it"},
+		v1alpha1.Report{Status: v1alpha1.AlertAcknowledged, IncidentName: disk.Name, By: "maria",
+			AcknowledgeFor: &metav1.Duration{Duration: 24 * time.Hour}},
 		v1alpha1.Report{Status: v1alpha1.AlertNoted, IncidentName: disk.Name, By: "maria", Comment: "a note"},
 		v1alpha1.Report{Status: v1alpha1.AlertAssigned, IncidentName: disk.Name, By: "maria", Assignee: "maria"},
 		v1alpha1.Report{Status: v1alpha1.AlertAssigned, IncidentName: disk.Name, By: "maria", Assignee: "alex"},
@@ -193,6 +196,8 @@ func TestActionsAreThoseOfTheUser(t *testing.T) {
 		"a note has a message":              {"note_incident", map[string]any{"name": disk.Name, "message": ""}, "a note needs a message"},
 		"a message has a bound":             {"note_incident", map[string]any{"name": disk.Name, "message": strings.Repeat("x", 5000)}, "characters"},
 		"an assignee has a name":            {"assign_incident", map[string]any{"name": disk.Name, "to": " "}, "printable characters"},
+		"an acknowledgement has a length":   {"acknowledge_incident", map[string]any{"name": disk.Name, "for": "0"}, "lasts from 1m to 30d"},
+		"an acknowledgement has a limit":    {"acknowledge_incident", map[string]any{"name": disk.Name, "for": "31d"}, "lasts from 1m to 30d"},
 		"a silence has a length":            {"silence_incident", map[string]any{"name": disk.Name, "for": "0"}, "a silence is longer than 0"},
 		"a silence has a limit":             {"silence_incident", map[string]any{"name": disk.Name, "for": "31d"}, "a silence has at most 30d"},
 		"a length is a duration":            {"silence_incident", map[string]any{"name": disk.Name, "for": "long"}, "is not a duration"},
