@@ -69,7 +69,7 @@ func NewRecorder(
 		client: c, live: live, events: recorder, namespaces: namespaces, log: log, now: time.Now,
 		rings:        map[types.NamespacedName]*ring{},
 		others:       map[types.NamespacedName]bool{},
-		integrations: fair.Budget[string]{Limit: fair.Limit{All: maxIntegrations, Share: integrationsShare}},
+		integrations: fair.Budget[string]{Limit: fair.Limit{All: MaxIntegrations, Share: 1.0 * MaxOfNamespace / MaxIntegrations}},
 		waiting:      fair.Budget[string]{Limit: fair.Limit{All: maxWaiting, Share: waitingShare}},
 		turns:        fair.NewTurns[types.NamespacedName](1),
 	}
@@ -104,7 +104,7 @@ func (r *Recorder) Set(w *v1alpha1.WebhookIntegration) {
 	case !r.others[key]:
 		r.others[key] = true
 		r.tell(w, "Keeps no requests: other integrations came first, of at most %d of a namespace and %d in all",
-			r.integrations.Own(), maxIntegrations)
+			MaxOfNamespace, MaxIntegrations)
 	}
 }
 

@@ -135,7 +135,9 @@ func (c *cluster) captured(ctx context.Context, w *v1alpha1.WebhookIntegration) 
 		return nil, fmt.Errorf("the integration %s captures no requests: set spec.capture to {payloads: 20}, say, "+
 			"and wait for the next ones", w.Name)
 	case err != nil, len(found.Spec.Requests) == 0:
-		return nil, fmt.Errorf("no request of the integration %s has been captured yet: one is stored within seconds", w.Name)
+		return nil, fmt.Errorf("no request of the integration %s has been captured yet: one is stored within seconds, unless %d "+
+			"integrations of the namespace or %d in all are captured already, as a Kubernetes Event CaptureFailed of the integration says",
+			w.Name, capture.MaxOfNamespace, capture.MaxIntegrations)
 	}
 	return found, nil
 }
