@@ -146,7 +146,7 @@ func TestOnlySignedHeadersAreCaptured(t *testing.T) {
 	all := b.captured(g)
 	g.Expect(all).To(HaveLen(1))
 	g.Expect(all[0].Header).To(And(HaveLen(2), HaveKey("Webhook-Id"), HaveKey("Webhook-Timestamp")))
-	code, answer, _ := Replay(t.Context(), w, nil, all[0])
+	code, answer, _ := Replay(t.Context(), w, nil, all[0], DefaultMaxBodyBytes)
 	g.Expect(code).To(Equal(http.StatusOK))
 	g.Expect(string(answer)).To(ContainSubstring(`"region":"none"`))
 }
@@ -184,7 +184,7 @@ func TestAReplayIsADryRunOfThen(t *testing.T) {
 			response := b.post(dryRun, test.body, test.change...)
 			want, err := io.ReadAll(response.Body)
 			g.Expect(err).NotTo(HaveOccurred())
-			code, answer, _ := Replay(t.Context(), w, nil, all[0])
+			code, answer, _ := Replay(t.Context(), w, nil, all[0], DefaultMaxBodyBytes)
 			g.Expect(code).To(Equal(response.StatusCode))
 			if code == http.StatusOK {
 				g.Expect(withoutMadeUp(string(answer))).To(MatchJSON(withoutMadeUp(string(want))))
@@ -207,7 +207,7 @@ func TestAReplayAnswersPayloadsOnly(t *testing.T) {
 		"one after a run": {Method: http.MethodPost, Path: eventsPath + "?dryRun=false", Body: []byte(firing)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, _, _ := Replay(t.Context(), integration("team-a", "prometheus"), nil, &request)
+			code, _, _ := Replay(t.Context(), integration("team-a", "prometheus"), nil, &request, DefaultMaxBodyBytes)
 			NewWithT(t).Expect(code).To(BeNumerically(">=", http.StatusBadRequest))
 		})
 	}
