@@ -119,7 +119,7 @@ func TestNoCredentialIsCaptured(t *testing.T) {
 			for name, value := range map[string]string{
 				"Authorization": "Bearer " + testToken, "Cookie": "session=s3cret", "X-Api-Key": "s3cret", "X-Acme-Token": "s3cret",
 				"X-Original-Uri": testPath, "X-Forwarded-Uri": testPath, "Referer": "https://user:s3cret@example.com/", "Signature": "s3cret",
-				"Proxy-Authorization": "Basic s3cret", "X-Event": "disk", "Content-Type": "application/json",
+				"Proxy-Authorization": "Basic s3cret", "X-Functions-Key": "s3cret", "X-Routing-Key": "s3cret", "X-Event": "disk", "Content-Type": "application/json",
 			} {
 				r.Header.Set(name, value)
 			}

@@ -2,8 +2,8 @@ package capture
 
 import "time"
 
-// MaxIntegrations bounds the integrations of which a replica captures requests, and so the RequestCaptures, of up to 1 MiB each in
-// etcd. A namespace may have MaxOfNamespace.
+// MaxIntegrations bounds the integrations of which a replica captures requests, and so the RequestCaptures, of up to 1 MiB each
+// in etcd. A namespace may have MaxOfNamespace.
 const (
 	MaxIntegrations = 256
 	MaxOfNamespace  = 16
