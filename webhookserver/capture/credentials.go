@@ -22,8 +22,8 @@ var secretWords = []string{
 // secretNames are whole words of the names of headers and parameters with credentials.
 var secretNames = []string{"otp", "totp"}
 
-// innocentKeys are the words before "key" in names of keys that identify something. Any other name that ends with "key" is that of a
-// credential.
+// innocentKeys are the words before "key" in names of keys that identify something. Any other name that ends with "key" is that
+// of a credential.
 var innocentKeys = []string{
 	"idempotency", "event", "dedup", "dedupe", "deduplication", "incident", "alert", "issue", "partition", "correlation", "cache",
 	"surrogate",

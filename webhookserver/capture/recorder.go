@@ -128,36 +128,73 @@ func (r *Recorder) clear(known *ring) {
 	}
 }
 
+// Wants reports whether a request of an integration would be kept now, unless it is too large. That takes less time than to make
+// the Request.
+func (r *Recorder) Wants(w *v1alpha1.WebhookIntegration) bool {
+	if r == nil || w.Spec.Capture == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wanting(w) != nil
+}
+
+// wanting returns the ring of an integration if it has a place for a request.
+func (r *Recorder) wanting(w *v1alpha1.WebhookIntegration) *ring {
+	known := r.rings[client.ObjectKeyFromObject(w)]
+	if known == nil || !known.on || known.integration.UID != w.UID || int64(len(known.unanswered)) >= w.Spec.Capture.Payloads {
+		return nil
+	}
+	return known
+}
+
 // Add keeps a request of an integration, if its requests are kept. The caller does not change the body any more, and reports the
 // answer. The request that it gives has no credentials but tokens in its path and its body.
+//
+// To find tokens takes time, and to replace them a copy of the body: the request has its place, and its bytes count, before.
 func (r *Recorder) Add(w *v1alpha1.WebhookIntegration, request Request) *Pending {
 	if r == nil || w.Spec.Capture == nil {
 		return nil
 	}
-	request.Body = withoutTokens(request.Body)
-	if cap(request.Body) > 2*len(request.Body) { // read into a buffer for the largest body
-		request.Body = bytes.Clone(request.Body)
-	}
-	p := &Pending{recorder: r, request: request, bytes: request.size()}
-	isKept := !isSecret(request.Path)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	known := r.rings[client.ObjectKeyFromObject(w)]
-	if known == nil || !known.on || known.integration.UID != w.UID {
+	p := r.place(w, request, !isSecret(request.Path))
+	if p == nil {
 		return nil
 	}
-	if !isKept || p.bytes > r.waiting.Own() {
+	body := withoutTokens(request.Body)
+	if slack := cap(body) - len(body); slack > len(body)/8 { // read into a buffer for the largest body
+		body = bytes.Clone(body)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p.ring != nil { // it was not dropped meanwhile
+		p.request.Body = body
+	}
+	return p
+}
+
+// place gives a request of an integration a place, without its body. It returns nil if there is none, or the request may not be
+// stored.
+func (r *Recorder) place(w *v1alpha1.WebhookIntegration, request Request, mayBeStored bool) *Pending {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.wanting(w)
+	if known == nil {
+		return nil
+	}
+	p := &Pending{recorder: r, ring: known, request: request, bytes: request.size()}
+	p.request.Body = nil
+	if p.bytes > r.waiting.Own() || !mayBeStored {
 		known.leftOut++
 		return nil
 	}
-	if int64(len(known.unanswered)) >= w.Spec.Capture.Payloads {
-		return nil
-	}
-	p.ring, known.unanswered = known, append(known.unanswered, p)
+	known.unanswered = append(known.unanswered, p)
 	known.bytes, known.open = known.bytes+p.bytes, known.open+p.bytes
 	r.waiting.Add(w.Namespace, p.bytes)
 	for from, exceeds := r.waiting.Excess(w.Namespace); exceeds; from, exceeds = r.waiting.Excess(w.Namespace) {
 		r.drop(r.largest(from).least())
+	}
+	if p.ring == nil {
+		return nil // the others need the memory
 	}
 	return p
 }

@@ -187,6 +187,39 @@ func TestABodyTakesItsLength(t *testing.T) {
 	g.Expect(p.bytes).To(BeNumerically("<", 2000))
 }
 
+// A storm of requests with many tokens takes the time and the memory for those that are kept alone.
+func TestNothingIsDoneForRequestsThatAreNotKept(t *testing.T) {
+	g := NewWithT(t)
+	r, _ := newTestRecorder()
+	w := capturing("team", "w", 1)
+	g.Expect(r.Wants(w)).To(BeFalse())
+	r.Set(w)
+	g.Expect(r.Wants(w)).To(BeTrue())
+	request := Request{Path: "/x", Body: bytes.Repeat([]byte(token+" "), 10_000)}
+	p := r.Add(w, request)
+	g.Expect(p.request.Body).To(HaveLen(10_000 * len("REDACTED ")))
+	g.Expect(r.waiting.Sum()).To(BeNumerically(">=", cap(p.request.Body)))
+	g.Expect(r.Wants(w)).To(BeFalse(), "as many wait for their answers as are kept")
+	g.Expect(testing.AllocsPerRun(10, func() { r.Add(w, request) })).To(BeNumerically("<=", 1))
+	p.Answered(202)
+	g.Expect(r.Wants(w)).To(BeTrue())
+	g.Expect(r.Wants(capturing("team", "w", 0))).To(BeFalse())
+	g.Expect((*Recorder)(nil).Wants(w)).To(BeFalse())
+}
+
+// What is dropped while its tokens are looked for takes no memory.
+func TestARequestIsDroppedWhileItIsAdded(t *testing.T) {
+	g := NewWithT(t)
+	r, _ := newTestRecorder()
+	w := capturing("team", "w", 5)
+	r.Set(w)
+	p := r.place(w, ofSize(1000), true)
+	g.Expect(r.waiting.Sum()).To(BeNumerically(">=", 1000), "it counts before it is redacted")
+	r.Set(capturing("team", "w", 0))
+	p.Answered(202)
+	g.Expect(r.waiting.Sum()).To(BeZero())
+}
+
 func TestWhoseRequestsAreKept(t *testing.T) {
 	g := NewWithT(t)
 	r, _ := newTestRecorder()
