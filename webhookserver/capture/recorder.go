@@ -26,11 +26,13 @@ type Recorder struct {
 	log        logr.Logger
 	now        func() time.Time
 
-	mu           sync.Mutex
-	rings        map[types.NamespacedName]*ring // of integrations that are captured, or whose RequestCapture is to be deleted
-	others       map[types.NamespacedName]bool  // the other integrations; true: captured if maxIntegrations had not come first
-	integrations fair.Budget[string]            // those that are captured, by namespace
-	waiting      fair.Budget[string]            // bytes, by namespace
+	mu sync.Mutex
+	// rings has the integrations that are captured, or whose RequestCapture is to be deleted. others has the other ones: those that
+	// wait for a place, and nil for those that are not to be captured.
+	rings        map[types.NamespacedName]*ring
+	others       map[types.NamespacedName]*v1alpha1.WebhookIntegration
+	integrations fair.Budget[string] // those that are captured, by namespace
+	waiting      fair.Budget[string] // bytes, by namespace
 	turns        fair.Turns[types.NamespacedName]
 
 	// Only Run uses these.
@@ -41,7 +43,7 @@ type Recorder struct {
 // oldest ones are: in a storm, all of the newest requests would always be unanswered, and none would ever be written.
 type ring struct {
 	on          bool                         // false: the capture was turned off
-	integration *v1alpha1.WebhookIntegration // as the cache has it; nil if it is off
+	integration *v1alpha1.WebhookIntegration // as the cache has it, or in brief; nil if it is off
 	unanswered  []*Pending                   // in the order of their arrival
 	answered    []*Pending                   // in the order of their answers
 	bytes       int64                        // of all, and of
@@ -68,7 +70,7 @@ func NewRecorder(
 	r := &Recorder{
 		client: c, live: live, events: recorder, namespaces: namespaces, log: log, now: time.Now,
 		rings:        map[types.NamespacedName]*ring{},
-		others:       map[types.NamespacedName]bool{},
+		others:       map[types.NamespacedName]*v1alpha1.WebhookIntegration{},
 		integrations: fair.Budget[string]{Limit: fair.Limit{All: MaxIntegrations, Share: 1.0 * MaxOfNamespace / MaxIntegrations}},
 		waiting:      fair.Budget[string]{Limit: fair.Limit{All: maxWaiting, Share: waitingShare}},
 		turns:        fair.NewTurns[types.NamespacedName](1),
@@ -88,23 +90,52 @@ func (r *Recorder) Set(w *v1alpha1.WebhookIntegration) {
 	known := r.rings[key]
 	switch isOn := known != nil && known.on; {
 	case w.Spec.Capture == nil && isOn:
-		r.clear(known)
 		r.rings[key] = &ring{}
+		r.clear(known)
 	case w.Spec.Capture == nil:
 		if known == nil {
-			r.others[key] = false
+			r.others[key] = nil
 		}
 	case isOn:
 		known.integration = w
 		r.trim(known)
 	case r.integrations.Allows(w.Namespace):
-		r.integrations.Add(w.Namespace, 1)
-		delete(r.others, key)
-		r.rings[key] = &ring{on: true, integration: w}
-	case !r.others[key]:
-		r.others[key] = true
+		r.start(key, w)
+	default:
+		r.postpone(key, w)
+	}
+}
+
+// start has the requests of an integration be kept.
+func (r *Recorder) start(key types.NamespacedName, w *v1alpha1.WebhookIntegration) {
+	r.integrations.Add(key.Namespace, 1)
+	delete(r.others, key)
+	r.rings[key] = &ring{on: true, integration: w}
+}
+
+// postpone notes an integration that is captured once there is a place. Another replica, which has given the places in another
+// order, may capture it now: its RequestCapture is not deleted.
+func (r *Recorder) postpone(key types.NamespacedName, w *v1alpha1.WebhookIntegration) {
+	if r.others[key] == nil {
 		r.tell(w, "Keeps no requests: other integrations came first, of at most %d of a namespace and %d in all",
 			MaxOfNamespace, MaxIntegrations)
+	}
+	delete(r.rings, key)
+	brief := &v1alpha1.WebhookIntegration{} // without a mapping: there may be many
+	brief.Namespace, brief.Name, brief.UID, brief.Spec.Capture = w.Namespace, w.Name, w.UID, w.Spec.Capture
+	r.others[key] = brief
+}
+
+// startNext gives a place that has become free to the first integration, by name, that may take it.
+func (r *Recorder) startNext() {
+	var first types.NamespacedName
+	for key, waiting := range r.others {
+		if waiting != nil && r.integrations.Allows(key.Namespace) && (first.Name == "" || key.String() < first.String()) {
+			first = key
+		}
+	}
+	if first.Name != "" {
+		r.start(first, r.others[first])
 	}
 }
 
@@ -113,19 +144,21 @@ func (r *Recorder) Remove(w *v1alpha1.WebhookIntegration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := client.ObjectKeyFromObject(w)
-	if known := r.rings[key]; known != nil && known.on {
-		r.clear(known)
-	}
+	known := r.rings[key]
 	delete(r.rings, key)
 	delete(r.others, key)
+	if known != nil && known.on {
+		r.clear(known)
+	}
 }
 
-// clear forgets the requests of an integration that is captured, and no longer is.
+// clear forgets the requests of an integration that was captured, and no longer is.
 func (r *Recorder) clear(known *ring) {
 	r.integrations.Add(known.integration.Namespace, -1)
 	for _, p := range slices.Concat(known.unanswered, known.answered) {
 		r.drop(p)
 	}
+	r.startNext()
 }
 
 // Wants reports whether a request of an integration would be kept now, unless it is too large. That takes less time than to make

@@ -257,10 +257,35 @@ func TestTooManyIntegrationsAreNotCaptured(t *testing.T) {
 	other := capturing("other", "w", 1)
 	r.Set(other)
 	g.Expect(r.Add(other, ofSize(1))).NotTo(BeNil())
+	next, late := capturing("greedy", "w100", 1), capturing("greedy", "w101", 1)
+	g.Expect(r.Add(next, ofSize(1))).To(BeNil())
 	r.Remove(capturing("greedy", "w0", 1))
-	late := capturing("greedy", "w999", 1)
+	g.Expect(r.Add(next, ofSize(1))).NotTo(BeNil(), "the first one takes the place")
 	r.Set(late)
-	g.Expect(r.Add(late, ofSize(1))).NotTo(BeNil(), "there is a place now")
+	g.Expect(r.Add(late, ofSize(1))).To(BeNil())
+	r.Set(capturing("greedy", "w1", 0))
+	g.Expect(r.Add(late, ofSize(1))).NotTo(BeNil(), "and the next one the next")
+	g.Expect(r.integrations.Used("greedy")).To(BeEquivalentTo(16))
+	for i := range 1000 {
+		r.Remove(capturing("greedy", fmt.Sprint("w", i), 1))
+	}
+	g.Expect(r.integrations.Sum()).To(BeEquivalentTo(1))
+	g.Expect(r.others).To(BeEmpty())
+}
+
+// A place in all is for the integrations of any namespace.
+func TestAPlaceGoesToAnotherNamespace(t *testing.T) {
+	g := NewWithT(t)
+	r, _ := newTestRecorder()
+	for i := range 3 * MaxIntegrations {
+		r.Set(capturing(fmt.Sprint("team-", i), "w", 1))
+	}
+	most := r.integrations.Sum()
+	g.Expect(r.others).To(HaveLen(3*MaxIntegrations - int(most)))
+	for i := range MaxIntegrations {
+		r.Remove(capturing(fmt.Sprint("team-", i), "w", 1))
+	}
+	g.Expect(r.integrations.Sum()).To(BeNumerically(">=", MaxIntegrations))
 }
 
 // BenchmarkAdd adds requests in a storm that drops one for each.
