@@ -113,6 +113,15 @@ function assigned(assignee) {
   return `to ${assignee.name}, since ${absolute(assignee.time)}` + (assignee.by && assignee.by !== assignee.name ? `, by ${assignee.by}` : "");
 }
 
+// acknowledgement says who acknowledged the incident, and when it expires, or that it was withdrawn or has expired.
+function acknowledgement(status, condition) {
+  if (!condition || condition.reason === "NotAcknowledged") return "no";
+  const since = full(condition.lastTransitionTime);
+  if (condition.status !== "True") return el("span", {}, "no, since ", since, ". ", condition.message);
+  return el("span", {}, since, ": ", condition.message,
+    status.state === "Open" && status.acknowledgement?.expirationTime ? ` It expires at ${absolute(status.acknowledgement.expirationTime)}.` : "");
+}
+
 // flapping says whether an incident opens often, and when Alertmanager is told of an end that is kept back.
 function flapping(status, condition) {
   if (!condition) return undefined;
@@ -140,8 +149,7 @@ function page(incident) {
     ["Opened", status.openedTime && full(status.openedTime)],
     ["Resolved", status.resolvedTime && full(status.resolvedTime)],
     ["Why", status.state === "Resolved" ? condition("Resolved")?.message : undefined],
-    ["Acknowledged", acknowledged?.status === "True" ? el("span", {}, full(acknowledged.lastTransitionTime), ": ", acknowledged.message,
-      status.state === "Open" && status.acknowledgement?.expirationTime ? ` It expires at ${absolute(status.acknowledgement.expirationTime)}.` : "") : "no"],
+    ["Acknowledged", acknowledgement(status, acknowledged)],
     ["Assigned", assigned(status.assignee)],
     ["Silenced", silenced(status, condition("Silenced")?.message)],
     ["Muted", status.mute?.window && `by the maintenance window ${status.mute.window}`
