@@ -171,7 +171,8 @@ function page(incident) {
     el("p", { class: "lead " + (alert.severity || "") }, mark(alert.severity), ", ", el("strong", {}, lead(status, acknowledged))),
     el("p", { class: "actions" }, ...buttons("do-", status.state)),
     alert.description ? el("pre", {}, ...linked(alert.description)) : undefined,
-    el("div", { class: "columns" }, el("div", {}, el("h3", {}, "Facts"), el("dl", {}, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value instanceof Node ? value : String(value))]))),
+    el("div", { class: "columns" }, el("div", {}, el("h3", {}, "Facts"), el("dl", {}, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value instanceof Node ? value : String(value))])),
+      originsOf(incident.origins)),
     el("div", {}, el("h3", {}, "Timeline"), el("ol", { class: "timeline" }, ...[...(status.timeline || [])].reverse().map((entry) => el("li", {},
       el("time", { datetime: entry.time }, absolute(entry.time)), el("span", {}, entryText(entry))))),
     (status.timeline || []).some((entry) => entry.by) ? el("p", {}, el("small", {},
@@ -180,6 +181,13 @@ function page(incident) {
     ...["labels", "annotations", "values", "custom"].flatMap((bag) => bagOf(bag, alert[bag])),
     el("details", {}, el("summary", {}, "All fields"), el("pre", {}, JSON.stringify(alert, null, 2))),
   ].filter(Boolean);
+}
+
+// originsOf says which key, expression or default gave which field, as "kubectl tocsin explain incident" does.
+function originsOf(origins) {
+  if (!origins) return undefined;
+  return el("details", { id: "origins" }, el("summary", {}, "Where the fields come from"),
+    el("dl", {}, ...origins.flatMap(({ field, origin }) => [el("dt", {}, field), el("dd", {}, origin)])));
 }
 
 function bagOf(name, bag) {
