@@ -287,6 +287,22 @@ func hostileTitles() (titles []string) {
 	return titles
 }
 
+// hostileKey returns what of a text may be a key in the origins of an Incident.
+func hostileKey(text string) string {
+	const most = 24
+	key := strings.Map(func(r rune) rune {
+		if strings.ContainsRune("/\"\\<>&\u2028\u2029", r) || r < ' ' {
+			return -1
+		}
+		return r
+	}, text)
+	for len(key) > most {
+		runes := []rune(key)
+		key = string(runes[:len(runes)-1])
+	}
+	return key
+}
+
 func cutRunes(text string, most int) string {
 	runes := []rune(text)
 	return string(runes[:min(len(runes), most)])
@@ -326,6 +342,7 @@ func TestHostileTextsAreQuotedAndBounded(t *testing.T) {
 			Title: title, Description: strings.Repeat(title+"\n", 10), Hostname: title, Type: title, Region: title, Link: title,
 			Labels: v1alpha1.Texts{title: title, "__proto__": title}, Annotations: v1alpha1.Texts{"a": title},
 			Values: v1alpha1.Bag{title: encoded}, Custom: v1alpha1.Bag{"c": []byte(`{"c":` + string(encoded) + `}`)},
+			Origins: "//nkb--kkkk---kkkk/At/A" + hostileKey(title),
 		}).Name)
 	}
 	session, printed := startMCP(t, s.url, "-n", "shop")
@@ -345,16 +362,26 @@ func TestHostileTextsAreQuotedAndBounded(t *testing.T) {
 		}
 	}
 	g.Expect(seen).To(Equal(len(titles)))
-	for _, name := range names {
-		answer, problem := callTool(t, session, "show_incident", map[string]any{"name": name})
+	expectBounded := func(tool string, arguments any) {
+		answer, problem := callTool(t, session, tool, arguments)
 		g.Expect(problem).To(BeEmpty())
 		expectHarmless(g, answer)
 		encoded, err := json.Marshal(answer)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(len(encoded)).To(BeNumerically("<=", maxAnswer))
 	}
+	for _, name := range names {
+		expectBounded("show_incident", map[string]any{"name": name})
+		expectBounded("explain_incident", map[string]any{"name": name})
+	}
 	answer, _ := callTool(t, session, "check", nil)
 	g.Expect(answer).To(HaveKeyWithValue("passes", false), "whatever titles say")
+	for i, name := range names { // the titles of finished episodes
+		s.resolve(name)
+		if i%50 == 49 {
+			expectBounded("list_history", map[string]any{"limit": 100})
+		}
+	}
 	scanner := bufio.NewScanner(strings.NewReader(printed.String()))
 	scanner.Buffer(nil, 1<<20)
 	for scanner.Scan() { // a line is a message, whatever the titles have
