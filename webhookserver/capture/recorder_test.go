@@ -277,15 +277,18 @@ func TestTooManyIntegrationsAreNotCaptured(t *testing.T) {
 func TestAPlaceGoesToAnotherNamespace(t *testing.T) {
 	g := NewWithT(t)
 	r, _ := newTestRecorder()
-	for i := range 3 * MaxIntegrations {
-		r.Set(capturing(fmt.Sprint("team-", i), "w", 1))
-	}
-	most := r.integrations.Sum()
-	g.Expect(r.others).To(HaveLen(3*MaxIntegrations - int(most)))
 	for i := range MaxIntegrations {
-		r.Remove(capturing(fmt.Sprint("team-", i), "w", 1))
+		r.Set(capturing(fmt.Sprint("team-", i/MaxOfNamespace), fmt.Sprint("w", i), 1))
 	}
-	g.Expect(r.integrations.Sum()).To(BeNumerically(">=", MaxIntegrations))
+	for i := range MaxOfNamespace {
+		r.Set(capturing("late", fmt.Sprint("w", i), 1))
+	}
+	g.Expect(r.integrations.Used("late")).To(BeNumerically("<", MaxOfNamespace))
+	for i := range MaxIntegrations / 2 {
+		r.Remove(capturing(fmt.Sprint("team-", i/MaxOfNamespace), fmt.Sprint("w", i), 1))
+	}
+	g.Expect(r.integrations.Used("late")).To(BeEquivalentTo(MaxOfNamespace))
+	g.Expect(r.others).To(BeEmpty())
 }
 
 // BenchmarkAdd adds requests in a storm that drops one for each.
