@@ -157,7 +157,7 @@ test-suites: $(TOOLS)/helm control-plane ## Run those that test-all has beyond t
 	@# What they read lies outside of their modules, so that Go would not see that it has changed: nothing is cached.
 	for module in $(OUR_MODULES); do (cd $$module && $(GO_TEST) $(SIDE_BY_SIDE) -count=1 $(TEST_FLAGS) ./...) || exit; done
 	@# "make test" has an API server in memory for these.
-	TOCSIN_TEST_SERVER=real $(GO_TEST) $(SIDE_BY_SIDE) $(TEST_FLAGS) ./api/... ./controllers/...
+	TOCSIN_TEST_SERVER=real $(GO_TEST) $(SIDE_BY_SIDE) $(TEST_FLAGS) ./api/... ./controllers/... ./webhookserver/capture/...
 
 .PHONY: test-browser
 test-browser: control-plane hack/suites/browser/node_modules ## Test the page in a headless Chromium, which has to be installed

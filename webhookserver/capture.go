@@ -8,9 +8,10 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
-// capture keeps a request whose body was read, whatever its answer will be, unless it is a dry run: that stores nothing.
+// capture keeps a request that has a place at a processor, whatever its answer will be, unless it is a dry run: that stores
+// nothing.
 func (h *handler) capture(r *read, body []byte) {
-	if r.integration.Spec.Capture == nil || r.dryRun {
+	if r.dryRun || !h.captures.Wants(r.integration) {
 		return
 	}
 	query := url.Values{}

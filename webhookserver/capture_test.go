@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/webhookserver/capture"
 )
 
@@ -109,6 +110,23 @@ func TestWhichRequestsAreCaptured(t *testing.T) {
 	}
 }
 
+// Without a turn at a processor, a tenant cannot have it look for credentials, nor keep memory for that.
+func TestARequestWithoutAPlaceIsNotCaptured(t *testing.T) {
+	g, b := NewWithT(t), newBench()
+	b.capturing(nil)
+	b.places = fair.NewPlaces(1)
+	held, err := b.places.Enter(t.Context(), "team-b", 0)
+	g.Expect(err).NotTo(HaveOccurred())
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // as after maxPlaceWait
+	response := b.post(testPath, firing, func(r *http.Request) { *r = *r.WithContext(ctx) })
+	g.Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+	held.Leave()
+	b.post(testPath, `{"a":`)
+	all := b.captured(g)
+	g.Expect(all).To(HaveExactElements(HaveField("Code", http.StatusBadRequest)))
+}
+
 // Whatever a sender, or a proxy before the operator, puts into a request: no credential is stored, but what the tool itself puts
 // into the body.
 func TestNoCredentialIsCaptured(t *testing.T) {
@@ -119,7 +137,7 @@ func TestNoCredentialIsCaptured(t *testing.T) {
 			for name, value := range map[string]string{
 				"Authorization": "Bearer " + testToken, "Cookie": "session=s3cret", "X-Api-Key": "s3cret", "X-Acme-Token": "s3cret",
 				"X-Original-Uri": testPath, "X-Forwarded-Uri": testPath, "Referer": "https://user:s3cret@example.com/", "Signature": "s3cret",
-				"Proxy-Authorization": "Basic s3cret", "X-Event": "disk", "Content-Type": "application/json",
+				"Proxy-Authorization": "Basic s3cret", "X-Functions-Key": "s3cret", "X-Routing-Key": "s3cret", "X-Event": "disk", "Content-Type": "application/json",
 			} {
 				r.Header.Set(name, value)
 			}
@@ -146,7 +164,7 @@ func TestOnlySignedHeadersAreCaptured(t *testing.T) {
 	all := b.captured(g)
 	g.Expect(all).To(HaveLen(1))
 	g.Expect(all[0].Header).To(And(HaveLen(2), HaveKey("Webhook-Id"), HaveKey("Webhook-Timestamp")))
-	code, answer, _ := Replay(t.Context(), w, nil, all[0])
+	code, answer, _ := Replay(t.Context(), w, nil, all[0], DefaultMaxBodyBytes)
 	g.Expect(code).To(Equal(http.StatusOK))
 	g.Expect(string(answer)).To(ContainSubstring(`"region":"none"`))
 }
@@ -184,7 +202,7 @@ func TestAReplayIsADryRunOfThen(t *testing.T) {
 			response := b.post(dryRun, test.body, test.change...)
 			want, err := io.ReadAll(response.Body)
 			g.Expect(err).NotTo(HaveOccurred())
-			code, answer, _ := Replay(t.Context(), w, nil, all[0])
+			code, answer, _ := Replay(t.Context(), w, nil, all[0], DefaultMaxBodyBytes)
 			g.Expect(code).To(Equal(response.StatusCode))
 			if code == http.StatusOK {
 				g.Expect(withoutMadeUp(string(answer))).To(MatchJSON(withoutMadeUp(string(want))))
@@ -207,7 +225,7 @@ func TestAReplayAnswersPayloadsOnly(t *testing.T) {
 		"one after a run": {Method: http.MethodPost, Path: eventsPath + "?dryRun=false", Body: []byte(firing)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, _, _ := Replay(t.Context(), integration("team-a", "prometheus"), nil, &request)
+			code, _, _ := Replay(t.Context(), integration("team-a", "prometheus"), nil, &request, DefaultMaxBodyBytes)
 			NewWithT(t).Expect(code).To(BeNumerically(">=", http.StatusBadRequest))
 		})
 	}

@@ -55,10 +55,10 @@ func (h *handler) decode(r *read) (*decoded, *problem) {
 	if p != nil {
 		return nil, p
 	}
-	h.capture(r, body)
 	if p = h.enter(r.authenticated); p != nil {
 		return nil, p
 	}
+	h.capture(r, body)
 	d, p := h.decodeBody(r, body)
 	r.leave()
 	if large := h.checkSize(r.authenticated, len(body), d); large != nil {

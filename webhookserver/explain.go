@@ -22,7 +22,8 @@ func Explain(
 	ctx context.Context, integration *v1alpha1.WebhookIntegration, beats []*v1alpha1.Heartbeat, header http.Header, payload []byte,
 ) (code int, body []byte, failures []mapping.Failure) {
 	return Replay(ctx, integration, beats,
-		&capture.Request{Time: time.Now(), Method: http.MethodPost, Path: eventsPath, Header: header, Body: payload})
+		&capture.Request{Time: time.Now(), Method: http.MethodPost, Path: eventsPath, Header: header, Body: payload},
+		DefaultMaxBodyBytes)
 }
 
 // received is the time at which a request was received.
@@ -30,10 +31,26 @@ type received struct{ time.Time }
 
 func (r received) Now() time.Time { return r.Time }
 
+// ReplayLimit returns the MaxBodyBytes for replays of a request that an integration has received: more than the default if the
+// operator must have had more to read it. The limits of presets depend on it.
+func ReplayLimit(
+	ctx context.Context, current *v1alpha1.WebhookIntegration, beats []*v1alpha1.Heartbeat, kept *capture.Request,
+) int64 {
+	size := int64(len(kept.Body))
+	if size <= DefaultMaxBodyBytes || kept.Code == 0 || kept.Code == http.StatusRequestEntityTooLarge {
+		return DefaultMaxBodyBytes
+	}
+	if code, _, _ := Replay(ctx, current, beats, kept, DefaultMaxBodyBytes); code == http.StatusRequestEntityTooLarge {
+		return size
+	}
+	return DefaultMaxBodyBytes
+}
+
 // Replay answers a request as the endpoint answers a dry run of it: by the same handler, but without a server, a cluster or a
 // token. It returns the status code, the JSON of the answer (200 with the alerts, or a problem) and the expressions that failed.
 func Replay(
 	ctx context.Context, integration *v1alpha1.WebhookIntegration, beats []*v1alpha1.Heartbeat, kept *capture.Request,
+	maxBodyBytes int64,
 ) (code int, body []byte, failures []mapping.Failure) {
 	query := url.Values{}
 	maps.Copy(query, kept.Query)
@@ -47,10 +64,7 @@ func Replay(
 	if kept.Header != nil {
 		request.Header = kept.Header.Clone()
 	}
-	options := Options{Heartbeats: heartbeats.NewIndex(), Clock: received{kept.Time}}.withDefaults()
-	if kept.Code != 0 { // the operator, which may accept larger bodies, has read it
-		options.MaxBodyBytes = max(options.MaxBodyBytes, int64(len(kept.Body)))
-	}
+	options := Options{Heartbeats: heartbeats.NewIndex(), Clock: received{kept.Time}, MaxBodyBytes: maxBodyBytes}.withDefaults()
 	for _, h := range beats {
 		options.Heartbeats.Set(h)
 	}

@@ -42,7 +42,7 @@ func (a Action) Unneeded(incident *v1alpha1.Incident) string {
 		return "" // Alertmanager is told of the end then
 	case needsOpen && incident.Status.State == v1alpha1.IncidentResolved:
 		return "already resolved"
-	case a.Status == v1alpha1.AlertAcknowledged && !a.tells() && fold.StaysAcknowledged(&incident.Status):
+	case a.Status == v1alpha1.AlertAcknowledged && !a.tells() && staysAcknowledged(&incident.Status):
 		return "already acknowledged"
 	case a.Status == v1alpha1.AlertUnacknowledged && !live.IsAcknowledged(incident):
 		return "not acknowledged"
@@ -51,6 +51,11 @@ func (a Action) Unneeded(incident *v1alpha1.Incident) string {
 	default:
 		return a.unneededAssignment(incident)
 	}
+}
+
+// staysAcknowledged reports whether a further acknowledgement changes nothing. It sets the end of one that expires anew.
+func staysAcknowledged(status *v1alpha1.IncidentStatus) bool {
+	return fold.StaysAcknowledged(status) && status.Acknowledgement.ExpirationTime == nil
 }
 
 // unneededUnsilence goes by what the last fold knew of the time: the clocks of users differ.

@@ -52,6 +52,33 @@ func TestWhatAnAssignmentNeeds(t *testing.T) {
 	g.Expect(Action{Status: v1alpha1.AlertNoted, Assignee: "alex"}.Event(&v1alpha1.Incident{}, "maria").Spec.Report.Assignee).To(BeEmpty())
 }
 
+func TestWhatAnAcknowledgementNeeds(t *testing.T) {
+	given := func(severity v1alpha1.Severity, until *v1alpha1.Timestamp) v1alpha1.IncidentStatus {
+		status := v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen}
+		status.Alert.Severity = v1alpha1.SeverityError
+		status.Acknowledgement = &v1alpha1.Acknowledgement{Severity: severity, ExpirationTime: until}
+		return status
+	}
+	soon := new(v1alpha1.NewTimestamp(time.Now().Add(time.Hour)))
+	for sentence, test := range map[string]struct {
+		action Action
+		status v1alpha1.IncidentStatus
+		says   string
+	}{
+		"nobody has acknowledged it":        {Action{}, v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen}, ""},
+		"somebody has":                      {Action{}, given(v1alpha1.SeverityError, nil), "already acknowledged"},
+		"somebody has, and there is news":   {Action{Message: "me too"}, given(v1alpha1.SeverityError, nil), ""},
+		"somebody has, and now it expires":  {Action{Length: time.Hour}, given(v1alpha1.SeverityError, nil), ""},
+		"somebody has, at a lower severity": {Action{}, given(v1alpha1.SeverityWarning, nil), ""},
+		"one that expires is renewed":       {Action{}, given(v1alpha1.SeverityError, soon), ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			test.action.Status = v1alpha1.AlertAcknowledged
+			NewWithT(t).Expect(test.action.Unneeded(&v1alpha1.Incident{Status: test.status})).To(Equal(test.says))
+		})
+	}
+}
+
 func TestTheNameOfAnAssigneeIsChecked(t *testing.T) {
 	for name, valid := range map[string]bool{
 		"": true, "maria": true, "João da Silva": true, strings.Repeat("é", 256): true,

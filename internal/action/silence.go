@@ -86,31 +86,52 @@ func notForwarded(name string, conditions []metav1.Condition) string {
 func (a Action) AwaitSilence(
 	ctx context.Context, before *v1alpha1.Incident, get func(context.Context) (*v1alpha1.Incident, error),
 ) (*metav1.Condition, error) {
-	var condition *metav1.Condition
+	awaited := AwaitedSilence{Action: a, Before: before}
 	err := wait.PollUntilContextCancel(ctx, Poll, true, func(ctx context.Context) (bool, error) {
 		now, err := get(ctx)
-		if err != nil {
-			return false, err
-		}
-		condition = meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionSilenced)
-		return a.silenceSettled(condition, &now.Status, before.Status.Silence), nil
+		return err == nil && awaited.IsSettled(now), err
 	})
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		message := "the condition Silenced is absent"
-		if condition != nil {
-			message = plaintext.SanitizeLine(condition.Message)
-		}
-		if a.Length == 0 {
-			return nil, fmt.Errorf("the end of the silence is stored, but Alertmanager still has it: %s", message)
-		}
-		return nil, fmt.Errorf("the silence is requested, but not in effect yet: %s", message)
+		return nil, awaited.Overdue()
 	case err != nil:
 		return nil, err
-	case condition != nil && condition.Reason == v1alpha1.ReasonForwardingDisabled:
-		return nil, errors.New(plaintext.SanitizeLine(condition.Message))
 	}
-	return condition, nil
+	return awaited.Result()
+}
+
+// AwaitedSilence is the silence of an Incident as AwaitSilence awaits it, for a caller that awaits many.
+type AwaitedSilence struct {
+	Action
+	Before *v1alpha1.Incident // as it was before the request
+
+	condition *metav1.Condition // Silenced, as it was seen last
+}
+
+// IsSettled reports whether there is nothing to wait for any more, now that the Incident is so.
+func (s *AwaitedSilence) IsSettled(now *v1alpha1.Incident) bool {
+	s.condition = meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionSilenced)
+	return s.silenceSettled(s.condition, &now.Status, s.Before.Status.Silence)
+}
+
+// Result returns the condition Silenced of a silence that is settled, or an error if nothing is silenced.
+func (s *AwaitedSilence) Result() (*metav1.Condition, error) {
+	if s.condition != nil && s.condition.Reason == v1alpha1.ReasonForwardingDisabled {
+		return nil, errors.New(plaintext.SanitizeLine(s.condition.Message))
+	}
+	return s.condition, nil
+}
+
+// Overdue returns an error that says what is so of a silence that is not settled in time.
+func (s *AwaitedSilence) Overdue() error {
+	message := "the condition Silenced is absent"
+	if s.condition != nil {
+		message = plaintext.SanitizeLine(s.condition.Message)
+	}
+	if s.Length == 0 {
+		return fmt.Errorf("the end of the silence is stored, but Alertmanager still has it: %s", message)
+	}
+	return fmt.Errorf("the silence is requested, but not in effect yet: %s", message)
 }
 
 // silenceSettled reports whether the condition Silenced tells of what the action requested: of a silence that ends when the

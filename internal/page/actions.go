@@ -7,12 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"sync"
+	"slices"
 	"time"
 	"unicode/utf8"
 
 	"github.com/prometheus/common/model"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -193,7 +194,8 @@ func actOn(
 }
 
 // awaitSilences waits until Alertmanager has the silences that were requested, or not any more those that were ended. It reads
-// the Incidents from the watch of the user, who is not told the effect without one.
+// the Incidents from the watch of the user, who is not told the effect without one. No limit of requests counts this one any
+// more, so it awaits all silences at once.
 func (s *Server) awaitSilences(
 	ctx context.Context, who *caller, a action.Action, requested []*v1alpha1.Incident, answer *lines,
 ) {
@@ -202,42 +204,61 @@ func (s *Server) awaitSilences(
 		return
 	}
 	defer watched.leave()
+	waiting := make([]*awaitedSilence, len(requested))
+	for i, before := range requested {
+		waiting[i] = &awaitedSilence{AwaitedSilence: action.AwaitedSilence{Action: a, Before: before}}
+	}
 	bounded, cancel := context.WithTimeout(ctx, action.SilenceTimeout)
 	defer cancel()
-	var tasks sync.WaitGroup
-	defer tasks.Wait()
-	for _, before := range requested {
-		tasks.Go(func() {
-			err := awaitSilence(bounded, a, before, watched.feed)
-			if ctx.Err() == nil {
-				sayResult(answer, incidentAddress{before.Namespace, before.Name}, resultDone, err)
+	listens := true
+	say := func(one *awaitedSilence, err error) {
+		address := incidentAddress{one.Before.Namespace, one.Before.Name}
+		listens = listens && ctx.Err() == nil && sayResult(answer, address, resultDone, err)
+	}
+	_ = wait.PollUntilContextCancel(bounded, action.Poll, true, func(context.Context) (bool, error) {
+		waiting = slices.DeleteFunc(waiting, func(one *awaitedSilence) bool {
+			settled, err := one.look(watched.feed)
+			if settled {
+				say(one, err)
 			}
+			return settled
 		})
+		return len(waiting) == 0 || !listens, nil
+	})
+	for _, one := range waiting {
+		say(one, one.Overdue())
 	}
 }
 
-// awaitSilence waits until the request was folded, which changes the status, and then for its effect.
-func awaitSilence(ctx context.Context, a action.Action, before *v1alpha1.Incident, feed *live.Feed) error {
-	folded := false
-	condition, err := a.AwaitSilence(ctx, before, func(context.Context) (*v1alpha1.Incident, error) {
-		synced := feed.Synced() // a new token has a new watch, which may not have listed all
-		now := feed.Incident(client.ObjectKeyFromObject(before))
-		if now == nil && synced {
-			return nil, errors.New("the incident is not in the list any more")
-		}
-		folded = folded || now != nil && !sameRequest(now.Status.Silence, before.Status.Silence)
-		switch {
-		case folded && now != nil:
-			return now, nil
-		case a.Length > 0:
-			return &v1alpha1.Incident{}, nil // an earlier silence is not the requested one
-		}
-		return before, nil
-	})
-	if err == nil && a.Length == 0 && condition != nil && condition.Status == metav1.ConditionTrue {
+// awaitedSilence is settled after its request was folded, which changes the status.
+type awaitedSilence struct {
+	action.AwaitedSilence
+	folded bool
+}
+
+// look reports whether a silence is settled, and what is wrong with it if it is.
+func (s *awaitedSilence) look(feed *live.Feed) (settled bool, problem error) {
+	synced := feed.Synced() // a new token has a new watch, which may not have listed all
+	now := feed.Incident(client.ObjectKeyFromObject(s.Before))
+	if now == nil && synced {
+		return true, errors.New("the incident is not in the list any more")
+	}
+	s.folded = s.folded || now != nil && !sameRequest(now.Status.Silence, s.Before.Status.Silence)
+	switch {
+	case s.folded && now != nil:
+	case s.Length > 0:
+		now = &v1alpha1.Incident{} // an earlier silence is not the requested one
+	default:
+		now = s.Before
+	}
+	if !s.IsSettled(now) {
+		return false, nil
+	}
+	condition, err := s.Result()
+	if err == nil && s.Length == 0 && condition != nil && condition.Status == metav1.ConditionTrue {
 		err = fmt.Errorf("another silence covers it: %s", plaintext.SanitizeLine(condition.Message))
 	}
-	return err
+	return true, err
 }
 
 func sameRequest(a, b *v1alpha1.Silence) bool {

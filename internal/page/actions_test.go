@@ -4,7 +4,10 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -94,15 +97,56 @@ func TestAnEarlierSilenceIsNotTheRequestedOne(t *testing.T) {
 		Message: "alex silenced the incident in Alertmanager until " + until.Format(time.RFC3339) + "."}}
 	s, _ := start(t, "", incident)
 	await := func(feed *live.Feed) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		defer cancel()
-		return awaitSilence(ctx, action.Action{Status: v1alpha1.AlertSilenced, Length: time.Hour}, incident, feed)
+		awaited := awaitedSilence{AwaitedSilence: action.AwaitedSilence{
+			Action: action.Action{Status: v1alpha1.AlertSilenced, Length: time.Hour}, Before: incident}}
+		settled, err := awaited.look(feed)
+		g.Expect(settled).To(BeFalse())
+		g.Expect(err).NotTo(HaveOccurred())
+		return awaited.Overdue()
 	}
 	g.Expect(await(s.owner().watch.feed)).To(MatchError(ContainSubstring("not in effect yet")))
 
 	// Nor is an incident deleted that a watch has not listed yet.
 	young := live.Follow(newFake(), "", live.Prune, func(live.Change) {})
 	g.Expect(await(young)).To(MatchError(ContainSubstring("not in effect yet")))
+}
+
+// A request for many silences waits as one does, and ends when nobody listens any more.
+func TestManySilencesAreAwaitedAtOnce(t *testing.T) {
+	g := NewWithT(t)
+	gone := incidentNamed("shop", "gone")
+	var all []client.Object
+	requested := []*v1alpha1.Incident{gone}
+	for i := range maxActionIncidents - 1 {
+		incident := incidentNamed("shop", fmt.Sprint("a", i))
+		all, requested = append(all, incident), append(requested, incident)
+	}
+	s, _ := start(t, "", all...)
+	ctx, leave := context.WithCancel(t.Context())
+	recorder := &listener{ResponseRecorder: httptest.NewRecorder(), lines: make(chan string, 1)}
+	before, done := runtime.NumGoroutine(), make(chan bool)
+	go func() {
+		a := action.Action{Status: v1alpha1.AlertSilenced, Length: time.Hour}
+		s.awaitSilences(ctx, &s.owner().caller, a, requested, newLines(recorder))
+		close(done)
+	}()
+	g.Eventually(recorder.lines, "5s").Should(Receive(And(ContainSubstring(`"gone"`), ContainSubstring("not in the list any more"))))
+	g.Expect(runtime.NumGoroutine() - before).To(BeNumerically("<", 20))
+	g.Expect(done).NotTo(BeClosed())
+	leave()
+	g.Eventually(done, "5s").Should(BeClosed())
+	g.Expect(recorder.lines).To(BeEmpty())
+}
+
+// listener has the lines of an answer.
+type listener struct {
+	*httptest.ResponseRecorder
+	lines chan string
+}
+
+func (l *listener) Write(line []byte) (int, error) {
+	l.lines <- string(line)
+	return len(line), nil
 }
 
 // An acknowledgement for some time is none of a silence: it needs no Alertmanager.

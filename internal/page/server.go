@@ -191,7 +191,7 @@ func toIncident(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusFound)
 }
 
-// incident returns an Incident without its ledger and managed fields.
+// incident returns an Incident without its ledger and managed fields, with the origins of its fields.
 func (s *Server) incident(w http.ResponseWriter, r *http.Request, who *caller) error {
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
@@ -205,7 +205,7 @@ func (s *Server) incident(w http.ResponseWriter, r *http.Request, who *caller) e
 	}
 	incident.ManagedFields = nil
 	incident.Status.Ledger = v1alpha1.Ledger{}
-	writeJSON(w, http.StatusOK, incident)
+	writeJSON(w, http.StatusOK, shownIncident{incident, originsOf(ctx, who.client, incident)})
 	return nil
 }
 

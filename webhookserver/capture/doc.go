@@ -1,8 +1,8 @@
 // Package capture keeps the newest requests of integrations with spec.capture, to try a changed mapping on them.
 //
-// Every request that has a valid token and signature and whose body was read is added to a ring in memory (Recorder.Add), and the
-// code of its answer once there is one (Pending.Answered): also a rejected one, for which the mapping is to be changed. Nothing
-// of that delays or fails a request, or keeps more in memory than maxWaiting.
+// Every request that has a valid token and signature, a body that was read and a place at a processor is added to a ring in
+// memory (Recorder.Add), and the code of its answer once there is one (Pending.Answered): also a rejected one, for which the
+// mapping is to be changed. Nothing of that delays or fails a request, or keeps more in memory than maxWaiting.
 //
 // Each replica writes its own rings to the RequestCapture of the integration (writer.go): it reads the object, appends, drops
 // the oldest, and writes over the version that it has read. Of two replicas at once, the second one tries again at its next turn.

@@ -2,6 +2,13 @@ package capture
 
 import "time"
 
+// MaxIntegrations bounds the integrations of which a replica captures requests, and so the RequestCaptures, of up to 1 MiB each
+// in etcd. A namespace may have MaxOfNamespace.
+const (
+	MaxIntegrations = 256
+	MaxOfNamespace  = 16
+)
+
 const (
 	// maxWaiting bounds the requests that wait to be written, as they are in memory. A namespace may have a quarter of it. Bodies
 	// have at most 2 MiB, and as stored all requests of an integration together half of that.
@@ -10,11 +17,6 @@ const (
 
 	// overhead is what a request takes in memory beside its texts.
 	overhead = 1 << 10
-
-	// maxIntegrations bounds the integrations of which a replica captures requests, and so the RequestCaptures, of up to 1 MiB each
-	// in etcd. A namespace may have 16.
-	maxIntegrations   = 256
-	integrationsShare = 1.0 / 16
 
 	// Writes. An integration has one in writeInterval, and there is one in tickInterval in all, followed by a pause for its size:
 	// etcd keeps each version until it is compacted, by default for five minutes, which are 75 MiB a replica.

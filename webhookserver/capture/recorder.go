@@ -26,11 +26,13 @@ type Recorder struct {
 	log        logr.Logger
 	now        func() time.Time
 
-	mu           sync.Mutex
-	rings        map[types.NamespacedName]*ring // of integrations that are captured, or whose RequestCapture is to be deleted
-	others       map[types.NamespacedName]bool  // the other integrations; true: captured if maxIntegrations had not come first
-	integrations fair.Budget[string]            // those that are captured, by namespace
-	waiting      fair.Budget[string]            // bytes, by namespace
+	mu sync.Mutex
+	// rings has the integrations that are captured, or whose RequestCapture is to be deleted. others has the other ones: those that
+	// wait for a place, and nil for those that are not to be captured.
+	rings        map[types.NamespacedName]*ring
+	others       map[types.NamespacedName]*v1alpha1.WebhookIntegration
+	integrations fair.Budget[string] // those that are captured, by namespace
+	waiting      fair.Budget[string] // bytes, by namespace
 	turns        fair.Turns[types.NamespacedName]
 
 	// Only Run uses these.
@@ -41,7 +43,7 @@ type Recorder struct {
 // oldest ones are: in a storm, all of the newest requests would always be unanswered, and none would ever be written.
 type ring struct {
 	on          bool                         // false: the capture was turned off
-	integration *v1alpha1.WebhookIntegration // as the cache has it; nil if it is off
+	integration *v1alpha1.WebhookIntegration // as the cache has it, or in brief; nil if it is off
 	unanswered  []*Pending                   // in the order of their arrival
 	answered    []*Pending                   // in the order of their answers
 	bytes       int64                        // of all, and of
@@ -68,8 +70,8 @@ func NewRecorder(
 	r := &Recorder{
 		client: c, live: live, events: recorder, namespaces: namespaces, log: log, now: time.Now,
 		rings:        map[types.NamespacedName]*ring{},
-		others:       map[types.NamespacedName]bool{},
-		integrations: fair.Budget[string]{Limit: fair.Limit{All: maxIntegrations, Share: integrationsShare}},
+		others:       map[types.NamespacedName]*v1alpha1.WebhookIntegration{},
+		integrations: fair.Budget[string]{Limit: fair.Limit{All: MaxIntegrations, Share: 1.0 * MaxOfNamespace / MaxIntegrations}},
 		waiting:      fair.Budget[string]{Limit: fair.Limit{All: maxWaiting, Share: waitingShare}},
 		turns:        fair.NewTurns[types.NamespacedName](1),
 	}
@@ -88,23 +90,52 @@ func (r *Recorder) Set(w *v1alpha1.WebhookIntegration) {
 	known := r.rings[key]
 	switch isOn := known != nil && known.on; {
 	case w.Spec.Capture == nil && isOn:
-		r.clear(known)
 		r.rings[key] = &ring{}
+		r.clear(known)
 	case w.Spec.Capture == nil:
 		if known == nil {
-			r.others[key] = false
+			r.others[key] = nil
 		}
 	case isOn:
 		known.integration = w
 		r.trim(known)
 	case r.integrations.Allows(w.Namespace):
-		r.integrations.Add(w.Namespace, 1)
-		delete(r.others, key)
-		r.rings[key] = &ring{on: true, integration: w}
-	case !r.others[key]:
-		r.others[key] = true
+		r.start(key, w)
+	default:
+		r.postpone(key, w)
+	}
+}
+
+// start has the requests of an integration be kept.
+func (r *Recorder) start(key types.NamespacedName, w *v1alpha1.WebhookIntegration) {
+	r.integrations.Add(key.Namespace, 1)
+	delete(r.others, key)
+	r.rings[key] = &ring{on: true, integration: w}
+}
+
+// postpone notes an integration that is captured once there is a place. Another replica, which has given the places in another
+// order, may capture it now: its RequestCapture is not deleted.
+func (r *Recorder) postpone(key types.NamespacedName, w *v1alpha1.WebhookIntegration) {
+	if r.others[key] == nil {
 		r.tell(w, "Keeps no requests: other integrations came first, of at most %d of a namespace and %d in all",
-			r.integrations.Own(), maxIntegrations)
+			MaxOfNamespace, MaxIntegrations)
+	}
+	delete(r.rings, key)
+	brief := &v1alpha1.WebhookIntegration{} // without a mapping: there may be many
+	brief.Namespace, brief.Name, brief.UID, brief.Spec.Capture = w.Namespace, w.Name, w.UID, w.Spec.Capture
+	r.others[key] = brief
+}
+
+// startNext gives a place that has become free to the first integration, by name, that may take it.
+func (r *Recorder) startNext() {
+	var first types.NamespacedName
+	for key, waiting := range r.others {
+		if waiting != nil && r.integrations.Allows(key.Namespace) && (first.Name == "" || key.String() < first.String()) {
+			first = key
+		}
+	}
+	if first.Name != "" {
+		r.start(first, r.others[first])
 	}
 }
 
@@ -113,51 +144,90 @@ func (r *Recorder) Remove(w *v1alpha1.WebhookIntegration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := client.ObjectKeyFromObject(w)
-	if known := r.rings[key]; known != nil && known.on {
-		r.clear(known)
-	}
+	known := r.rings[key]
 	delete(r.rings, key)
 	delete(r.others, key)
+	if known != nil && known.on {
+		r.clear(known)
+	}
 }
 
-// clear forgets the requests of an integration that is captured, and no longer is.
+// clear forgets the requests of an integration that was captured, and no longer is.
 func (r *Recorder) clear(known *ring) {
 	r.integrations.Add(known.integration.Namespace, -1)
 	for _, p := range slices.Concat(known.unanswered, known.answered) {
 		r.drop(p)
 	}
+	r.startNext()
+}
+
+// Wants reports whether a request of an integration would be kept now, unless it is too large. That takes less time than to make
+// the Request.
+func (r *Recorder) Wants(w *v1alpha1.WebhookIntegration) bool {
+	if r == nil || w.Spec.Capture == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.wanting(w) != nil
+}
+
+// wanting returns the ring of an integration if it has a place for a request.
+func (r *Recorder) wanting(w *v1alpha1.WebhookIntegration) *ring {
+	known := r.rings[client.ObjectKeyFromObject(w)]
+	if known == nil || !known.on || known.integration.UID != w.UID || int64(len(known.unanswered)) >= w.Spec.Capture.Payloads {
+		return nil
+	}
+	return known
 }
 
 // Add keeps a request of an integration, if its requests are kept. The caller does not change the body any more, and reports the
 // answer. The request that it gives has no credentials but tokens in its path and its body.
+//
+// To find tokens takes time, and to replace them a copy of the body: the request has its place, and its bytes count, before.
 func (r *Recorder) Add(w *v1alpha1.WebhookIntegration, request Request) *Pending {
 	if r == nil || w.Spec.Capture == nil {
 		return nil
 	}
-	request.Body = withoutTokens(request.Body)
-	if cap(request.Body) > 2*len(request.Body) { // read into a buffer for the largest body
-		request.Body = bytes.Clone(request.Body)
-	}
-	p := &Pending{recorder: r, request: request, bytes: request.size()}
-	isKept := !isSecret(request.Path)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	known := r.rings[client.ObjectKeyFromObject(w)]
-	if known == nil || !known.on || known.integration.UID != w.UID {
+	p := r.place(w, request, !isSecret(request.Path))
+	if p == nil {
 		return nil
 	}
-	if !isKept || p.bytes > r.waiting.Own() {
+	body := withoutTokens(request.Body)
+	if slack := cap(body) - len(body); slack > len(body)/8 { // read into a buffer for the largest body
+		body = bytes.Clone(body)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p.ring != nil { // it was not dropped meanwhile
+		p.request.Body = body
+	}
+	return p
+}
+
+// place gives a request of an integration a place, without its body. It returns nil if there is none, or the request may not be
+// stored.
+func (r *Recorder) place(w *v1alpha1.WebhookIntegration, request Request, mayBeStored bool) *Pending {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known := r.wanting(w)
+	if known == nil {
+		return nil
+	}
+	p := &Pending{recorder: r, ring: known, request: request, bytes: request.size()}
+	p.request.Body = nil
+	if p.bytes > r.waiting.Own() || !mayBeStored {
 		known.leftOut++
 		return nil
 	}
-	if int64(len(known.unanswered)) >= w.Spec.Capture.Payloads {
-		return nil
-	}
-	p.ring, known.unanswered = known, append(known.unanswered, p)
+	known.unanswered = append(known.unanswered, p)
 	known.bytes, known.open = known.bytes+p.bytes, known.open+p.bytes
 	r.waiting.Add(w.Namespace, p.bytes)
 	for from, exceeds := r.waiting.Excess(w.Namespace); exceeds; from, exceeds = r.waiting.Excess(w.Namespace) {
 		r.drop(r.largest(from).least())
+	}
+	if p.ring == nil {
+		return nil // the others need the memory
 	}
 	return p
 }

@@ -187,6 +187,39 @@ func TestABodyTakesItsLength(t *testing.T) {
 	g.Expect(p.bytes).To(BeNumerically("<", 2000))
 }
 
+// A storm of requests with many tokens takes the time and the memory for those that are kept alone.
+func TestNothingIsDoneForRequestsThatAreNotKept(t *testing.T) {
+	g := NewWithT(t)
+	r, _ := newTestRecorder()
+	w := capturing("team", "w", 1)
+	g.Expect(r.Wants(w)).To(BeFalse())
+	r.Set(w)
+	g.Expect(r.Wants(w)).To(BeTrue())
+	request := Request{Path: "/x", Body: bytes.Repeat([]byte(token+" "), 10_000)}
+	p := r.Add(w, request)
+	g.Expect(p.request.Body).To(HaveLen(10_000 * len("REDACTED ")))
+	g.Expect(r.waiting.Sum()).To(BeNumerically(">=", cap(p.request.Body)))
+	g.Expect(r.Wants(w)).To(BeFalse(), "as many wait for their answers as are kept")
+	g.Expect(testing.AllocsPerRun(10, func() { r.Add(w, request) })).To(BeNumerically("<=", 1))
+	p.Answered(202)
+	g.Expect(r.Wants(w)).To(BeTrue())
+	g.Expect(r.Wants(capturing("team", "w", 0))).To(BeFalse())
+	g.Expect((*Recorder)(nil).Wants(w)).To(BeFalse())
+}
+
+// What is dropped while its tokens are looked for takes no memory.
+func TestARequestIsDroppedWhileItIsAdded(t *testing.T) {
+	g := NewWithT(t)
+	r, _ := newTestRecorder()
+	w := capturing("team", "w", 5)
+	r.Set(w)
+	p := r.place(w, ofSize(1000), true)
+	g.Expect(r.waiting.Sum()).To(BeNumerically(">=", 1000), "it counts before it is redacted")
+	r.Set(capturing("team", "w", 0))
+	p.Answered(202)
+	g.Expect(r.waiting.Sum()).To(BeZero())
+}
+
 func TestWhoseRequestsAreKept(t *testing.T) {
 	g := NewWithT(t)
 	r, _ := newTestRecorder()
@@ -224,10 +257,38 @@ func TestTooManyIntegrationsAreNotCaptured(t *testing.T) {
 	other := capturing("other", "w", 1)
 	r.Set(other)
 	g.Expect(r.Add(other, ofSize(1))).NotTo(BeNil())
+	next, late := capturing("greedy", "w100", 1), capturing("greedy", "w101", 1)
+	g.Expect(r.Add(next, ofSize(1))).To(BeNil())
 	r.Remove(capturing("greedy", "w0", 1))
-	late := capturing("greedy", "w999", 1)
+	g.Expect(r.Add(next, ofSize(1))).NotTo(BeNil(), "the first one takes the place")
 	r.Set(late)
-	g.Expect(r.Add(late, ofSize(1))).NotTo(BeNil(), "there is a place now")
+	g.Expect(r.Add(late, ofSize(1))).To(BeNil())
+	r.Set(capturing("greedy", "w1", 0))
+	g.Expect(r.Add(late, ofSize(1))).NotTo(BeNil(), "and the next one the next")
+	g.Expect(r.integrations.Used("greedy")).To(BeEquivalentTo(16))
+	for i := range 1000 {
+		r.Remove(capturing("greedy", fmt.Sprint("w", i), 1))
+	}
+	g.Expect(r.integrations.Sum()).To(BeEquivalentTo(1))
+	g.Expect(r.others).To(BeEmpty())
+}
+
+// A place in all is for the integrations of any namespace.
+func TestAPlaceGoesToAnotherNamespace(t *testing.T) {
+	g := NewWithT(t)
+	r, _ := newTestRecorder()
+	for i := range MaxIntegrations {
+		r.Set(capturing(fmt.Sprint("team-", i/MaxOfNamespace), fmt.Sprint("w", i), 1))
+	}
+	for i := range MaxOfNamespace {
+		r.Set(capturing("late", fmt.Sprint("w", i), 1))
+	}
+	g.Expect(r.integrations.Used("late")).To(BeNumerically("<", MaxOfNamespace))
+	for i := range MaxIntegrations / 2 {
+		r.Remove(capturing(fmt.Sprint("team-", i/MaxOfNamespace), fmt.Sprint("w", i), 1))
+	}
+	g.Expect(r.integrations.Used("late")).To(BeEquivalentTo(MaxOfNamespace))
+	g.Expect(r.others).To(BeEmpty())
 }
 
 // BenchmarkAdd adds requests in a storm that drops one for each.

@@ -28,7 +28,7 @@ type Request struct {
 
 // size returns about how many bytes the request takes in memory.
 func (r *Request) size() int64 {
-	size := overhead + cap(r.Body) + len(r.Path)
+	size := overhead + len(r.Body) + len(r.Path)
 	for name, values := range r.Header {
 		size += len(name) + len(strings.Join(values, ""))
 	}

@@ -50,6 +50,17 @@ func TestWhichHeadersAreKept(t *testing.T) {
 		"the path of the request":                {"x-original-uri", "/api/v1/events/webhook/" + token, false},
 		"the path of the request, escaped":       {"x-forwarded-uri", url.QueryEscape(url.QueryEscape("/" + token)), false},
 		"the path of the request, % for letters": {"x-uri", "/%74ocsin%5F" + strings.TrimPrefix(token, tokens.Prefix), false},
+		"a key of Azure Functions":               {"x-functions-key", "x", false},
+		"a key of Azure API Management":          {"ocp-apim-subscription-key", "x", false},
+		"a key of a webhook":                     {"x-webhook-key", "x", false},
+		"a key that routes, as of PagerDuty":     {"x-routing-key", "x", false},
+		"a shared key":                           {"x-shared-key", "x", false},
+		"a key alone":                            {"key", "x", false},
+		"a key in one word":                      {"x-hookkey", "x", false},
+		"a password of one time":                 {"x-otp", "123456", false},
+		"a key of a CloudEvent's partition":      {"ce-partitionkey", "eu", true},
+		"a dedup key":                            {"x-dedup_key", "disk", true},
+		"a word with otp in it":                  {"x-hotpatch", "1", true},
 		"the encoding of the body as sent":       {"content-encoding", "gzip", false},
 		"the length of the body as sent":         {"content-length", "1", false},
 		"what belongs to the connection":         {"connection", "close", false},
@@ -57,6 +68,25 @@ func TestWhichHeadersAreKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			NewWithT(t).Expect(Headers(map[string]string{test.header: test.value})).To(HaveLen(map[bool]int{true: 1}[test.kept]))
 		})
+	}
+}
+
+func TestTheQueryOfAnAddressIsKeptWithoutCredentials(t *testing.T) {
+	for value, want := range map[string]string{
+		"/hook?code=abc":                               "/hook",
+		"/hook?a=b&CODE=abc":                           "/hook",
+		"https://example.com/hook?apikey=abc":          "https://example.com/hook",
+		"https://example.com/?x=1;subscription-key=a#": "https://example.com/",
+		"<https://example.com/?sig=abc>; rel=next":     "<https://example.com/",
+		"/hook%3Fcode%3Dabc":                           "/hook",
+		"%2Fhook%253Fx%253D1%2526access_token%253Dabc": "%2Fhook",
+		"/hook?next=%2Fx%3Fkey%3Dabc":                  "/hook",
+		"https://example.com/?page=2&event_key=deploy": "https://example.com/?page=2&event_key=deploy",
+		"/hook?a=b":                 "/hook?a=b",
+		"really? code=blue":         "really? code=blue",
+		"text/plain; charset=utf-8": "text/plain; charset=utf-8",
+	} {
+		NewWithT(t).Expect(Headers(map[string]string{"referer": value}).Get("Referer")).To(Equal(want), value)
 	}
 }
 

@@ -128,7 +128,7 @@ func (r *Recorder) finish(b *batch, err error) {
 	switch {
 	case !known.on && client.IgnoreNotFound(err) == nil:
 		delete(r.rings, b.key)
-		r.others[b.key] = false
+		r.others[b.key] = nil
 	case err == nil:
 		known.failed = 0
 		known.leftOut -= b.leftOut
@@ -232,7 +232,7 @@ func (r *Recorder) sweep(ctx context.Context) {
 		r.mu.Lock()
 		for i := range found.Items {
 			key := client.ObjectKeyFromObject(&found.Items[i])
-			if wanted, isKnown := r.others[key]; isKnown && !wanted {
+			if waiting, isKnown := r.others[key]; isKnown && waiting == nil {
 				r.rings[key] = &ring{}
 			}
 		}

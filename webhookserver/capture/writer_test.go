@@ -281,6 +281,49 @@ func TestARequestCaptureIsDeletedOnceNothingIsCaptured(t *testing.T) {
 	b.Expect(append(b.logged, other.logged...)).To(BeEmpty())
 }
 
+// An integration whose capture is turned off and on again may find its place taken. Another replica may keep its requests.
+func TestWhatAnotherReplicaKeepsIsNotDeleted(t *testing.T) {
+	site := testsite.New(t)
+	var duringDelete func()
+	deletes := 0
+	b := newBench(t, site, func(f *interceptor.Funcs) {
+		f.Delete = func(context.Context, client.WithWatch, client.Object, ...client.DeleteOption) error {
+			deletes++
+			duringDelete()
+			return nil // as if it came before what the other replica has written
+		}
+	})
+	other := newBench(t, site)
+	site.Integrate(nil)
+	b.capture(10)
+	off := b.integration.DeepCopy()
+	off.Spec.Capture = nil
+	for name, during := range map[string]bool{"before the RequestCapture is deleted": false, "while it is deleted": true} {
+		deletes, duringDelete = 0, func() {}
+		b.Set(b.integration)
+		b.Set(off)
+		for i := range MaxOfNamespace {
+			b.Set(capturing(site.Namespace, fmt.Sprint("w", i), 1))
+		}
+		if on := func() { b.Set(b.integration) }; during {
+			duringDelete = on
+		} else {
+			on()
+		}
+		b.pass(time.Second)
+		other.capture(10)
+		other.send("a", 202)
+		other.pass(time.Minute)
+		b.pass(2 * sweepInterval)
+		b.Expect(deletes).To(Equal(map[bool]int{true: 1}[during]), name)
+		b.Expect(b.others[b.IntegrationKey()]).NotTo(BeNil(), name)
+		b.Expect(b.rings).To(HaveLen(MaxOfNamespace), name)
+		for i := range MaxOfNamespace {
+			b.Remove(capturing(site.Namespace, fmt.Sprint("w", i), 1))
+		}
+	}
+}
+
 func TestAWriteThatFailsIsToldOnce(t *testing.T) {
 	captures := schema.GroupResource{Group: "tocsin.dev", Resource: "requestcaptures"}
 	for name, failure := range map[string]error{

@@ -185,10 +185,11 @@ func (v *variables) Parent() interpreter.Activation { return nil }
 // or of a proxy between it and the operator. docs/mapping.md lists them.
 var hiddenHeaders = map[string]bool{
 	"api-key": true, "apikey": true, "authorization": true, "cf-access-jwt-assertion": true, "cookie": true,
-	"dd-api-key": true, "private-token": true, "proxy-authorization": true, "set-cookie": true, "x-access-token": true,
-	"x-amz-security-token": true, "x-amzn-oidc-accesstoken": true, "x-amzn-oidc-data": true, "x-api-key": true,
-	"x-api-token": true, "x-auth-request-access-token": true, "x-auth-token": true, "x-csrf-token": true,
-	"x-forwarded-access-token": true, "x-forwarded-authorization": true, "x-forwarded-client-cert": true,
+	"dd-api-key": true, "ocp-apim-subscription-key": true, "private-token": true, "proxy-authorization": true,
+	"set-cookie": true, "x-access-token": true, "x-amz-security-token": true, "x-amzn-oidc-accesstoken": true,
+	"x-amzn-oidc-data": true, "x-api-key": true, "x-api-token": true, "x-auth-request-access-token": true,
+	"x-auth-token": true, "x-csrf-token": true, "x-forwarded-access-token": true, "x-forwarded-authorization": true,
+	"x-forwarded-client-cert": true, "x-functions-key": true,
 	"x-gitlab-token": true, "x-goog-iap-jwt-assertion": true, "x-id-token": true, "x-ms-token-aad-access-token": true,
 	"x-ms-token-aad-id-token": true, "x-secret": true, "x-token": true, "x-vault-token": true, "x-webhook-secret": true,
 	"x-webhook-token": true,

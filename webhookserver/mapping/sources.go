@@ -92,6 +92,37 @@ type Source struct {
 	Changed bool `json:"changed,omitempty"`
 }
 
+// String describes the source in words. Keys and expressions in it are as they were written, with any characters.
+func (s Source) String() string {
+	text := sourceTexts[s.From]
+	switch {
+	case s.From == FromKey && s.Key != "":
+		text = "key " + s.Key
+	case s.From == FromPreset:
+		text = "preset " + s.Preset
+	case s.From == FromGenerated && s.Field != origins.DedupKey.String():
+		text = "time of receipt"
+	}
+	switch {
+	case s.Changed && s.From == FromPreset:
+		text += " of another version"
+	case s.Changed:
+		text += ", changed or deleted since"
+	case s.Expression != "":
+		text += ": " + s.Expression
+	}
+	if s.Earlier {
+		text = "earlier alert: " + text
+	}
+	return text
+}
+
+var sourceTexts = map[string]string{
+	FromKey: "another key", FromMapping: "mapping", FromRequest: "request", FromUnmapped: "unmapped keys",
+	FromGenerated: "generated", FromFailed: "failed expression", FromDefault: "default of the integration", FromBuiltIn: "default",
+	FromFirstLine: "first line of the description", FromEarlier: "earlier alert", FromUnknown: "unknown to this version of Tocsin",
+}
+
 // What fields come from.
 const (
 	FromKey       = "key"

@@ -100,8 +100,8 @@ func (p *plugin) addAction(command *cobra.Command, status v1alpha1.AlertStatus, 
 		_ = command.MarkFlagRequired("for")
 	}
 	if status == v1alpha1.AlertAcknowledged {
-		durationVar(flags, &o.Length, "for",
-			"How long the acknowledgement lasts, such as 2h; from 1m to 30d. Default: as long as the integration says.")
+		flags.VarPF(acknowledgementLength{days{(*model.Duration)(&o.Length)}}, "for", "",
+			"How long the acknowledgement lasts, such as 2h; from 1m to 30d. Default: as long as the integration says.").DefValue = ""
 	}
 	if status == v1alpha1.AlertNoted {
 		_ = command.MarkFlagRequired("message")
@@ -141,14 +141,10 @@ func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error 
 	return o.apply(ctx, c, incidents, user)
 }
 
-// checkLength checks the length of a silence or an acknowledgement as the API server would.
+// checkLength checks the length of a silence as the API server would.
 func (o *actOptions) checkLength() error {
-	switch {
-	case o.Status == v1alpha1.AlertSilenced && o.Length > v1alpha1.MaxSilence:
+	if o.Status == v1alpha1.AlertSilenced && o.Length > v1alpha1.MaxSilence {
 		return fmt.Errorf("a silence has at most %s", model.Duration(v1alpha1.MaxSilence))
-	case o.Status == v1alpha1.AlertAcknowledged && o.Length != 0 &&
-		(o.Length < time.Minute || o.Length > v1alpha1.MaxAcknowledgement):
-		return fmt.Errorf("an acknowledgement lasts from 1m to %s", model.Duration(v1alpha1.MaxAcknowledgement))
 	}
 	return nil
 }
@@ -156,7 +152,9 @@ func (o *actOptions) checkLength() error {
 // confirmed returns the open Incidents that match the filter, after the user has confirmed.
 func (o *actOptions) confirmed(ctx context.Context, c *cluster) ([]*v1alpha1.Incident, error) {
 	o.filter.states = []string{string(v1alpha1.IncidentOpen)}
-	o.filter.Unacknowledged = o.filter.Unacknowledged || o.Status == v1alpha1.AlertAcknowledged
+	if o.Status == v1alpha1.AlertAcknowledged && o.Length == 0 {
+		o.filter.Unacknowledged = true // a length is for all: it sets anew when an acknowledgement expires
+	}
 	incidents, err := o.incidents(ctx, c, &o.filter, false, o.newProgress())
 	if err != nil {
 		return nil, err

@@ -240,7 +240,7 @@ type fieldRow struct{ field, value, origin string }
 func (a *alertResponse) fields(incidents []v1alpha1.Incident) (rows []fieldRow) {
 	fields := jsonFields(a.Alert)
 	for _, source := range a.Sources {
-		rows = append(rows, fieldRow{source.Field, valueText(fields[source.Field]), origin(source)})
+		rows = append(rows, fieldRow{source.Field, valueText(fields[source.Field]), safe(source.String())})
 	}
 	at := slices.IndexFunc(incidents, func(i v1alpha1.Incident) bool { return i.Namespace+"/"+i.Name == a.Incident })
 	for _, name := range []string{"title", "severity", "type"} {
@@ -279,39 +279,6 @@ func (a *alertResponse) effect() string {
 	default:
 		return "Would open " + a.Incident + ", or update it if it is open."
 	}
-}
-
-// origin describes where a field comes from.
-func origin(source mapping.Source) string {
-	text := originTexts[source.From]
-	switch {
-	case source.From == mapping.FromKey && source.Key != "":
-		text = "key " + safe(source.Key)
-	case source.From == mapping.FromPreset:
-		text = "preset " + safe(source.Preset)
-	case source.From == mapping.FromGenerated && source.Field != "dedup_key":
-		text = "time of receipt"
-	}
-	switch {
-	case source.Changed && source.From == mapping.FromPreset:
-		text += " of another version"
-	case source.Changed:
-		text += ", changed or deleted since"
-	case source.Expression != "":
-		text += ": " + safe(source.Expression)
-	}
-	if source.Earlier {
-		text = "earlier alert: " + text
-	}
-	return text
-}
-
-var originTexts = map[string]string{
-	mapping.FromKey: "another key", mapping.FromMapping: "mapping", mapping.FromRequest: "request",
-	mapping.FromUnmapped: "unmapped keys", mapping.FromGenerated: "generated", mapping.FromFailed: "failed expression",
-	mapping.FromDefault: "default of the integration",
-	mapping.FromBuiltIn: "default", mapping.FromFirstLine: "first line of the description", mapping.FromEarlier: "earlier alert",
-	mapping.FromUnknown: "unknown to this version of the plugin",
 }
 
 // jsonFields returns the fields of an alert as JSON, by their names in a payload.

@@ -108,7 +108,7 @@ func (e *incidentExplanation) rows() (rows []fieldRow) {
 		fields["expires_at"] = quoted(status.Expiry.Duration.String() + " after the last alert")
 	}
 	for _, source := range e.Sources {
-		rows = append(rows, fieldRow{source.Field, valueText(fields[source.Field]), origin(source)})
+		rows = append(rows, fieldRow{source.Field, valueText(fields[source.Field]), safe(source.String())})
 	}
 	return rows
 }

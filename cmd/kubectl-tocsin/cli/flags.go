@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
@@ -35,6 +36,21 @@ func (d days) Set(text string) error {
 		*d.Duration = model.Duration(duration)
 	} else if d.Duration.Set(text) != nil {
 		return fmt.Errorf("%q is not a duration such as 90m, 12h or 7d", text)
+	}
+	return nil
+}
+
+// acknowledgementLength is the value of a flag that says how long an acknowledgement lasts. It accepts what the API server does,
+// and so not 0, which would leave the length to the integration.
+type acknowledgementLength struct{ days }
+
+// Set implements pflag.Value.
+func (a acknowledgementLength) Set(text string) error {
+	if err := a.days.Set(text); err != nil {
+		return err
+	}
+	if length := time.Duration(*a.Duration); length < time.Minute || length > v1alpha1.MaxAcknowledgement {
+		return fmt.Errorf("an acknowledgement lasts from 1m to %s", model.Duration(v1alpha1.MaxAcknowledgement))
 	}
 	return nil
 }

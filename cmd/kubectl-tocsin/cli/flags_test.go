@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 )
 
 func TestDurations(t *testing.T) {
@@ -22,6 +23,21 @@ func TestDurations(t *testing.T) {
 	}
 	for _, text := range []string{"", "5", "-1h", "-1d", "soon"} {
 		g.Expect(flags.Set("for", text)).To(MatchError(ContainSubstring("is not a duration such as 90m, 12h or 7d")), text)
+	}
+}
+
+func TestAnAcknowledgementHasALength(t *testing.T) {
+	for text, problem := range map[string]string{
+		"1m": "", "30d": "", "90m": "", "0": "from 1m to 30d", "59s": "from 1m to 30d", "721h": "from 1m to 30d", "": "not a duration",
+	} {
+		g := NewWithT(t)
+		command, _, err := newPlugin(genericiooptions.NewTestIOStreamsDiscard()).command().Find([]string{"ack"})
+		g.Expect(err).NotTo(HaveOccurred())
+		if err := command.Flags().Set("for", text); problem == "" {
+			g.Expect(err).NotTo(HaveOccurred(), text)
+		} else {
+			g.Expect(err).To(MatchError(ContainSubstring(problem)), text)
+		}
 	}
 }
 

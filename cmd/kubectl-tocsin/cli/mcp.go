@@ -284,6 +284,10 @@ func (m *mcpCommands) Act(ctx context.Context, said io.Writer, a *mcp.Action) (s
 	switch {
 	case a.Status == v1alpha1.AlertNoted && a.Message == "":
 		return "", errors.New("a note needs a message")
+	case a.Status == v1alpha1.AlertAcknowledged && a.For != "":
+		if err := (acknowledgementLength{days{(*model.Duration)(&o.Length)}}).Set(a.For); err != nil {
+			return "", err
+		}
 	case a.Status == v1alpha1.AlertSilenced:
 		if err := (days{(*model.Duration)(&o.Length)}).Set(a.For); err != nil {
 			return "", err

@@ -112,6 +112,18 @@ func (s *site) open(namespace, key string, severity v1alpha1.Severity, content v
 	return incident
 }
 
+// resolve resolves an Incident.
+func (s *site) resolve(name string) {
+	s.t.Helper()
+	g := NewWithT(s.t)
+	incident := &v1alpha1.Incident{}
+	g.Expect(s.Get(s.t.Context(), client.ObjectKey{Namespace: "shop", Name: name}, incident)).To(Succeed())
+	at := v1alpha1.NewTimestamp(time.Now())
+	incident.Status.State, incident.Status.ResolvedTime = v1alpha1.IncidentResolved, &at
+	incident.Status.Episode = &v1alpha1.Episode{Number: 1, StartTime: at}
+	g.Expect(s.Status().Update(s.t.Context(), incident)).To(Succeed())
+}
+
 // wire is what the plugin writes.
 type wire struct {
 	mu    sync.Mutex

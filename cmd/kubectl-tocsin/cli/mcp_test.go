@@ -171,12 +171,15 @@ func TestActionsAreThoseOfTheUser(t *testing.T) {
 	}
 	prefix := "incident.tocsin.dev/" + disk.Name
 	g.Expect(do("acknowledge_incident", map[string]any{"name": disk.Name, "message": "on it"})).To(Equal(prefix + " acknowledged"))
+	g.Expect(do("acknowledge_incident", map[string]any{"name": disk.Name, "for": "1d"})).To(Equal(prefix + " acknowledged for 1d"))
 	g.Expect(do("note_incident", map[string]any{"name": shortName(disk.Name), "message": "a note"})).To(Equal(prefix + " noted"))
 	g.Expect(do("assign_incident", map[string]any{"name": disk.Name})).To(Equal(prefix + " assigned to maria"))
 	g.Expect(do("assign_incident", map[string]any{"name": disk.Name, "to": "alex"})).To(Equal(prefix + " assigned to alex"))
 	g.Expect(do("resolve_incident", map[string]any{"name": "shop/" + disk.Name})).To(Equal(prefix + " resolved"))
 	g.Expect(s.reports).To(HaveExactElements(
 		v1alpha1.Report{Status: v1alpha1.AlertAcknowledged, IncidentName: disk.Name, By: "maria", Comment: "on it"},
+		v1alpha1.Report{Status: v1alpha1.AlertAcknowledged, IncidentName: disk.Name, By: "maria",
+			AcknowledgeFor: &metav1.Duration{Duration: 24 * time.Hour}},
 		v1alpha1.Report{Status: v1alpha1.AlertNoted, IncidentName: disk.Name, By: "maria", Comment: "a note"},
 		v1alpha1.Report{Status: v1alpha1.AlertAssigned, IncidentName: disk.Name, By: "maria", Assignee: "maria"},
 		v1alpha1.Report{Status: v1alpha1.AlertAssigned, IncidentName: disk.Name, By: "maria", Assignee: "alex"},
@@ -193,6 +196,8 @@ func TestActionsAreThoseOfTheUser(t *testing.T) {
 		"a note has a message":              {"note_incident", map[string]any{"name": disk.Name, "message": ""}, "a note needs a message"},
 		"a message has a bound":             {"note_incident", map[string]any{"name": disk.Name, "message": strings.Repeat("x", 5000)}, "characters"},
 		"an assignee has a name":            {"assign_incident", map[string]any{"name": disk.Name, "to": " "}, "printable characters"},
+		"an acknowledgement has a length":   {"acknowledge_incident", map[string]any{"name": disk.Name, "for": "0"}, "lasts from 1m to 30d"},
+		"an acknowledgement has a limit":    {"acknowledge_incident", map[string]any{"name": disk.Name, "for": "31d"}, "lasts from 1m to 30d"},
 		"a silence has a length":            {"silence_incident", map[string]any{"name": disk.Name, "for": "0"}, "a silence is longer than 0"},
 		"a silence has a limit":             {"silence_incident", map[string]any{"name": disk.Name, "for": "31d"}, "a silence has at most 30d"},
 		"a length is a duration":            {"silence_incident", map[string]any{"name": disk.Name, "for": "long"}, "is not a duration"},
@@ -282,6 +287,22 @@ func hostileTitles() (titles []string) {
 	return titles
 }
 
+// hostileKey returns what of a text may be a key in the origins of an Incident.
+func hostileKey(text string) string {
+	const most = 24
+	key := strings.Map(func(r rune) rune {
+		if strings.ContainsRune("/\"\\<>&\u2028\u2029", r) || r < ' ' {
+			return -1
+		}
+		return r
+	}, text)
+	for len(key) > most {
+		runes := []rune(key)
+		key = string(runes[:len(runes)-1])
+	}
+	return key
+}
+
 func cutRunes(text string, most int) string {
 	runes := []rune(text)
 	return string(runes[:min(len(runes), most)])
@@ -321,6 +342,7 @@ func TestHostileTextsAreQuotedAndBounded(t *testing.T) {
 			Title: title, Description: strings.Repeat(title+"\n", 10), Hostname: title, Type: title, Region: title, Link: title,
 			Labels: v1alpha1.Texts{title: title, "__proto__": title}, Annotations: v1alpha1.Texts{"a": title},
 			Values: v1alpha1.Bag{title: encoded}, Custom: v1alpha1.Bag{"c": []byte(`{"c":` + string(encoded) + `}`)},
+			Origins: "//nkb--kkkk---kkkk/At/A" + hostileKey(title),
 		}).Name)
 	}
 	session, printed := startMCP(t, s.url, "-n", "shop")
@@ -340,16 +362,26 @@ func TestHostileTextsAreQuotedAndBounded(t *testing.T) {
 		}
 	}
 	g.Expect(seen).To(Equal(len(titles)))
-	for _, name := range names {
-		answer, problem := callTool(t, session, "show_incident", map[string]any{"name": name})
+	expectBounded := func(tool string, arguments any) {
+		answer, problem := callTool(t, session, tool, arguments)
 		g.Expect(problem).To(BeEmpty())
 		expectHarmless(g, answer)
 		encoded, err := json.Marshal(answer)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(len(encoded)).To(BeNumerically("<=", maxAnswer))
 	}
+	for _, name := range names {
+		expectBounded("show_incident", map[string]any{"name": name})
+		expectBounded("explain_incident", map[string]any{"name": name})
+	}
 	answer, _ := callTool(t, session, "check", nil)
 	g.Expect(answer).To(HaveKeyWithValue("passes", false), "whatever titles say")
+	for i, name := range names { // the titles of finished episodes
+		s.resolve(name)
+		if i%50 == 49 {
+			expectBounded("list_history", map[string]any{"limit": 100})
+		}
+	}
 	scanner := bufio.NewScanner(strings.NewReader(printed.String()))
 	scanner.Buffer(nil, 1<<20)
 	for scanner.Scan() { // a line is a message, whatever the titles have

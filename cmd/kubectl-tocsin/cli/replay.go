@@ -135,7 +135,9 @@ func (c *cluster) captured(ctx context.Context, w *v1alpha1.WebhookIntegration) 
 		return nil, fmt.Errorf("the integration %s captures no requests: set spec.capture to {payloads: 20}, say, "+
 			"and wait for the next ones", w.Name)
 	case err != nil, len(found.Spec.Requests) == 0:
-		return nil, fmt.Errorf("no request of the integration %s has been captured yet: one is stored within seconds", w.Name)
+		return nil, fmt.Errorf("no request of the integration %s has been captured yet: one is stored within seconds, unless %d "+
+			"integrations of the namespace or %d in all are captured already, as a Kubernetes Event CaptureFailed of the integration says",
+			w.Name, capture.MaxOfNamespace, capture.MaxIntegrations)
 	}
 	return found, nil
 }
@@ -152,10 +154,9 @@ func newReplay(
 		if err != nil {
 			replayed.Error = err.Error()
 		} else {
-			replayed.Current = outcomes(ctx, current, beats, request)
+			replayed.Current, replayed.Proposed = compare(ctx, current, proposed, beats, request)
 		}
 		if err == nil && proposed != nil {
-			replayed.Proposed = outcomes(ctx, proposed, beats, request)
 			replayed.Differs = !slices.EqualFunc(replayed.Current, replayed.Proposed, outcome.equal)
 		}
 		if replayed.Differs {
@@ -166,13 +167,32 @@ func newReplay(
 	return r
 }
 
-// outcomes returns what an integration makes of a request: its alerts in their order, and the expressions that fail.
-func outcomes(
-	ctx context.Context, w *v1alpha1.WebhookIntegration, beats []*v1alpha1.Heartbeat, request *capture.Request,
-) []outcome {
+// compare returns what two integrations make of a request, both with the limit of bodies that the operator has. proposed may be
+// nil.
+func compare(
+	ctx context.Context, current, proposed *v1alpha1.WebhookIntegration, beats []*v1alpha1.Heartbeat, request *capture.Request,
+) (now, then []outcome) {
+	current = awake(current)
+	limit := webhookserver.ReplayLimit(ctx, current, beats, request)
+	now = outcomes(ctx, current, beats, request, limit)
+	if proposed != nil {
+		then = outcomes(ctx, awake(proposed), beats, request, limit)
+	}
+	return now, then
+}
+
+// awake returns the integration as it is when it is not suspended.
+func awake(w *v1alpha1.WebhookIntegration) *v1alpha1.WebhookIntegration {
 	awake := *w
 	awake.Spec.Suspend = false
-	code, answer, failures := webhookserver.Replay(ctx, &awake, beats, request)
+	return &awake
+}
+
+// outcomes returns what an integration makes of a request: its alerts in their order, and the expressions that fail.
+func outcomes(
+	ctx context.Context, w *v1alpha1.WebhookIntegration, beats []*v1alpha1.Heartbeat, request *capture.Request, limit int64,
+) []outcome {
+	code, answer, failures := webhookserver.Replay(ctx, w, beats, request, limit)
 	r, err := parseResponse(code, answer)
 	if err != nil {
 		return []outcome{{Effect: effectRejected, Detail: strings.TrimPrefix(err.Error(), "rejected with ")}}

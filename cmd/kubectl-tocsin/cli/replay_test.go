@@ -138,6 +138,55 @@ func TestTheExampleOfAReplay(t *testing.T) {
 	g.Expect("$ kubectl tocsin explain --replay -f new.yaml\n" + printed.String()).To(Equal(want))
 }
 
+// Bodies of some presets may be larger than those of others: a change of the preset may have the server reject them.
+func TestAChangeThatRejectsLargeBodies(t *testing.T) {
+	ofSize := func(bytes int) string {
+		return `{"version":"4","groupKey":"{}","receiver":"tocsin","status":"firing","alerts":[{"status":"firing","fingerprint":"a",` +
+			`"labels":{"alertname":"Disk"}` + strings.Repeat(" ", bytes) + `}]}`
+	}
+	large, huge := ofSize(300<<10), ofSize(3<<20)
+	of := func(preset string, own *v1alpha1.Mapping) *v1alpha1.WebhookIntegration {
+		w := reading(v1alpha1.MappingFields{})
+		w.Spec.Preset, w.Spec.Mapping = preset, own
+		return w
+	}
+	own := &v1alpha1.Mapping{Fields: v1alpha1.MappingFields{Title: `"x"`}}
+	for sentence, test := range map[string]struct {
+		body             string
+		code             int64
+		before, after    *v1alpha1.WebhookIntegration
+		current, changed string
+	}{
+		"from a preset with large bodies to one without":              {large, 202, of("alertmanager", nil), of("", own), "firing", "rejected"},
+		"of a preset that is recognized":                              {large, 202, of("", nil), of("none", own), "firing", "rejected"},
+		"from one without to one with them, by a larger limit":        {large, 202, of("", own), of("alertmanager", nil), "firing", "firing"},
+		"within one without them, by a larger limit":                  {large, 202, of("", own), of("none", own), "firing", "firing"},
+		"a body that is large even for the preset, by a larger limit": {huge, 202, of("alertmanager", nil), of("", own), "firing", "firing"},
+		"a body that was rejected as too large":                       {large, 413, of("", own), of("alertmanager", nil), "rejected", "firing"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			capture := &v1alpha1.RequestCapture{}
+			capture.Spec.Requests = []v1alpha1.CapturedRequest{kept(test.body)}
+			capture.Spec.Requests[0].Code = test.code
+			r := newReplay(t.Context(), capture, nil, test.before, test.after)
+			g.Expect(r.Requests[0].Current).To(HaveExactElements(HaveField("Effect", test.current)))
+			g.Expect(r.Requests[0].Proposed).To(HaveExactElements(HaveField("Effect", test.changed)))
+		})
+	}
+}
+
+func TestWithoutACapturedRequest(t *testing.T) {
+	g := NewWithT(t)
+	c, w := &cluster{WithWatch: &actServer{}, namespace: "shop"}, reading(v1alpha1.MappingFields{})
+	_, err := c.captured(t.Context(), w)
+	g.Expect(err).To(MatchError(ContainSubstring("captures no requests: set spec.capture")))
+	w.Spec.Capture = &v1alpha1.Capture{Payloads: 5}
+	_, err = c.captured(t.Context(), w)
+	g.Expect(err).To(MatchError(ContainSubstring("unless 16 integrations of the namespace or 256 in all are captured already, " +
+		"as a Kubernetes Event CaptureFailed")))
+}
+
 func TestARequestThatCannotBeReadIsNoDifference(t *testing.T) {
 	g := NewWithT(t)
 	capture := &v1alpha1.RequestCapture{}

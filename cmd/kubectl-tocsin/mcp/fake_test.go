@@ -90,7 +90,7 @@ var (
 		"explain_incident": map[string]any{"name": "a"},
 	}
 	actions = map[string]any{
-		"acknowledge_incident": map[string]any{"name": "a", "message": "on it"},
+		"acknowledge_incident": map[string]any{"name": "a", "message": "on it", "for": "4h"},
 		"assign_incident":      map[string]any{"name": "a", "to": "alex", "message": "yours"},
 		"note_incident":        map[string]any{"name": "a", "message": "a note"},
 		"silence_incident":     map[string]any{"name": "a", "for": "2h"},

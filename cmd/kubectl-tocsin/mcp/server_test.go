@@ -66,7 +66,7 @@ func TestActions(t *testing.T) {
 	commands := &fake{}
 	session := connect(t, Options{Commands: commands, AllowActions: true})
 	for tool, want := range map[string]Action{
-		"acknowledge_incident": {Status: v1alpha1.AlertAcknowledged, Name: "a", Message: "on it"},
+		"acknowledge_incident": {Status: v1alpha1.AlertAcknowledged, Name: "a", Message: "on it", For: "4h"},
 		"assign_incident":      {Status: v1alpha1.AlertAssigned, Name: "a", Message: "yours", To: "alex"},
 		"note_incident":        {Status: v1alpha1.AlertNoted, Name: "a", Message: "a note"},
 		"silence_incident":     {Status: v1alpha1.AlertSilenced, Name: "a", For: "2h"},

@@ -44,6 +44,11 @@ type actInput struct {
 	Message string `json:"message,omitempty" jsonschema:"Why. The timeline records it with the name of the user."`
 }
 
+type acknowledgeInput struct {
+	actInput
+	For string `json:"for,omitempty" jsonschema:"How long it lasts, such as 2h; from 1m to 30d. Default: as the integration says."`
+}
+
 type assignInput struct {
 	actInput
 	To string `json:"to,omitempty" jsonschema:"The name of the person. Default: the user."`
@@ -72,8 +77,8 @@ func (s *server) addActions() {
 		return actOutput{lineOf(result), said.lines()}, err
 	}
 	addTool(s, change("acknowledge_incident", "Acknowledge an Incident", "Mark an open Incident as handled by the user.", false),
-		func(ctx context.Context, said *notes, in actInput) (actOutput, error) {
-			return act(ctx, said, &Action{Status: v1alpha1.AlertAcknowledged, Name: in.Name, Message: in.Message})
+		func(ctx context.Context, said *notes, in acknowledgeInput) (actOutput, error) {
+			return act(ctx, said, &Action{Status: v1alpha1.AlertAcknowledged, Name: in.Name, Message: in.Message, For: in.For})
 		})
 	addTool(s, change("assign_incident", "Assign an Incident", "Say that the user, or somebody else, works on an open Incident. It "+
 		"is not acknowledged by that.", true),

@@ -113,6 +113,15 @@ function assigned(assignee) {
   return `to ${assignee.name}, since ${absolute(assignee.time)}` + (assignee.by && assignee.by !== assignee.name ? `, by ${assignee.by}` : "");
 }
 
+// acknowledgement says who acknowledged the incident, and when it expires, or that it was withdrawn or has expired.
+function acknowledgement(status, condition) {
+  if (!condition || condition.reason === "NotAcknowledged") return "no";
+  const since = full(condition.lastTransitionTime);
+  if (condition.status !== "True") return el("span", {}, "no, since ", since, ". ", condition.message);
+  return el("span", {}, since, ": ", condition.message,
+    status.state === "Open" && status.acknowledgement?.expirationTime ? ` It expires at ${absolute(status.acknowledgement.expirationTime)}.` : "");
+}
+
 // flapping says whether an incident opens often, and when Alertmanager is told of an end that is kept back.
 function flapping(status, condition) {
   if (!condition) return undefined;
@@ -140,8 +149,7 @@ function page(incident) {
     ["Opened", status.openedTime && full(status.openedTime)],
     ["Resolved", status.resolvedTime && full(status.resolvedTime)],
     ["Why", status.state === "Resolved" ? condition("Resolved")?.message : undefined],
-    ["Acknowledged", acknowledged?.status === "True" ? el("span", {}, full(acknowledged.lastTransitionTime), ": ", acknowledged.message,
-      status.state === "Open" && status.acknowledgement?.expirationTime ? ` It expires at ${absolute(status.acknowledgement.expirationTime)}.` : "") : "no"],
+    ["Acknowledged", acknowledgement(status, acknowledged)],
     ["Assigned", assigned(status.assignee)],
     ["Silenced", silenced(status, condition("Silenced")?.message)],
     ["Muted", status.mute?.window && `by the maintenance window ${status.mute.window}`
@@ -163,7 +171,8 @@ function page(incident) {
     el("p", { class: "lead " + (alert.severity || "") }, mark(alert.severity), ", ", el("strong", {}, lead(status, acknowledged))),
     el("p", { class: "actions" }, ...buttons("do-", status.state)),
     alert.description ? el("pre", {}, ...linked(alert.description)) : undefined,
-    el("div", { class: "columns" }, el("div", {}, el("h3", {}, "Facts"), el("dl", {}, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value instanceof Node ? value : String(value))]))),
+    el("div", { class: "columns" }, el("div", {}, el("h3", {}, "Facts"), el("dl", {}, ...facts.flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value instanceof Node ? value : String(value))])),
+      originsOf(incident.origins)),
     el("div", {}, el("h3", {}, "Timeline"), el("ol", { class: "timeline" }, ...[...(status.timeline || [])].reverse().map((entry) => el("li", {},
       el("time", { datetime: entry.time }, absolute(entry.time)), el("span", {}, entryText(entry))))),
     (status.timeline || []).some((entry) => entry.by) ? el("p", {}, el("small", {},
@@ -172,6 +181,13 @@ function page(incident) {
     ...["labels", "annotations", "values", "custom"].flatMap((bag) => bagOf(bag, alert[bag])),
     el("details", {}, el("summary", {}, "All fields"), el("pre", {}, JSON.stringify(alert, null, 2))),
   ].filter(Boolean);
+}
+
+// originsOf says which key, expression or default gave which field, as "kubectl tocsin explain incident" does.
+function originsOf(origins) {
+  if (!origins) return undefined;
+  return el("details", { id: "origins" }, el("summary", {}, "Where the fields come from"),
+    el("dl", {}, ...origins.flatMap(({ field, origin }) => [el("dt", {}, field), el("dd", {}, origin)])));
 }
 
 function bagOf(name, bag) {
