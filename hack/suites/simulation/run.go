@@ -25,6 +25,8 @@ type Watcher struct {
 
 	Written func(*v1alpha1.Incident)                    // every write of an Incident by a replica
 	Missed  func(namespace string, since time.Duration) // a heartbeat is missed so long after its last ping
+
+	Archived func(*archiveJudge) // at the end
 }
 
 // Tally counts what happened in a run.
@@ -75,6 +77,10 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 		}
 		time.Sleep(odd)
 	}
+	for _, a := range w.archivers() {
+		a.start()
+		time.Sleep(odd)
+	}
 	time.Sleep(startTime)
 	stop := make(chan struct{})
 	var pinging sync.WaitGroup
@@ -88,6 +94,9 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 		findings = append(findings, "F: "+err.Error())
 	}
 	w.senders.busy.Wait()
+	if watcher.Archived != nil {
+		watcher.Archived(w.archive.judge)
+	}
 	if watcher.Done != nil {
 		watcher.Done(w.tally(time.Since(began)))
 	}
@@ -117,6 +126,11 @@ func (w *world) perform() []string {
 	time.Sleep(healTime + time.Second)
 	if found := w.judge.check(w.senders.records, healed); len(found) > 0 {
 		return found
+	}
+	if w.archive != nil {
+		if found := w.archive.judge.check(w.story.stays); len(found) > 0 {
+			return found
+		}
 	}
 	if w.pager == nil { // which judges what is kept back
 		if found := w.judgeForwarding(); len(found) > 0 {
