@@ -177,7 +177,9 @@ func (j *archiveJudge) compare(uid types.UID, known *archivedIncident, due time.
 		case record.Digest != e.digest || !record.ResolvedTime.Time.Equal(e.resolved.Time) ||
 			isKnown && !record.OpenedTime.Time.Equal(opened.Time) || e.alerts >= 0 && record.AlertCount != e.alerts ||
 			(record.Omitted != nil || e.omitted > 0) && (record.Omitted == nil || record.Omitted.Episodes != e.omitted):
-			wrong = append(wrong, fmt.Sprintf("episode %d is %+v, opened at %s, and the record of the archive is %+v", number, e, opened, record))
+			wrong = append(wrong, fmt.Sprintf("episode %d is %s to %s, %d alerts, digest %s, %d omitted, and the record has %s to %s, %d, %s, %v",
+				number, opened, e.resolved, e.alerts, e.digest, e.omitted,
+				record.OpenedTime, record.ResolvedTime, record.AlertCount, record.Digest, record.Omitted))
 		case record.Namespace+"/"+record.Incident != known.name:
 			wrong = append(wrong, fmt.Sprintf("the record of episode %d is of %s/%s", number, record.Namespace, record.Incident))
 		}

@@ -66,7 +66,7 @@ type archiver struct {
 	stopped bool // no further one is started
 }
 
-// archiverProcess is one run of the archiver. Its link is the connection to the API server, and stops the calls to the bucket too.
+// archiverProcess is one run of the archiver. Its calls to the API server and to the bucket end with its link.
 type archiverProcess struct {
 	*link
 	stop  context.CancelFunc
