@@ -26,7 +26,8 @@ type Watcher struct {
 	Written func(*v1alpha1.Incident)                    // every write of an Incident by a replica
 	Missed  func(namespace string, since time.Duration) // a heartbeat is missed so long after its last ping
 
-	Archived func(*archiveJudge) // at the end
+	Archived   func(*archiveJudge)       // at the end
+	Conditions func(kind, reason string) // of integrations, whenever one is written
 }
 
 // Tally counts what happened in a run.
@@ -66,6 +67,9 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 		w.log = func(replica string) logr.Logger {
 			return funcr.New(func(prefix, args string) { w.note("%s %s %s", replica, prefix, args) }, funcr.Options{Verbosity: 1})
 		}
+	}
+	if watcher.Conditions != nil {
+		w.server.OnCommit(tellConditions(watcher.Conditions))
 	}
 	if !watcher.Untraced {
 		w.network.tracer.begin(story, w.judge.say)
@@ -131,6 +135,9 @@ func (w *world) perform() []string {
 		if found := w.archive.judge.check(w.story.stays); len(found) > 0 {
 			return found
 		}
+	}
+	if found := w.judgeStatuses(); len(found) > 0 {
+		return found
 	}
 	if w.pager == nil { // which judges what is kept back
 		if found := w.judgeForwarding(); len(found) > 0 {
