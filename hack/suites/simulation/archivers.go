@@ -237,7 +237,7 @@ func (d *drawer) drawArchive(t *rapid.T, s *Story) {
 func (d *drawer) disturbArchive(t *rapid.T) operation {
 	lasting := duration(t, "for", 12*time.Second, time.Second, 35*time.Second, 2*time.Minute)
 	if rapid.Bool().Draw(t, "bucket") {
-		return breakBucket{rapid.SampledFrom([]bucketFailure{fails, hangs, storesOnly}).Draw(t, "failure"), lasting}
+		return breakBucket{rapid.SampledFrom([]bucketFailure{fails, hangs, storesOnly, isSlow}).Draw(t, "failure"), lasting}
 	}
 	faults := []archiverFault{isKilled, isStopped, isFrozen, isCutOff, losesNotes, readsLate, seesNothingNew}
 	return disturbArchiver{rapid.IntRange(0, 1).Draw(t, "archiver"), rapid.SampledFrom(faults).Draw(t, "fault"), lasting}

@@ -16,15 +16,15 @@ func archived(archivers int) *Story {
 		for range n {
 			for _, status := range []string{"firing", "resolved"} {
 				operations = append(operations,
-					post{to: key, times: 1, alerts: []alert{{key: key % 5, status: status, severity: "error"}}}, wait{2 * time.Second})
+					post{to: key, times: 1, alerts: []alert{{key: key / 8 % 5, status: status, severity: "error"}}}, wait{2 * time.Second})
 			}
 			key++
 		}
 	}
-	for _, how := range []bucketFailure{fails, hangs, storesOnly} {
+	for _, how := range []bucketFailure{fails, hangs, storesOnly, isSlow} {
 		episodes(2)
 		operations = append(operations, breakBucket{how, 65 * time.Second})
-		episodes(4)
+		episodes(6)
 		operations = append(operations, wait{70 * time.Second})
 	}
 	for _, fault := range []archiverFault{

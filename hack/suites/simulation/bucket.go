@@ -34,10 +34,11 @@ const (
 	fails                    // at once
 	hangs                    // to the end of the failure
 	storesOnly               // objects are stored, and the response is lost
+	isSlow                   // by slowness
 )
 
 func (f bucketFailure) String() string {
-	return []string{"works", "fails", "hangs", "loses its responses"}[f]
+	return []string{"works", "fails", "hangs", "loses its responses", "is slow"}[f]
 }
 
 // breakBucket has the bucket fail for a while.
@@ -68,6 +69,9 @@ func (b *bucket) fail(how bucketFailure) {
 	b.failure, b.ended = how, make(chan struct{})
 }
 
+// slowness is how late a slow bucket answers: an Incident may end and be opened again meanwhile.
+const slowness = 12 * time.Second
+
 // longestAnswer is the longest that a call to the bucket takes in each direction.
 const longestAnswer = 40 * time.Millisecond
 
@@ -94,7 +98,7 @@ func (a access) call(ctx context.Context, verb, key string, do func() error) err
 	}
 	a.bucket.mu.Lock()
 	failure, ended := a.failure, a.ended
-	if failure == succeeds || failure == storesOnly {
+	if failure != fails && failure != hangs {
 		err = do()
 	}
 	a.bucket.mu.Unlock()
@@ -110,6 +114,8 @@ func (a access) call(ctx context.Context, verb, key string, do func() error) err
 		case <-a.dead:
 			err = errDead
 		}
+	case isSlow:
+		err = errors.Join(err, sleep(ctx, slowness))
 	default:
 	}
 	return errors.Join(err, a.travel(ctx, "leave", call, longestAnswer), a.run())
