@@ -38,6 +38,7 @@ type archivedIncident struct {
 	name    string
 	opened  map[int64]v1alpha1.Timestamp // by episode
 	ended   map[int64]endedEpisode
+	omitted map[int64]bool // episodes that had no space while the archiver was late, and that another one counts
 	archive v1alpha1.ArchiveState
 	exists  bool
 	exempt  bool // a user has deleted it, archived or not
@@ -72,7 +73,7 @@ func (j *archiveJudge) commit(c apiserver.Commit) {
 	if known == nil {
 		known = &archivedIncident{
 			name: incident.Namespace + "/" + incident.Name, exists: true,
-			opened: map[int64]v1alpha1.Timestamp{}, ended: map[int64]endedEpisode{},
+			opened: map[int64]v1alpha1.Timestamp{}, ended: map[int64]endedEpisode{}, omitted: map[int64]bool{},
 		}
 		j.incidents[incident.UID] = known
 	}
@@ -100,8 +101,8 @@ func (j *archiveJudge) enter(known *archivedIncident, status *v1alpha1.IncidentS
 	if status.Episode == nil {
 		return
 	}
-	for _, e := range status.UnarchivedEpisodes {
-		known.end(e.Number, endedEpisode{digest: e.Digest, resolved: e.ResolvedTime, omitted: e.OmittedEpisodes, alerts: -1})
+	if waiting := status.UnarchivedEpisodes; known.wait(waiting) && !isFull(waiting) {
+		j.found.Add("R: %s omits an episode, and only %d wait for the archive", known.name, len(waiting))
 	}
 	number := status.Episode.Number
 	if status.OpenedTime != nil {
@@ -115,13 +116,32 @@ func (j *archiveJudge) enter(known *archivedIncident, status *v1alpha1.IncidentS
 	} else {
 		last--
 	}
-	accounted := int64(len(known.ended))
-	for _, e := range known.ended {
-		accounted += e.omitted
-	}
-	if accounted < last {
+	if accounted := int64(len(known.ended) + len(known.omitted)); accounted < last {
 		j.found.Add("R: %s has had %d episodes, and only %d of them were ever shown as ended", known.name, last, accounted)
 	}
+}
+
+// wait enters the episodes that wait in a status, and reports whether it omits another one. Those that an episode counts came right
+// after it.
+func (known *archivedIncident) wait(waiting []v1alpha1.UnarchivedEpisode) (omits bool) {
+	for _, e := range waiting {
+		known.end(e.Number, endedEpisode{digest: e.Digest, resolved: e.ResolvedTime, omitted: e.OmittedEpisodes, alerts: -1})
+		for number := e.Number + 1; number <= e.Number+e.OmittedEpisodes; number++ {
+			omits = omits || !known.omitted[number]
+			known.omitted[number] = true
+			delete(known.ended, number)
+		}
+	}
+	return omits
+}
+
+// isFull says whether there may be no space for another episode: all of them have 16 KiB, of which one needs less than four.
+func isFull(waiting []v1alpha1.UnarchivedEpisode) bool {
+	bytes := 0
+	for _, e := range waiting {
+		bytes += len(e.Packed)
+	}
+	return len(waiting) == v1alpha1.MaxUnarchivedEpisodes || bytes > 12<<10
 }
 
 // end enters an episode, as it is by now.
