@@ -121,8 +121,8 @@ func (j *archiveJudge) enter(known *archivedIncident, status *v1alpha1.IncidentS
 	}
 }
 
-// wait enters the episodes that wait in a status, and reports whether it omits another one. Those that an episode counts came right
-// after it.
+// wait enters the episodes that wait in a status, and reports whether it omits another one. Those that an episode counts came
+// right after it.
 func (known *archivedIncident) wait(waiting []v1alpha1.UnarchivedEpisode) (omits bool) {
 	for _, e := range waiting {
 		known.end(e.Number, endedEpisode{digest: e.Digest, resolved: e.ResolvedTime, omitted: e.OmittedEpisodes, alerts: -1})
@@ -194,11 +194,11 @@ func (j *archiveJudge) compare(uid types.UID, known *archivedIncident, due time.
 		case e.since.After(due):
 		case !found:
 			wrong = append(wrong, fmt.Sprintf("the archive has no record of episode %d, which ended at %s", number, e.resolved))
-		case record.Digest != e.digest || !record.ResolvedTime.Time.Equal(e.resolved.Time) ||
-			isKnown && !record.OpenedTime.Time.Equal(opened.Time) || e.alerts >= 0 && record.AlertCount != e.alerts ||
+		case record.Digest != e.digest || !record.ResolvedTime.Equal(e.resolved.Time) ||
+			isKnown && !record.OpenedTime.Equal(opened.Time) || e.alerts >= 0 && record.AlertCount != e.alerts ||
 			(record.Omitted != nil || e.omitted > 0) && (record.Omitted == nil || record.Omitted.Episodes != e.omitted):
-			wrong = append(wrong, fmt.Sprintf("episode %d is %s to %s, %d alerts, digest %s, %d omitted, and the record has %s to %s, %d, %s, %v",
-				number, opened, e.resolved, e.alerts, e.digest, e.omitted,
+			wrong = append(wrong, fmt.Sprintf("episode %d is %s to %s, %d alerts, digest %s, %d omitted, "+
+				"and the record has %s to %s, %d, %s, %v", number, opened, e.resolved, e.alerts, e.digest, e.omitted,
 				record.OpenedTime, record.ResolvedTime, record.AlertCount, record.Digest, record.Omitted))
 		case record.Namespace+"/"+record.Incident != known.name:
 			wrong = append(wrong, fmt.Sprintf("the record of episode %d is of %s/%s", number, record.Namespace, record.Incident))

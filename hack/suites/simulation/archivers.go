@@ -35,8 +35,11 @@ const archiverPrefix = "archiver-"
 
 func archiverName(i int) string { return fmt.Sprint(archiverPrefix, i) }
 
-// newArchive makes the archivers of a story, and has the commits judged. None runs yet.
+// newArchive makes the archivers of a story, if it has some, and has the commits judged. None runs yet.
 func (w *world) newArchive() {
+	if w.story.Archivers == 0 {
+		return
+	}
 	a := &archive{bucket: newBucket()}
 	a.judge = newArchiveJudge(a.bucket)
 	for i := range w.story.Archivers {

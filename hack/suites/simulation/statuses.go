@@ -30,22 +30,28 @@ func (w *world) judgeStatuses() (found oracle.Findings) {
 			found.Add("I: the status of %s is that of generation %d, which is %d",
 				t.namespace, status.ObservedGeneration, integration.Generation)
 		}
-		for kind, want := range w.conditions(t.namespace) {
-			switch is := meta.FindStatusCondition(integration.Status.Conditions, kind); {
-			case want == "" && is == nil, is != nil && is.Reason == want && is.ObservedGeneration == integration.Generation:
-			case is == nil:
-				found.Add("I: %s of %s is absent, and should say %s", kind, t.namespace, want)
-			default:
-				found.Add("I: %s of %s says %s of generation %d, and should say %q of generation %d: %s",
-					kind, t.namespace, is.Reason, is.ObservedGeneration, want, integration.Generation, is.Message)
-			}
-		}
-		last := integration.Status.LastReceivedTime // in microseconds
-		if received := w.lastReceived(t.namespace); !received.IsZero() && (last == nil || last.Before(received.Truncate(time.Microsecond))) {
+		w.judgeConditions(integration, &found)
+		last, received := integration.Status.LastReceivedTime, w.lastReceived(t.namespace).Truncate(time.Microsecond)
+		if !received.IsZero() && (last == nil || last.Before(received)) {
 			found.Add("I: lastReceivedTime of %s is %s, and a request was received at %s", t.namespace, last, received)
 		}
 	}
 	return found
+}
+
+// judgeConditions finds conditions of an integration that are not true.
+func (w *world) judgeConditions(integration *v1alpha1.WebhookIntegration, found *oracle.Findings) {
+	namespace := integration.Namespace
+	for kind, want := range w.conditions(namespace) {
+		switch is := meta.FindStatusCondition(integration.Status.Conditions, kind); {
+		case want == "" && is == nil, is != nil && is.Reason == want && is.ObservedGeneration == integration.Generation:
+		case is == nil:
+			found.Add("I: %s of %s is absent, and should say %s", kind, namespace, want)
+		default:
+			found.Add("I: %s of %s says %s of generation %d, and should say %q of generation %d: %s",
+				kind, namespace, is.Reason, is.ObservedGeneration, want, integration.Generation, is.Message)
+		}
+	}
 }
 
 // tellConditions is for apiserver.Server.OnCommit. It tells the conditions of integrations.

@@ -29,3 +29,12 @@ func TestStatusesAreTrue(t *testing.T) {
 		g.Expect(seen).To(HaveKey(condition))
 	}
 }
+
+// TestAConditionThatEndsQuietlyIsCorrected has alerts wait for longer than a minute, after which nothing of their integration
+// changes but that they are folded.
+func TestAConditionThatEndsQuietlyIsCorrected(t *testing.T) {
+	g := NewWithT(t)
+	operations := append([]operation{deny{"status of Incidents", 100 * time.Second}}, say("firing")...)
+	story := &Story{Settings: calm.Settings, Operations: append(operations, wait{120 * time.Second})}
+	g.Expect(Run(t, 1, story, Watcher{})).To(BeEmpty())
+}

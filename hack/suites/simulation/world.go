@@ -130,9 +130,7 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 	}
 	w.server.OnCommit(w.judge.commit)
 	w.server.OnCommit(w.network.tracer.commit)
-	if story.Archivers > 0 {
-		w.newArchive()
-	}
+	w.newArchive()
 	if w.users, err = w.newClient(userClient); err != nil {
 		return nil, err
 	}

@@ -38,6 +38,7 @@ var elsewhere = map[string]string{
 	"expiry-ignored":                "no alert has an expiry",
 	"muted-until-written":           "what is forwarded is judged at the end, when statuses are written",
 	"queues-across-namespaces":      "a decision of the intake: the fault suite's",
+	"recovery-unnoticed":            "integrations change within a minute; TestAConditionThatEndsQuietlyIsCorrected plays it",
 	"release-unnoticed":             "a leader's end disturbs all namespaces for a minute; TestTakeovers plays it",
 	"reopened-is-evicted":           "a race of an eviction with a fold, which TestAnIncidentThatIsReopenedIsNotEvicted plays",
 	"retries-not-awaited":           "a race of a fold with a deletion, which TestASecondCopyCountsOnce plays",
