@@ -37,6 +37,7 @@ var elsewhere = map[string]string{
 	"leads-under-older-definitions": "keepChecked ends its terms before they fold, and nobody judges who has the lease",
 	"expiry-ignored":                "no alert has an expiry",
 	"muted-until-written":           "what is forwarded is judged at the end, when statuses are written",
+	"note-over-any-version":         "a race of a note with two reopenings, which TestEpisodesAreArchived plays",
 	"queues-across-namespaces":      "a decision of the intake: the fault suite's",
 	"recovery-unnoticed":            "integrations change within a minute; TestAConditionThatEndsQuietlyIsCorrected plays it",
 	"release-unnoticed":             "a leader's end disturbs all namespaces for a minute; TestTakeovers plays it",
