@@ -103,20 +103,29 @@ func (a *archiver) start() {
 		stop()
 		w.note("- %s has ended: %v", a.name, err)
 		close(p.ended)
-		if a.end() == p { // by itself: it has lost its lease
+		if a.end(p) { // by itself: it has lost its lease
 			time.Sleep(restartTime)
 			a.start()
 		}
 	}()
 }
 
-// end returns the process that runs, which runs no more.
-func (a *archiver) end() *archiverProcess {
+// end notes that a process does not run any more, and reports whether it was the one that did.
+func (a *archiver) end(p *archiverProcess) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	p := a.process
+	if p == nil || a.process != p { // another one may have been started meanwhile
+		return false
+	}
 	a.process = nil
-	return p
+	return true
+}
+
+// running returns the process that runs, nil if none does.
+func (a *archiver) running() *archiverProcess {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.process
 }
 
 // heal ends all faults of its calls.
@@ -134,7 +143,7 @@ func (a *archiver) terminate() {
 	a.mu.Lock()
 	a.stopped = true
 	a.mu.Unlock()
-	if p := a.end(); p != nil {
+	if p := a.running(); a.end(p) {
 		p.thaw()
 		p.stop()
 	}
@@ -188,16 +197,14 @@ func (o disturbArchiver) do(w *world) {
 		return
 	}
 	a := w.archivers()[o.which]
-	a.mu.Lock()
-	p := a.process
-	a.mu.Unlock()
+	p := a.running()
 	if p == nil {
 		return
 	}
 	f := fault{until: time.Now().Add(o.d), left: -1}
 	switch o.fault {
 	case isKilled, isStopped:
-		if a.end() == nil {
+		if !a.end(p) {
 			return
 		}
 		if o.fault == isKilled {
