@@ -57,7 +57,7 @@ const forEver = 24 * time.Hour
 // disturbanceOf returns which namespace an operation disturbs, and for how long. What is not named here disturbs all of them.
 func disturbanceOf(o operation) (namespace string, length time.Duration, disturbs bool) {
 	switch o.(type) {
-	case wait, post, burst, flood, hush, maintain, breakAlertmanager:
+	case wait, post, burst, flood, hush, maintain, breakAlertmanager, breakBucket, disturbArchiver:
 		return "", 0, false
 	}
 	if tenant, length, ok := tenantDisturbed(o); ok {

@@ -42,6 +42,7 @@ func drawStory(t *rapid.T) *Story {
 		}
 		s.Operations = append(s.Operations, pause...)
 	}
+	d.drawArchive(t, s)
 	return s
 }
 

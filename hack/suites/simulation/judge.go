@@ -105,7 +105,7 @@ func (j *judge) commit(c apiserver.Commit) {
 	fact := oracle.Commit{
 		Resource: resource, Namespace: namespace, Name: name, At: time.Now(),
 		Created: c.Type == watch.Added, Deleted: c.Type == watch.Deleted,
-		ByUser:   !strings.HasPrefix(c.Client, "replica-"),
+		ByUser:   !isReplica(c.Client) && !strings.HasPrefix(c.Client, archiverPrefix),
 		Restored: c.Client == backupTool && c.Type == watch.Added && !seemsNew(c.Object),
 	}
 	object, err := json.Marshal(c.Object)
@@ -115,7 +115,7 @@ func (j *judge) commit(c apiserver.Commit) {
 	if !fact.Deleted {
 		fact.Object = object
 	}
-	byReplica := !fact.ByUser
+	byReplica := isReplica(c.Client)
 	if resource == "alertevents" && fact.Created && bytes.Contains(object, []byte(`\"dedupKey\":\"heartbeat/`)) {
 		fact.ByUser = true // no sender has sent it
 	}
@@ -135,6 +135,9 @@ func (j *judge) commit(c apiserver.Commit) {
 		j.pager.commit(resource, key, fact.Object)
 	}
 }
+
+// isReplica says whether a client is a replica.
+func isReplica(client string) bool { return strings.HasPrefix(client, "replica-") }
 
 // seemsNew says whether a restored AlertEvent cannot be told from a new one: it has no label of the backup tool, and a clock that
 // was wrong gave it a time of receipt within the last minute.

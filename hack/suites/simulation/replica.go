@@ -71,6 +71,9 @@ func (s *Settings) flags() []string {
 	if s.Elect {
 		flags = append(flags, "--leader-elect")
 	}
+	if s.Archivers > 0 {
+		flags = append(flags, "--archive-required")
+	}
 	if s.MaxIncidents > 0 {
 		flags = append(flags, fmt.Sprintf("--max-incidents=%d", s.MaxIncidents), "--namespace-share=0.5")
 	}

@@ -25,6 +25,9 @@ type Watcher struct {
 
 	Written func(*v1alpha1.Incident)                    // every write of an Incident by a replica
 	Missed  func(namespace string, since time.Duration) // a heartbeat is missed so long after its last ping
+
+	Archived   func(*archiveJudge)       // at the end
+	Conditions func(kind, reason string) // of integrations, whenever one is written
 }
 
 // Tally counts what happened in a run.
@@ -65,6 +68,9 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 			return funcr.New(func(prefix, args string) { w.note("%s %s %s", replica, prefix, args) }, funcr.Options{Verbosity: 1})
 		}
 	}
+	if watcher.Conditions != nil {
+		w.server.OnCommit(tellConditions(watcher.Conditions))
+	}
 	if !watcher.Untraced {
 		w.network.tracer.begin(story, w.judge.say)
 	}
@@ -73,6 +79,10 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 		if err := r.start(); err != nil {
 			return []string{"the simulation failed: " + err.Error()}
 		}
+		time.Sleep(odd)
+	}
+	for _, a := range w.archivers() {
+		a.start()
 		time.Sleep(odd)
 	}
 	time.Sleep(startTime)
@@ -88,6 +98,9 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 		findings = append(findings, "F: "+err.Error())
 	}
 	w.senders.busy.Wait()
+	if watcher.Archived != nil {
+		watcher.Archived(w.archive.judge)
+	}
 	if watcher.Done != nil {
 		watcher.Done(w.tally(time.Since(began)))
 	}
@@ -116,6 +129,14 @@ func (w *world) perform() []string {
 	healed := time.Now()
 	time.Sleep(healTime + time.Second)
 	if found := w.judge.check(w.senders.records, healed); len(found) > 0 {
+		return found
+	}
+	if w.archive != nil {
+		if found := w.archive.judge.check(w.story.stays); len(found) > 0 {
+			return found
+		}
+	}
+	if found := w.judgeStatuses(); len(found) > 0 {
 		return found
 	}
 	if w.pager == nil { // which judges what is kept back

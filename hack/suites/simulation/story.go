@@ -24,6 +24,7 @@ type Settings struct {
 	Forward      bool // to Alertmanagers
 	KeepFiring   bool // Incidents are forwarded, and the ends of those that flap are kept back
 	Forbidden    bool // no Incident of key-0 can ever be created
+	Archivers    int  // they require the archive, to which so many archivers write
 }
 
 func (s Settings) String() string {
@@ -57,6 +58,9 @@ func (s Settings) String() string {
 	}
 	if s.Forbidden {
 		text += ", no Incidents of key-0"
+	}
+	if s.Archivers > 0 {
+		text += fmt.Sprintf(", %d archivers", s.Archivers)
 	}
 	return text
 }

@@ -52,6 +52,7 @@ type world struct {
 	calm     *disturbances
 
 	alertmanagers []*fakeAlertmanager
+	archive       *archive // nil: nothing is archived
 
 	serverAhead atomic.Int64 // by how many nanoseconds the clock of the API server is ahead
 	chores      sync.WaitGroup
@@ -129,6 +130,7 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 	}
 	w.server.OnCommit(w.judge.commit)
 	w.server.OnCommit(w.network.tracer.commit)
+	w.newArchive()
 	if w.users, err = w.newClient(userClient); err != nil {
 		return nil, err
 	}
@@ -209,6 +211,9 @@ func (w *world) integration(t *tenant) *v1alpha1.WebhookIntegration {
 	if w.story.Forget {
 		integration.Spec.AcknowledgementExpiresAfter = &metav1.Duration{Duration: time.Minute}
 	}
+	if w.story.Archivers > 0 {
+		integration.Spec.Retention = shortRetention()
+	}
 	if w.story.KeepFiring {
 		integration.Spec.Flapping = flapping()
 	}
@@ -275,6 +280,9 @@ func (w *world) heal() error {
 		}
 		running = running || r.process != nil
 	}
+	for _, a := range w.archivers() {
+		a.heal()
+	}
 	w.server.Deny(policyName, nil)
 	for _, t := range w.tenants {
 		if !w.story.stays(t.namespace) {
@@ -292,8 +300,16 @@ func (w *world) stop() error {
 	for _, r := range w.replicas {
 		r.terminate()
 	}
+	for _, a := range w.archivers() {
+		a.terminate()
+	}
 	for _, r := range w.replicas {
 		if err := r.await(); err != nil {
+			return err
+		}
+	}
+	for _, a := range w.archivers() {
+		if err := a.await(); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,257 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+
+	archiving "github.com/tocsin-dev/tocsin/cmd/tocsin-archiver/archiver"
+	options "github.com/tocsin-dev/tocsin/internal/process"
+)
+
+// archive is the bucket of a story with archivers, and what judges it.
+type archive struct {
+	*bucket
+	archivers []*archiver
+	judge     *archiveJudge
+}
+
+const (
+	// retention is that of the integrations of a story with archivers. It is longer than their late window, and so short that
+	// Incidents are deleted in the midst of the story.
+	retention = 40 * time.Second
+
+	// restartTime is how long after its end an archiver is started again.
+	restartTime = 10 * time.Second
+)
+
+// archiverPrefix begins the names of archivers at the API server.
+const archiverPrefix = "archiver-"
+
+func archiverName(i int) string { return fmt.Sprint(archiverPrefix, i) }
+
+// newArchive makes the archivers of a story, if it has some, and has the commits judged. None runs yet.
+func (w *world) newArchive() {
+	if w.story.Archivers == 0 {
+		return
+	}
+	a := &archive{bucket: newBucket()}
+	a.judge = newArchiveJudge(a.bucket)
+	for i := range w.story.Archivers {
+		a.archivers = append(a.archivers, &archiver{world: w, bucket: a.bucket, name: archiverName(i)})
+	}
+	w.server.OnCommit(a.judge.commit)
+	w.archive = a
+}
+
+// archivers are those of the story.
+func (w *world) archivers() []*archiver {
+	if w.archive == nil {
+		return nil
+	}
+	return w.archive.archivers
+}
+
+// archiver is a place for one process of the archiver after another. One that ends is started again, as by a Deployment.
+type archiver struct {
+	world  *world
+	bucket *bucket
+	name   string
+
+	mu      sync.Mutex
+	process *archiverProcess // nil: none runs
+	all     []*archiverProcess
+	stopped bool // no further one is started
+}
+
+// archiverProcess is one run of the archiver. Its calls to the API server and to the bucket end with its link.
+type archiverProcess struct {
+	*link
+	stop  context.CancelFunc
+	ended chan struct{}
+}
+
+// start starts a process, unless one runs.
+func (a *archiver) start() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.process != nil || a.stopped {
+		return
+	}
+	w := a.world
+	p := &archiverProcess{link: newLink(w.network, a.name), ended: make(chan struct{})}
+	config := w.server.Config(a.name, p.link)
+	config.Transport = &transport{p.link, config.Transport}
+	log := logr.Discard()
+	if w.log != nil {
+		log = w.log(a.name)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	a.process, a.all = p, append(a.all, p)
+	flags := &options.Options{
+		LeaderElect: true, LeaseNamespace: leaseNamespace,
+		MetricsAddress: options.Off, ProbeAddress: options.Off, PprofAddress: options.Off,
+	}
+	go func() {
+		err := archiving.Run(ctx, config, log, flags, access{a.bucket, p.link})
+		stop()
+		w.note("- %s has ended: %v", a.name, err)
+		close(p.ended)
+		if a.end(p) { // by itself: it has lost its lease
+			time.Sleep(restartTime)
+			a.start()
+		}
+	}()
+}
+
+// end notes that a process does not run any more, and reports whether it was the one that did.
+func (a *archiver) end(p *archiverProcess) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p == nil || a.process != p { // another one may have been started meanwhile
+		return false
+	}
+	a.process = nil
+	return true
+}
+
+// running returns the process that runs, nil if none does.
+func (a *archiver) running() *archiverProcess {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.process
+}
+
+// heal ends all faults of its calls.
+func (a *archiver) heal() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.all {
+		p.heal()
+		p.thaw()
+	}
+}
+
+// terminate ends the process as SIGTERM does, and starts no other one.
+func (a *archiver) terminate() {
+	a.mu.Lock()
+	a.stopped = true
+	a.mu.Unlock()
+	if p := a.running(); a.end(p) {
+		p.thaw()
+		p.stop()
+	}
+}
+
+// await waits for the end of all processes.
+func (a *archiver) await() error {
+	for _, p := range a.all {
+		select {
+		case <-p.ended:
+		case <-time.After(stopTimeout):
+			return fmt.Errorf("%s does not stop within %s", a.name, stopTimeout)
+		}
+	}
+	return nil
+}
+
+// archiverFault is what goes wrong with an archiver.
+type archiverFault int
+
+const (
+	isKilled archiverFault = iota
+	isStopped
+	isFrozen
+	isCutOff       // from the API server
+	losesNotes     // the API server takes them, and the response is lost
+	readsLate      // Incidents
+	seesNothingNew // its watch is silent
+)
+
+func (f archiverFault) String() string {
+	return []string{
+		"is killed", "is stopped", "is frozen", "is cut off from the API server", "loses the responses to its notes", "reads late",
+		"sees nothing new",
+	}[f]
+}
+
+// disturbArchiver disturbs an archiver for a while.
+type disturbArchiver struct {
+	which int
+	fault archiverFault
+	d     time.Duration
+}
+
+func (o disturbArchiver) String() string {
+	return fmt.Sprintf("%s %s for %s", archiverName(o.which), o.fault, o.d)
+}
+
+func (o disturbArchiver) do(w *world) {
+	if o.which >= len(w.archivers()) {
+		return
+	}
+	a := w.archivers()[o.which]
+	p := a.running()
+	if p == nil {
+		return
+	}
+	f := fault{until: time.Now().Add(o.d), left: -1}
+	switch o.fault {
+	case isKilled, isStopped:
+		if !a.end(p) {
+			return
+		}
+		if o.fault == isKilled {
+			p.kill()
+		}
+		p.stop()
+		w.later(o.d, a.start)
+		return
+	case isFrozen:
+		p.freeze()
+		w.later(o.d, p.thaw)
+		return
+	case isCutOff:
+		f.effect = refuse
+	case losesNotes:
+		f.effect, f.target = lose, target{"patch", "incidents/status"}
+	case readsLate:
+		f.effect, f.target, f.delay = answerLate, target{"get", "incidents"}, 4*time.Second
+	case seesNothingNew:
+		f.effect, f.target = stall, target{"watch", "incidents"}
+	}
+	p.add(f)
+}
+
+// drawArchive draws the archivers of a story, none in most of them, and what disturbs them. It comes last and lets the operations
+// be as they are: a seed has the same ones with archivers and without.
+func (d *drawer) drawArchive(t *rapid.T, s *Story) {
+	s.Archivers = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 1, 2}).Draw(t, "archivers")
+	if s.Archivers == 0 || s.Older {
+		s.Archivers = 0
+		return
+	}
+	places := &seededReader{state: rapid.Uint64Range(0, 9999).Draw(t, "places")}
+	for _, o := range rapid.SliceOfN(rapid.Custom(d.disturbArchive), 0, 10).Draw(t, "the archive") {
+		at := places.number(len(s.Operations) + 1)
+		s.Operations = append(s.Operations[:at:at], append([]operation{o}, s.Operations[at:]...)...)
+	}
+}
+
+func (d *drawer) disturbArchive(t *rapid.T) operation {
+	lasting := duration(t, "for", 12*time.Second, time.Second, 35*time.Second, 2*time.Minute)
+	if rapid.Bool().Draw(t, "bucket") {
+		return breakBucket{rapid.SampledFrom([]bucketFailure{fails, hangs, storesOnly, isSlow}).Draw(t, "failure"), lasting}
+	}
+	faults := []archiverFault{isKilled, isStopped, isFrozen, isCutOff, losesNotes, readsLate, seesNothingNew}
+	return disturbArchiver{rapid.IntRange(0, 1).Draw(t, "archiver"), rapid.SampledFrom(faults).Draw(t, "fault"), lasting}
+}
+
+// shortRetention is the retention of an integration in a story with archivers.
+func shortRetention() *metav1.Duration { return &metav1.Duration{Duration: retention} }

@@ -1,0 +1,155 @@
+package simulation
+
+import (
+	"encoding/json"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
+	"github.com/tocsin-dev/tocsin/internal/queue"
+)
+
+// receivedLate is how late lastReceivedTime is at most: it is updated once a minute.
+const receivedLate = time.Minute + 5*time.Second
+
+// judgeStatuses finds statuses of integrations that are not true at the end of a story, by
+// docs/spec/v1alpha1/webhookintegration.md.
+func (w *world) judgeStatuses() (found oracle.Findings) {
+	if w.story.breaksWatches() {
+		return nil // a change of an integration that a watch loses counts from its next change on
+	}
+	for _, t := range w.tenants {
+		integration := w.storedIntegration(t.namespace)
+		if integration == nil || integration.DeletionTimestamp != nil || w.story.stays(t.namespace) {
+			continue
+		}
+		if status := &integration.Status; status.ObservedGeneration != integration.Generation {
+			found.Add("I: the status of %s is that of generation %d, which is %d",
+				t.namespace, status.ObservedGeneration, integration.Generation)
+		}
+		w.judgeConditions(integration, &found)
+		last, received := integration.Status.LastReceivedTime, w.lastReceived(t.namespace).Truncate(time.Microsecond)
+		if !received.IsZero() && (last == nil || last.Before(received)) {
+			found.Add("I: lastReceivedTime of %s is %s, and a request was received at %s", t.namespace, last, received)
+		}
+	}
+	return found
+}
+
+// judgeConditions finds conditions of an integration that are not true.
+func (w *world) judgeConditions(integration *v1alpha1.WebhookIntegration, found *oracle.Findings) {
+	namespace := integration.Namespace
+	for kind, want := range w.conditions(namespace) {
+		switch is := meta.FindStatusCondition(integration.Status.Conditions, kind); {
+		case want == "" && is == nil, is != nil && is.Reason == want && is.ObservedGeneration == integration.Generation:
+		case is == nil:
+			found.Add("I: %s of %s is absent, and should say %s", kind, namespace, want)
+		default:
+			found.Add("I: %s of %s says %s of generation %d, and should say %q of generation %d: %s",
+				kind, namespace, is.Reason, is.ObservedGeneration, want, integration.Generation, is.Message)
+		}
+	}
+}
+
+// tellConditions is for apiserver.Server.OnCommit. It tells the conditions of integrations.
+func tellConditions(tell func(kind, reason string)) func(apiserver.Commit) {
+	return func(c apiserver.Commit) {
+		if c.Resource != "webhookintegrations.tocsin.dev" {
+			return
+		}
+		integration := decode[v1alpha1.WebhookIntegration](textOf(c.Object))
+		for _, condition := range integration.Status.Conditions {
+			tell(condition.Type, condition.Reason)
+		}
+	}
+}
+
+// storedIntegration returns the integration of a namespace, nil if there is none.
+func (w *world) storedIntegration(namespace string) *v1alpha1.WebhookIntegration {
+	objects := w.objects("webhookintegrations", namespace)
+	if len(objects) == 0 {
+		return nil
+	}
+	return decode[v1alpha1.WebhookIntegration](textOf(objects[0].Object))
+}
+
+func textOf(object map[string]any) []byte {
+	text, err := json.Marshal(object)
+	if err != nil {
+		panic(err)
+	}
+	return text
+}
+
+// conditions are the reasons that the conditions of a namespace's integration should have; empty for one that should be absent.
+// Those that a bound of the story decides are not judged.
+func (w *world) conditions(namespace string) map[string]string {
+	want := map[string]string{
+		v1alpha1.ConditionReady:        v1alpha1.ReasonAccepting,
+		v1alpha1.ConditionMappingValid: v1alpha1.ReasonMappingValid,
+		v1alpha1.ConditionForwarded:    "",
+	}
+	if len(w.alertmanagers) > 0 {
+		want[v1alpha1.ConditionForwarded] = v1alpha1.ReasonForwarding
+		if w.inWindow(namespace) {
+			delete(want, v1alpha1.ConditionForwarded)
+		}
+	}
+	if w.archive == nil {
+		want[v1alpha1.ConditionArchived] = ""
+	}
+	switch {
+	case w.story.MaxIncidents > 0: // which the namespace may have reached
+	case w.story.Forbidden && w.waits(namespace):
+		want[v1alpha1.ConditionAlertsFolded] = v1alpha1.ReasonIncidentRejected
+	default:
+		want[v1alpha1.ConditionAlertsFolded] = v1alpha1.ReasonFolding
+	}
+	return want
+}
+
+// inWindow says whether a namespace has a maintenance window: then the condition Forwarded may tell of it.
+func (w *world) inWindow(namespace string) bool {
+	return len(w.objects("maintenancewindows", namespace)) > 0
+}
+
+// waits says whether an alert of the forbidden Incident is stored and not settled.
+func (w *world) waits(namespace string) bool {
+	forbidden := v1alpha1.IncidentName(integrationName, keyName(0))
+	for _, object := range w.objects("alertevents", namespace) {
+		event := decode[v1alpha1.AlertEvent](textOf(object.Object))
+		if err := queue.Decode(event); err != nil {
+			panic(err)
+		}
+		mark, _ := queue.MarkOf(event)
+		for i := range event.Alerts {
+			if event.IncidentNameFor(&event.Alerts[i]) == forbidden && !mark.Settles(forbidden) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// lastReceived returns when the last request began that was acknowledged while nothing was wrong, and nothing was until its time
+// was to be written. A leader does not know what another one has folded and released.
+func (w *world) lastReceived(namespace string) (last time.Time) {
+	w.senders.mu.Lock()
+	defer w.senders.mu.Unlock()
+	for _, r := range w.senders.records {
+		if r.Namespace != namespace {
+			continue
+		}
+		for _, d := range r.Deliveries {
+			due := d.Began.Add(receivedLate)
+			isCalm := d.Outcome == oracle.Acknowledged && due.Before(time.Now()) && w.calm.isCalm(namespace, d.Began, due)
+			if isCalm && d.Began.After(last) {
+				last = d.Began
+			}
+		}
+	}
+	return last
+}
