@@ -180,7 +180,7 @@ func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEven
 			a.toFold = append(a.toFold, event)
 			// Use the time before the list. Otherwise after a suspension the time looks past, while another replica may have
 			// deleted the AlertEvent.
-			if doubtfulUntil.After(o.began) && (doubtful == nil || r.inCommitOrder(event, doubtful) < 0) {
+			if doubtfulUntil.After(o.began) && !isFolded(o.incident, event) && (doubtful == nil || r.inCommitOrder(event, doubtful) < 0) {
 				doubtful, a.nextFold = event, doubtfulUntil
 			}
 		}
@@ -189,6 +189,13 @@ func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEven
 		a.toFold = slices.DeleteFunc(a.toFold, func(event *v1alpha1.AlertEvent) bool { return r.inCommitOrder(event, doubtful) >= 0 })
 	}
 	return a
+}
+
+// isFolded reports whether the ledger of an Incident, which may be nil, has an AlertEvent: then it is no second copy.
+func isFolded(incident *v1alpha1.Incident, event *v1alpha1.AlertEvent) bool {
+	return incident != nil && slices.ContainsFunc(incident.Status.Ledger.Events, func(entry v1alpha1.LedgerEntry) bool {
+		return entry.UID == string(event.UID)
+	})
 }
 
 // isMarkedFor reports whether an AlertEvent has a mark for the Incident. The list does not know it of one that the cache hid when

@@ -132,6 +132,25 @@ func TestARetryWaitsWhileTheMemoryIsYoung(t *testing.T) {
 	s.Expect(s.Incident("disk").Status.Conditions[0].Reason).To(Equal(v1alpha1.ReasonResolvedByAlert))
 }
 
+// A process that has just started does not remember that it is settled, and the ledger does.
+func TestAFoldedRetryDelaysNoLaterAlert(t *testing.T) {
+	s := newSite(t)
+	first := s.retry(&v1alpha1.AlertEvent{
+		ObjectMeta: metav1.ObjectMeta{Name: "01a1fc76-5bd7-792d-a695-2a362506dd6e"},
+		Spec:       s.eventSpec(s.Alert(v1alpha1.AlertFiring, "disk")),
+	})
+	s.pass(2 * time.Second)
+	s.fold("disk")
+	s.pass(queue.CopyDoubt)
+	s.fold("disk")
+	s.ExpectCounted("disk", first)
+	s.folder = s.newFolder()
+	s.watch()
+	second := s.PostFiring("disk")
+	s.fold("disk")
+	s.ExpectCounted("disk", first, second)
+}
+
 // eventSpec is what the webhook server stores.
 func (s *site) eventSpec(alerts ...v1alpha1.Alert) v1alpha1.AlertEventSpec {
 	return v1alpha1.AlertEventSpec{
