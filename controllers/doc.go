@@ -101,7 +101,8 @@
 // A replica that has just started, or whose watch had a gap, does not know the names that were deleted before. So an
 // AlertEvent whose alerts were received before the memory began waits for 30 seconds from when the watch shows it, if it may be
 // a second copy: the Incident's ledger lacks it, and it is a retry, which the writer annotates, or it was stored more than a
-// second after the receipt. By then another replica has deleted the second copy, usually the one that stored it. Both times are the API server's.
+// second after the receipt. By then another replica has deleted the second copy, usually the one that stored it. Both times are
+// the API server's.
 //
 // An alert is counted twice only if every replica that saw the deletion ends, or loses its watch, before it sees the second
 // copy, or if that is stored more than two minutes later. Its sender has no response.
