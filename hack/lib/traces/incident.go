@@ -209,8 +209,18 @@ type guess struct {
 	since  int64              // the list is no older than this
 	added  map[types.UID]bool // the process has added these to the ledger, so its cache showed them
 	now    bool               // its cache shows what it shows by now, rather than when the list began
-	left   bool               // its cache has shown the end of events that the list has
+	left   int64              // its cache has shown the ends of events up to this revision, though the list has them
 	strict bool               // no other event waits or is a second copy but those that must
+}
+
+// ends returns the revisions at which events ended.
+func (i *incident) ends() (revisions []int64) {
+	for _, e := range i.events {
+		if e.gone != 0 {
+			revisions = append(revisions, e.gone)
+		}
+	}
+	return revisions
 }
 
 // views yields what a process may have gone by in a step for an Incident, the newest list first. Lists between which no event
@@ -260,7 +270,7 @@ func (j *Judge) view(p *Process, i *incident, l list, g guess) *protocol.View {
 		isCopy, waits := j.doubts(p, e, g)
 		put(&v.Listed, true)
 		put(&v.Opening, part.opens)
-		hasLeft := g.left && e.gone != 0 && e.gone <= shown
+		hasLeft := e.gone != 0 && e.gone <= min(g.left, shown)
 		put(&v.Left, hasLeft)
 		put(&v.Shown, !hasLeft && (e.stored <= l.shown || (isAdded || g.now) && e.stored <= shown))
 		put(&v.Settled, !hasLeft && !isAdded && part.isSettledFor(p))

@@ -239,7 +239,7 @@ func (j *Judge) judgeWrite(c *Commit, i *incident, ledger map[types.UID]bool) {
 // what it has added to the ledger.
 func (j *Judge) judgeStep(c *Commit, i *incident, seen protocol.Step, added map[types.UID]bool) {
 	var before, possible []string
-	for _, left := range []bool{false, true} {
+	for _, left := range append([]int64{0}, i.ends()...) {
 		for v := range j.views(c.By, i, guess{added: added, left: left, at: c.At}) {
 			for _, step := range v.Steps(nil) {
 				if step.Seen(seen) {
