@@ -103,7 +103,7 @@ func TestWebhookIntegrationAdmission(t *testing.T) {
 		"a label that objects cannot have":                {`{"objectLabels":["__name__"]}`, "should match"},
 		"a label with a prefix":                           {`{"objectLabels":["example.com/team"]}`, "should match"},
 		"a label without a name":                          {`{"objectLabels":[""]}`, "at least 1 chars long"},
-		"a label with a long name":                        {`{"objectLabels":["` + strings.Repeat("a", 64) + `"]}`, "may not be more than 63"},
+		"a label with a long name":                        {`{"objectLabels":["` + strings.Repeat("a", 64) + `"]}`, "spec.objectLabels[0]: Too long: may not be"},
 		"too many labels":                                 {`{"objectLabels":["` + strings.Join(strings.Split("abcdefghijklmnopq", ""), `","`) + `"]}`, "must have at most 16 items"},
 		"federate":                                        {`{"federate":true}`, ""},
 		"federate with a mapping, which may lose the number of hops": {
@@ -281,7 +281,7 @@ func TestAlertEventAdmission(t *testing.T) {
 		"an assignment":                     {ofIncident(`"status":"assigned","assignee":"maria"`), ""},
 		"an assignment to nobody":           {ofIncident(`"status":"assigned"`), "a report with status assigned needs assignee"},
 		"an assignment to an empty name":    {ofIncident(`"status":"assigned","assignee":""`), "spec.report.assignee in body should be at least 1 chars long"},
-		"an assignment to a long name":      {ofIncident(`"status":"assigned","assignee":"` + strings.Repeat("a", 257) + `"`), "may not be more than 256"},
+		"an assignment to a long name":      {ofIncident(`"status":"assigned","assignee":"` + strings.Repeat("a", 257) + `"`), "spec.report.assignee: Too long: may not be"},
 		"the end of an assignment":          {ofIncident(`"status":"unassigned"`), ""},
 		"a silence that is negative":        {ofIncident(`"status":"silenced","silenceFor":"-1h"`), "should match"},
 		"a report that is null":             {`{"report":null}`, "either alerts or a report"},
@@ -295,7 +295,7 @@ func TestAlertEventAdmission(t *testing.T) {
 		"an encoding that does not exist":   {`{"integrationName":"a","alerts":"[]","encoding":"zstd"}`, `supported values: "gzip"`},
 		"defaults that are null":            {`{"integrationName":"a","defaults":null,"alerts":"[]"}`, ""},
 		"a text of a mebibyte":              {`{"integrationName":"a","alerts":"[` + strings.Repeat(" ", 1<<20-1) + `"}`, ""},
-		"a text of more than that":          {`{"integrationName":"a","alerts":"[` + strings.Repeat(" ", 1<<20) + `"}`, "may not be more than 1048576"},
+		"a text of more than that":          {`{"integrationName":"a","alerts":"[` + strings.Repeat(" ", 1<<20) + `"}`, "spec.alerts: Too long: may not be"},
 	})
 }
 
