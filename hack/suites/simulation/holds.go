@@ -52,7 +52,7 @@ func (h *holds) integrate(namespace string, integration *v1alpha1.WebhookIntegra
 }
 
 // holdError is how much later than the true time an alert may be received by the clock of a fold, which is known to the second.
-const holdError = 3 * time.Second
+const holdError = 5 * time.Second
 
 // judges says whether it is known until when an episode is held back. One that was forwarded is held back no more.
 func (h *holds) judges(namespace string, status *v1alpha1.IncidentStatus) bool {

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -32,7 +33,8 @@ func (w *world) judgeStatuses() (found oracle.Findings) {
 		}
 		w.judgeConditions(integration, &found)
 		last, received := integration.Status.LastReceivedTime, w.lastReceived(t.namespace).Truncate(time.Microsecond)
-		if !received.IsZero() && (last == nil || last.Before(received)) {
+		// What only the process knew that received it goes with that process.
+		if !received.IsZero() && !w.story.endsProcesses() && (last == nil || last.Before(received)) {
 			found.Add("I: lastReceivedTime of %s is %s, and a request was received at %s", t.namespace, last, received)
 		}
 	}
@@ -152,4 +154,15 @@ func (w *world) lastReceived(namespace string) (last time.Time) {
 		}
 	}
 	return last
+}
+
+// endsProcesses reports whether replicas end in a story.
+func (s *Story) endsProcesses() bool {
+	return slices.ContainsFunc(s.Operations, func(o operation) bool {
+		switch o.(type) {
+		case kill, terminate:
+			return true
+		}
+		return false
+	})
 }
