@@ -34,7 +34,7 @@ func (w *world) judgeStatuses() (found oracle.Findings) {
 		w.judgeConditions(integration, &found)
 		last, received := integration.Status.LastReceivedTime, w.lastReceived(t.namespace).Truncate(time.Microsecond)
 		// What only the process knew that received it goes with that process.
-		if !received.IsZero() && !w.story.endsProcesses() && (last == nil || last.Before(received)) {
+		if !received.IsZero() && !w.story.endsProcesses() && (last == nil || received.Sub(last.Time) > receivedLate) {
 			found.Add("I: lastReceivedTime of %s is %s, and a request was received at %s", t.namespace, last, received)
 		}
 	}
