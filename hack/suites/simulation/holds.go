@@ -52,7 +52,7 @@ func (h *holds) integrate(namespace string, integration *v1alpha1.WebhookIntegra
 }
 
 // holdError is how much later than the true time an alert may be received by the clock of a fold, which is known to the second.
-const holdError = 5 * time.Second
+const holdError = 3 * time.Second
 
 // judges says whether it is known until when an episode is held back. One that was forwarded is held back no more.
 func (h *holds) judges(namespace string, status *v1alpha1.IncidentStatus) bool {
@@ -72,6 +72,10 @@ func (h *holds) judge(key types.NamespacedName, incident *v1alpha1.Incident, fou
 		got = status.Episode.ForwardTime.Time
 	}
 	want, begun := wantHeld(status)
+	// An alert that was stored late counts from when one before it was received, which the timeline need not have.
+	if begun && !want.IsZero() && got.After(want) && status.LastAlertTime != nil && !got.After(status.LastAlertTime.Time) {
+		want = got
+	}
 	if begun && (got.IsZero() != want.IsZero() || got.Sub(want).Abs() > holdError) {
 		found.Add("M: %s is held back until %s, and by its timeline until %s", key, got, want)
 	}

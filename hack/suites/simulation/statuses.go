@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"encoding/json"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -33,8 +32,8 @@ func (w *world) judgeStatuses() (found oracle.Findings) {
 		}
 		w.judgeConditions(integration, &found)
 		last, received := integration.Status.LastReceivedTime, w.lastReceived(t.namespace).Truncate(time.Microsecond)
-		// What only the process knew that received it goes with that process.
-		if !received.IsZero() && !w.story.endsProcesses() && (last == nil || received.Sub(last.Time) > receivedLate) {
+		isOfIts := received.After(integration.CreationTimestamp.Time) // and not of a deleted one of its name
+		if isOfIts && (last == nil || received.Sub(last.Time) > receivedLate) {
 			found.Add("I: lastReceivedTime of %s is %s, and a request was received at %s", t.namespace, last, received)
 		}
 	}
@@ -154,15 +153,4 @@ func (w *world) lastReceived(namespace string) (last time.Time) {
 		}
 	}
 	return last
-}
-
-// endsProcesses reports whether replicas end in a story.
-func (s *Story) endsProcesses() bool {
-	return slices.ContainsFunc(s.Operations, func(o operation) bool {
-		switch o.(type) {
-		case kill, terminate:
-			return true
-		}
-		return false
-	})
 }
