@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/webhookserver/capture"
 )
 
@@ -114,14 +113,8 @@ func TestWhichRequestsAreCaptured(t *testing.T) {
 func TestARequestWithoutAPlaceIsNotCaptured(t *testing.T) {
 	g, b := NewWithT(t), newBench()
 	b.capturing(nil)
-	b.places = fair.NewPlaces(1)
-	held, err := b.places.Enter(t.Context(), "team-b", 0)
-	g.Expect(err).NotTo(HaveOccurred())
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // as after maxPlaceWait
-	response := b.post(testPath, firing, func(r *http.Request) { *r = *r.WithContext(ctx) })
-	g.Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
-	held.Leave()
+	_, leave := b.postWithoutPlace(t)
+	leave()
 	b.post(testPath, `{"a":`)
 	all := b.captured(g)
 	g.Expect(all).To(HaveExactElements(HaveField("Code", http.StatusBadRequest)))

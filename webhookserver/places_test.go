@@ -126,17 +126,25 @@ func TestWhatABodyHasDecodedToIsFreeWhileItsAnswerIsWritten(t *testing.T) {
 	}
 }
 
-func TestARequestWaitsForItsTurn(t *testing.T) {
+// postWithoutPlace posts a request that waits in vain for a processor, until leave is called.
+func (b *bench) postWithoutPlace(t *testing.T) (response *http.Response, leave func()) {
+	t.Helper()
 	g := NewWithT(t)
-	b := newBench()
 	b.places = fair.NewPlaces(1)
 	held, err := b.places.Enter(t.Context(), "team-b", 0)
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // as after maxPlaceWait
-	response := b.post(testPath, firing, func(r *http.Request) { *r = *r.WithContext(ctx) })
+	response = b.post(testPath, firing, func(r *http.Request) { *r = *r.WithContext(ctx) })
 	g.Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+	return response, held.Leave
+}
+
+func TestARequestWaitsForItsTurn(t *testing.T) {
+	g := NewWithT(t)
+	b := newBench()
+	response, leave := b.postWithoutPlace(t)
 	g.Expect(io.ReadAll(response.Body)).To(ContainSubstring(`:busy"`))
-	held.Leave()
+	leave()
 	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusAccepted))
 }

@@ -12,8 +12,12 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
-// receivedLate is how late lastReceivedTime is at most: it is updated once a minute.
-const receivedLate = time.Minute + 5*time.Second
+// receivedLate is how late lastReceivedTime is at most: it is updated a minute after the write of the time before, which may take
+// some seconds itself.
+const receivedLate = time.Minute + 15*time.Second
+
+// batchTime is how much earlier than one of its requests an AlertEvent may have been received, which several share.
+const batchTime = 2 * time.Second
 
 // judgeStatuses finds statuses of integrations that are not true at the end of a story, by
 // docs/spec/v1alpha1/webhookintegration.md.
@@ -33,7 +37,7 @@ func (w *world) judgeStatuses() (found oracle.Findings) {
 		w.judgeConditions(integration, &found)
 		last, received := integration.Status.LastReceivedTime, w.lastReceived(t.namespace).Truncate(time.Microsecond)
 		isOfIts := received.After(integration.CreationTimestamp.Time) // and not of a deleted one of its name
-		if isOfIts && (last == nil || received.Sub(last.Time) > receivedLate) {
+		if isOfIts && (last == nil || received.Sub(last.Time) > batchTime) {
 			found.Add("I: lastReceivedTime of %s is %s, and a request was received at %s", t.namespace, last, received)
 		}
 	}

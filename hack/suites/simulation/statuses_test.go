@@ -18,7 +18,7 @@ func TestStatusesAreTrue(t *testing.T) {
 	operations = append(operations, say("firing", "firing")...)
 	operations = append(operations, wait{90 * time.Second}, kill{0}, start{0}, wait{90 * time.Second})
 	operations = append(operations, say("firing", "firing")...)
-	operations = append(operations, wait{75 * time.Second})
+	operations = append(operations, wait{85 * time.Second})
 	story := &Story{Settings: Settings{Replicas: 2, Elect: true, Writes: 8, Forward: true}, Operations: operations}
 	seen := map[string]bool{}
 	found := Run(t, 1, story, Watcher{Conditions: func(kind, reason string) { seen[kind+" "+reason] = true }})
