@@ -176,18 +176,42 @@ func quote(text string) json.RawMessage {
 // quotedLen returns the length of a Go string as JSON.
 func quotedLen(s string) int {
 	n := len(s) + len(`""`)
-	for _, r := range s {
-		switch {
-		case r == '"', r == '\\', r == '\n', r == '\r', r == '\t':
-			n++
-		case r < ' ':
-			n += 5
-		default:
-			n += escapeGrowth(r)
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return n + runesGrowth(s[i:])
 		}
+		n += int(growthOf[s[i]])
 	}
 	return n
 }
+
+// runesGrowth is the number of bytes that Go's encoder adds to the characters of a string.
+func runesGrowth(s string) (n int) {
+	for _, r := range s {
+		if r < utf8.RuneSelf {
+			n += int(growthOf[r])
+			continue
+		}
+		n += escapeGrowth(r)
+	}
+	return n
+}
+
+// growthOf is the number of bytes that Go's encoder adds to an ASCII character of a string: most sizes are of ASCII, and each
+// alert's is taken several times.
+var growthOf = func() (growth [utf8.RuneSelf]uint8) {
+	for c := range growth {
+		switch r := rune(c); {
+		case strings.ContainsRune("\"\\\n\r\t", r):
+			growth[c] = 1
+		case r < ' ':
+			growth[c] = 5
+		default:
+			growth[c] = uint8(escapeGrowth(r))
+		}
+	}
+	return growth
+}()
 
 // rawLen returns the maximum length of a JSON text after the API server has decoded and encoded it: besides escapes,
 // numbers grow (1e20 becomes 100000000000000000000).

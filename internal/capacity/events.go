@@ -80,7 +80,7 @@ func (c *Counts) SetEvent(event *v1alpha1.AlertEvent, _ bool) {
 	counted := countedEvent{
 		created:     event.CreationTimestamp.Unix(),
 		integration: event.Spec.IntegrationName,
-		usage:       eventUsage{1, int64(queue.EncodedSize(event.Alerts)) + c.cached.Removed(event)}, // as the API server stores it
+		usage:       eventUsage{1, c.cached.StoredSize(event)},
 		stuck:       queue.Stuck(event),
 		waiting:     c.waitingFor(event, &mark),
 	}

@@ -181,6 +181,7 @@ func (e *Cached) makeStub(event *v1alpha1.AlertEvent, removed int) {
 		entry.stub = e.stubs[event.Namespace].PushBack(Stub{client.ObjectKeyFromObject(event), event.UID})
 	}
 	entry.removed = int64(removed + StoredSize(&event.Spec))
+	entry.size = entry.removed
 	e.events[event.UID] = entry
 	event.Spec = v1alpha1.AlertEventSpec{IntegrationName: event.Spec.IntegrationName, ReceivedTime: event.Spec.ReceivedTime}
 	event.ResourceVersion, event.Annotations = "", stubAnnotations
@@ -285,13 +286,14 @@ func (e *Cached) Unreadable(event *v1alpha1.AlertEvent) error {
 	return entry.unreadable
 }
 
-// Removed returns how many bytes of a stored AlertEvent the cache lacks: of a nil Cached, none.
-func (e *Cached) Removed(event *v1alpha1.AlertEvent) int64 {
-	if e == nil {
-		return 0
+// StoredSize returns about how many bytes the API server stores of an AlertEvent: of a nil Cached, those of its alerts.
+func (e *Cached) StoredSize(event *v1alpha1.AlertEvent) int64 {
+	if e != nil {
+		if entry, known := e.find(event.UID); known {
+			return entry.size
+		}
 	}
-	entry, _ := e.find(event.UID)
-	return entry.removed
+	return int64(EncodedSize(event.Alerts))
 }
 
 // Forget forgets an AlertEvent that is gone.
