@@ -30,7 +30,7 @@ func (h *handler) read(c *checked) (*read, *problem) {
 	switch {
 	case h.options.Capacity.Full(c.integration.Namespace) == v1alpha1.ReasonQueueFull:
 		return nil, &problemNamespaceFull
-	case h.committer.CheckCapacity(c.integrationName()) != nil:
+	case h.committer.CheckSpace(c.integrationName()) != nil:
 		return nil, &problemOverload
 	}
 	memory, p := h.reserve(c.authenticated, c.bodyMemory())

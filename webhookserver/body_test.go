@@ -164,8 +164,8 @@ func TestRequestsGiveTheirMemoryBack(t *testing.T) {
 		b.post(testPath+"?dryRun=true", body)
 		b.post(testPath, body, with("Content-Encoding", "gzip"))
 	}
-	g.Expect(b.bodies).To(Equal(fair.NewMemory(maxBodyMemory)))
-	g.Expect(b.decoded).To(Equal(fair.NewMemory(maxDecodedMemory)))
+	g.Expect(b.bodies).To(Equal(fair.NewSpace(maxBodyMemory)))
+	g.Expect(b.decoded).To(Equal(fair.NewSpace(maxDecodedMemory)))
 	b.bodies.Reserve(types.NamespacedName{Namespace: "other"}, maxBodyMemory, 0)
 	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusServiceUnavailable))
 }
@@ -222,7 +222,7 @@ func TestQueriesOfAnIntegrationReadTheAPIServerWithinALimit(t *testing.T) {
 	for range 65 {
 		g.Expect(<-codes).To(Equal(http.StatusNotFound))
 	}
-	g.Expect(b.bodies).To(Equal(fair.NewMemory(maxBodyMemory)))
+	g.Expect(b.bodies).To(Equal(fair.NewSpace(maxBodyMemory)))
 }
 
 type slowReader struct{ begun, goOn chan bool }
@@ -244,11 +244,11 @@ func TestAnAlertThatWaitsForTheStoreHoldsOnlyItsConnection(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()
 	sender := types.NamespacedName{Namespace: "team-a", Name: "prometheus"}
-	waiting := fair.NewMemory(maxBodyMemory)
+	waiting := fair.NewSpace(maxBodyMemory)
 	waiting.Reserve(sender, minBodyMemory, 0)
 	b.store.Before = func(context.Context, *v1alpha1.AlertEvent, int) error {
 		g.Expect(b.bodies).To(Equal(waiting))
-		g.Expect(b.decoded).To(Equal(fair.NewMemory(maxDecodedMemory)))
+		g.Expect(b.decoded).To(Equal(fair.NewSpace(maxDecodedMemory)))
 		return nil
 	}
 	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusAccepted))

@@ -299,7 +299,7 @@ func (f committerFunc) Commit(ctx context.Context, s commit.Submission) (commit.
 	return f(ctx, s)
 }
 
-func (committerFunc) CheckCapacity(types.NamespacedName) error { return nil }
+func (committerFunc) CheckSpace(types.NamespacedName) error { return nil }
 
 func (committerFunc) Find(context.Context, types.NamespacedName) (commit.Receipt, error) {
 	return commit.Receipt{}, nil
@@ -353,12 +353,12 @@ func TestUnauthorizedAnswersAreUniform(t *testing.T) {
 // refusing is a committer without capacity.
 type refusing struct{ committer }
 
-func (refusing) CheckCapacity(types.NamespacedName) error { return commit.ErrOverloaded }
+func (refusing) CheckSpace(types.NamespacedName) error { return commit.ErrOverloaded }
 
 // panicking is a committer with a bug.
 type panicking struct{ committer }
 
-func (panicking) CheckCapacity(types.NamespacedName) error { panic("with " + testToken) }
+func (panicking) CheckSpace(types.NamespacedName) error { panic("with " + testToken) }
 
 // untouchable is a body that must not be read.
 type untouchable struct{ t *testing.T }

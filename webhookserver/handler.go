@@ -27,8 +27,8 @@ type handler struct {
 	options   Options
 	ready     func() bool // all integrations and AlertEvents are known, and Incidents can be read
 	tokens    *tokenIndex
-	bodies    *fair.Memory // of bodies
-	decoded   *fair.Memory // of their decoded form
+	bodies    *fair.Space // of bodies
+	decoded   *fair.Space // of their decoded form
 	places    *fair.Places // to decode bodies and to encode large answers
 	committer committer
 	live      client.Reader // of the API server, not of a cache
@@ -47,7 +47,7 @@ type handler struct {
 
 // committer stores alerts, as commit.Committer does.
 type committer interface {
-	CheckCapacity(integration types.NamespacedName) error
+	CheckSpace(integration types.NamespacedName) error
 	Commit(ctx context.Context, submission commit.Submission) (commit.Receipt, error)
 	Find(ctx context.Context, name types.NamespacedName) (commit.Receipt, error)
 }
@@ -70,7 +70,7 @@ func newHandler(
 ) *handler {
 	h := &handler{
 		options: options, ready: ready, tokens: tokens,
-		bodies: fair.NewMemory(maxBodyMemory), decoded: fair.NewMemory(maxDecodedMemory),
+		bodies: fair.NewSpace(maxBodyMemory), decoded: fair.NewSpace(maxDecodedMemory),
 		places:    fair.NewPlaces(max(1, runtime.GOMAXPROCS(0)-1)),
 		committer: committer, live: live, reports: reports, log: log,
 		started: options.Clock.Now(), evaluation: maxEvaluation,

@@ -167,7 +167,7 @@ func TestTheAnswerAtTheLimitTellsOfAnEarlierCopy(t *testing.T) {
 				g.Expect(decode[problemBody](g, response).kind()).To(Equal(test.kind))
 			}
 			g.Expect(b.store.Stored()).To(HaveLen(1))
-			g.Expect(b.bodies).To(Equal(fair.NewMemory(maxBodyMemory)))
+			g.Expect(b.bodies).To(Equal(fair.NewSpace(maxBodyMemory)))
 		})
 	}
 }

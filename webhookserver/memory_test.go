@@ -87,7 +87,7 @@ func TestWhatIsDecodedDoesNotWaitForMemory(t *testing.T) {
 		g.Expect(time.Since(began)).To(BeZero())
 		parser.release()
 		other.Release()
-		g.Expect(h.decoded).To(Equal(fair.NewMemory(maxDecodedMemory)))
+		g.Expect(h.decoded).To(Equal(fair.NewSpace(maxDecodedMemory)))
 	})
 }
 

@@ -33,7 +33,7 @@ import (
 type Committer struct {
 	store  Store
 	tracer trace.Tracer // may be nil
-	space  *fair.Memory // of the submissions that wait
+	space  *fair.Space // of the submissions that wait
 
 	mu      sync.Mutex
 	closed  bool
@@ -82,7 +82,7 @@ type batch struct {
 func New(store Store, writers int, tracers trace.TracerProvider) *Committer {
 	c := &Committer{
 		store:  store,
-		space:  fair.NewMemory(maxWaiting),
+		space:  fair.NewSpace(maxWaiting),
 		queues: map[types.NamespacedName]*integrationQueue{},
 		turns:  fair.NewTurns[*integrationQueue](writers),
 	}
@@ -131,8 +131,8 @@ func (c *Committer) Find(ctx context.Context, name types.NamespacedName) (receip
 	return Receipt{EventName: name.Name, Alerts: stored.Alerts}, nil
 }
 
-// CheckCapacity returns ErrOverloaded when there is no space for a submission of the integration to wait.
-func (c *Committer) CheckCapacity(integration types.NamespacedName) error {
+// CheckSpace returns ErrOverloaded when there is no space for a submission of the integration to wait.
+func (c *Committer) CheckSpace(integration types.NamespacedName) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.mayBegin(integration) || c.space.Allows(integration, minWeight) {

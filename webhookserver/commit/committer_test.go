@@ -286,12 +286,12 @@ func TestCommitterOverload(t *testing.T) {
 			c.wait.Go(func() { _, _ = c.committer.Commit(t.Context(), submission("storm", fmt.Sprintf("s%d", i))) })
 		}
 		synctest.Wait()
-		g.Expect(c.committer.CheckCapacity(storm)).To(MatchError(ErrOverloaded))
-		g.Expect(c.committer.CheckCapacity(quiet)).To(Succeed(), "another queue has capacity")
+		g.Expect(c.committer.CheckSpace(storm)).To(MatchError(ErrOverloaded))
+		g.Expect(c.committer.CheckSpace(quiet)).To(Succeed(), "another queue has capacity")
 		c.add(submission("storm", "too many"), time.Hour)
 		g.Expect(c.result("too many")).To(MatchError(ErrOverloaded))
 		c.finish()
-		g.Expect(c.committer.CheckCapacity(storm)).To(Succeed(), "it recovers by itself")
+		g.Expect(c.committer.CheckSpace(storm)).To(Succeed(), "it recovers by itself")
 	})
 }
 

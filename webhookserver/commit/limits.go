@@ -24,7 +24,7 @@ const (
 	maxBatchAlerts = v1alpha1.MaxAlertsPerEvent
 	maxBatchBytes  = 512 << 10
 
-	// maxWaiting bounds the submissions that wait in all queues, as fair.Memory divides it: half of it for a namespace, a quarter
+	// maxWaiting bounds the submissions that wait in all queues, as fair.Space divides it: half of it for a namespace, a quarter
 	// for an integration. An alert counts as at least minWeight bytes: at several thousand alerts a second, a queue can be
 	// written within Timeout.
 	maxWaiting = 32 << 20

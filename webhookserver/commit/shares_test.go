@@ -74,7 +74,7 @@ func TestAStormInOneNamespaceLeavesTheOthersAWriterAndAPlaceToWait(t *testing.T)
 		g.Expect(c.Close(context.Background())).To(Succeed())
 		g.Expect(c.queues).To(BeEmpty())
 		g.Expect(c.waiting).To(BeZero())
-		g.Expect(c.space).To(Equal(fair.NewMemory(maxWaiting)))
+		g.Expect(c.space).To(Equal(fair.NewSpace(maxWaiting)))
 	})
 }
 
@@ -90,8 +90,8 @@ func TestStormsInManyNamespacesLeaveACalmOneAPlaceToWait(t *testing.T) {
 	}
 	g.Expect(waiting).To(BeNumerically(">=", maxWaiting*3/4))
 	g.Expect(waiting).To(BeNumerically("<", maxWaiting))
-	g.Expect(c.CheckCapacity(types.NamespacedName{Namespace: "calm", Name: "app"})).To(Succeed())
-	g.Expect(c.CheckCapacity(types.NamespacedName{Namespace: "storm-0", Name: "app"})).To(MatchError(ErrOverloaded))
+	g.Expect(c.CheckSpace(types.NamespacedName{Namespace: "calm", Name: "app"})).To(Succeed())
+	g.Expect(c.CheckSpace(types.NamespacedName{Namespace: "storm-0", Name: "app"})).To(MatchError(ErrOverloaded))
 }
 
 // An admission webhook hangs for two namespaces, which together may have all writers.

@@ -10,11 +10,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestMemory(t *testing.T) {
+func TestSpace(t *testing.T) {
 	g := NewWithT(t)
-	m := NewMemory(400)
+	s := NewSpace(400)
 	reserve := func(namespace, name string, size int64) *Reservation {
-		return m.Reserve(types.NamespacedName{Namespace: namespace, Name: name}, size, 0)
+		return s.Reserve(types.NamespacedName{Namespace: namespace, Name: name}, size, 0)
 	}
 	first := reserve("team-a", "a", 100)
 	g.Expect(first).NotTo(BeNil())
@@ -31,27 +31,27 @@ func TestMemory(t *testing.T) {
 		g.Expect(reservation).NotTo(BeNil())
 		reservation.Release()
 	}
-	g.Expect(m.held).To(BeEmpty())
+	g.Expect(s.held).To(BeEmpty())
 	large := reserve("team-a", "a", 1000)
 	g.Expect(large).NotTo(BeNil(), "however large it may be, one is let in")
 	g.Expect(reserve("team-b", "a", 1)).To(BeNil())
 	large.Release()
-	g.Expect(m.held).To(BeEmpty())
+	g.Expect(s.held).To(BeEmpty())
 }
 
 func TestAReservationWaitsForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
-		m := NewMemory(400)
+		s := NewSpace(400)
 		one := types.NamespacedName{Namespace: "team-a", Name: "a"}
-		first := m.Reserve(one, 100, 0)
+		first := s.Reserve(one, 100, 0)
 		begin := time.Now()
-		g.Expect(m.Reserve(one, 60, time.Second)).To(BeNil())
+		g.Expect(s.Reserve(one, 60, time.Second)).To(BeNil())
 		g.Expect(time.Since(begin)).To(Equal(time.Second))
 		var served atomic.Int32
 		for range 2 {
 			go func() {
-				if memory := m.Reserve(one, 60, time.Minute); memory != nil {
+				if memory := s.Reserve(one, 60, time.Minute); memory != nil {
 					served.Add(1)
 					time.Sleep(time.Second)
 					memory.Release()
@@ -66,24 +66,24 @@ func TestAReservationWaitsForMemory(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		g.Expect(served.Load()).To(BeEquivalentTo(2))
-		g.Expect(m.held).To(BeEmpty())
+		g.Expect(s.held).To(BeEmpty())
 	})
 }
 
 func TestTheLastQuarterIsForNamespacesThatHoldLittle(t *testing.T) {
 	g := NewWithT(t)
-	m := NewMemory(3200)
+	s := NewSpace(3200)
 	of := func(namespace string) types.NamespacedName {
 		return types.NamespacedName{Namespace: namespace, Name: "x"}
 	}
 	a, b, c, d := of("a"), of("b"), of("c"), of("d")
-	g.Expect(m.Reserve(a, 1600, 0)).NotTo(BeNil())
-	g.Expect(m.Reserve(b, 700, 0)).NotTo(BeNil())
-	g.Expect(m.Allows(b, 100)).To(BeTrue(), "three quarters")
-	g.Expect(m.Allows(b, 101)).To(BeFalse(), "more")
-	g.Expect(m.Reserve(c, 99, 0)).NotTo(BeNil())
-	g.Expect(m.Reserve(c, 1, 0)).NotTo(BeNil(), "it holds little")
-	g.Expect(m.Allows(c, 1)).To(BeFalse(), "it does no more")
-	g.Expect(m.Allows(d, 800)).To(BeTrue(), "it holds nothing")
-	g.Expect(m.Allows(d, 801)).To(BeFalse(), "beyond all")
+	g.Expect(s.Reserve(a, 1600, 0)).NotTo(BeNil())
+	g.Expect(s.Reserve(b, 700, 0)).NotTo(BeNil())
+	g.Expect(s.Allows(b, 100)).To(BeTrue(), "three quarters")
+	g.Expect(s.Allows(b, 101)).To(BeFalse(), "more")
+	g.Expect(s.Reserve(c, 99, 0)).NotTo(BeNil())
+	g.Expect(s.Reserve(c, 1, 0)).NotTo(BeNil(), "it holds little")
+	g.Expect(s.Allows(c, 1)).To(BeFalse(), "it does no more")
+	g.Expect(s.Allows(d, 800)).To(BeTrue(), "it holds nothing")
+	g.Expect(s.Allows(d, 801)).To(BeFalse(), "beyond all")
 }

@@ -7,13 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// smallPart is the part of a Memory, one in so many, that a namespace may hold when three quarters are taken.
+// smallPart is the part of a Space, one in so many, that a namespace may hold when three quarters are taken.
 const smallPart = 32
 
-// Memory bounds the bytes that requests hold at a time. A namespace may hold half of them and an integration a quarter, so
+// Space bounds the bytes that requests hold at a time. A namespace may hold half of them and an integration a quarter, so
 // that a sender with many slow connections leaves capacity for the others. The last quarter is for namespaces that hold little,
 // so that storms in a few refuse nobody else's requests.
-type Memory struct {
+type Space struct {
 	total int64
 
 	mu    sync.Mutex
@@ -23,23 +23,23 @@ type Memory struct {
 
 // Reservation is the memory that one request holds. Nil holds none.
 type Reservation struct {
-	memory *Memory
+	space  *Space
 	sender types.NamespacedName
 	size   int64
 }
 
-// NewMemory returns a Memory of so many bytes.
-func NewMemory(total int64) *Memory {
-	return &Memory{total: total, held: map[types.NamespacedName]int64{}}
+// NewSpace returns a Space of so many bytes.
+func NewSpace(total int64) *Space {
+	return &Space{total: total, held: map[types.NamespacedName]int64{}}
 }
 
 // Reserve reserves size bytes for a request of the integration, and waits for them until the timeout. It returns nil when
 // they are not available. A request that is alone in its integration, in its namespace or in total is admitted there,
 // however large it is: or a limit of bodies above a share would refuse everybody.
-func (m *Memory) Reserve(sender types.NamespacedName, size int64, timeout time.Duration) *Reservation {
+func (s *Space) Reserve(sender types.NamespacedName, size int64, timeout time.Duration) *Reservation {
 	var expired <-chan time.Time
 	for {
-		reservation, freed := m.reserve(sender, size)
+		reservation, freed := s.reserve(sender, size)
 		switch {
 		case reservation != nil || timeout <= 0:
 			return reservation
@@ -54,38 +54,38 @@ func (m *Memory) Reserve(sender types.NamespacedName, size int64, timeout time.D
 	}
 }
 
-func (m *Memory) reserve(sender types.NamespacedName, size int64) (reservation *Reservation, freed <-chan struct{}) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	held, ok := m.allows(sender, size)
+func (s *Space) reserve(sender types.NamespacedName, size int64) (reservation *Reservation, freed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held, ok := s.allows(sender, size)
 	if !ok {
-		if m.freed == nil {
-			m.freed = make(chan struct{})
+		if s.freed == nil {
+			s.freed = make(chan struct{})
 		}
-		return nil, m.freed
+		return nil, s.freed
 	}
 	for i, level := range levels(sender) {
-		m.held[level] = held[i] + size
+		s.held[level] = held[i] + size
 	}
-	return &Reservation{m, sender, size}, nil
+	return &Reservation{s, sender, size}, nil
 }
 
 // Allows reports whether a request of the integration could reserve size bytes now.
-func (m *Memory) Allows(sender types.NamespacedName, size int64) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, ok := m.allows(sender, size)
+func (s *Space) Allows(sender types.NamespacedName, size int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.allows(sender, size)
 	return ok
 }
 
 // allows returns also what each level holds.
-func (m *Memory) allows(sender types.NamespacedName, size int64) (held [3]int64, ok bool) {
+func (s *Space) allows(sender types.NamespacedName, size int64) (held [3]int64, ok bool) {
 	for i, level := range levels(sender) {
-		if held[i] = m.held[level]; held[i] > 0 && held[i]+size > m.total>>i {
+		if held[i] = s.held[level]; held[i] > 0 && held[i]+size > s.total>>i {
 			return held, false
 		}
 	}
-	return held, held[1] == 0 || held[1]+size <= m.total/smallPart || held[0]+size <= m.total/4*3
+	return held, held[1] == 0 || held[1]+size <= s.total/smallPart || held[0]+size <= s.total/4*3
 }
 
 // levels returns the keys under which the memory of an integration counts: in total, its namespace's and its own. Each may
@@ -99,20 +99,20 @@ func (r *Reservation) Shrink(size int64) {
 	if r == nil || size >= r.size {
 		return
 	}
-	m := r.memory
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	s := r.space
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, level := range levels(r.sender) {
-		if left := m.held[level] - r.size + size; left > 0 {
-			m.held[level] = left
+		if left := s.held[level] - r.size + size; left > 0 {
+			s.held[level] = left
 		} else {
-			delete(m.held, level)
+			delete(s.held, level)
 		}
 	}
 	r.size = size
-	if m.freed != nil {
-		close(m.freed)
-		m.freed = nil
+	if s.freed != nil {
+		close(s.freed)
+		s.freed = nil
 	}
 }
 
