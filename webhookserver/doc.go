@@ -3,7 +3,7 @@
 // A request goes through these phases (handler.serve in handler.go). Each has a type, which embeds that of the phase before, and
 // a function that makes its value, or ends the request with a problem:
 //
-//  1. arrived: the operation of the path and the method (package protocol), and the token (arrive.go).
+//  1. arrived: the operation of the path and the method (package protocol), and the token (authenticate.go).
 //  2. authenticated: the integration that lists the hash of the token, from an index by the tag in the token, which the
 //     informer of the WebhookIntegrations feeds (authenticate.go, tokens.go).
 //  3. checked: the query and the headers are valid (check.go).

@@ -21,13 +21,6 @@ func (h *handler) query(c *checked) (reply protocol.Reply, p *problem) {
 	return c.operation.Answer(request), nil
 }
 
-// forOperation returns the request for its operation, without the body.
-func (a *authenticated) forOperation() *protocol.Request {
-	return &protocol.Request{
-		Header: a.contentHeader(), Parameters: a.URL.Query(), Identifier: a.identifier, Integration: a.integration.Name,
-	}
-}
-
 // incidents are those of the namespace of a request.
 type incidents struct {
 	handler *handler

@@ -6,7 +6,8 @@
 //     submissions from the head of a queue as fit into one AlertEvent; package fair keeps an integration or a namespace in
 //     a storm from occupying every writer and all the space in which to wait.
 //  2. A writer makes one AlertEvent of the batch and carries it through its attempts (writer.go); outcome.go reads what
-//     the API server says of it. A batch that is refused is halved, so that one alert never fails its neighbours.
+//     the API server says of it. A batch that is refused is halved, so that one alert does not fail its neighbours,
+//     unless a policy refuses very many.
 //  3. Client talks to the API server (client.go). Commit returns once it has acknowledged the write.
 package commit
 

@@ -9,6 +9,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -26,30 +31,30 @@ type Store interface {
 }
 
 // writeBatch stores a batch and tells every entry of it its outcome.
-func (c *Committer) writeBatch(batch []*entry) {
-	last := slices.MaxFunc(batch, func(a, b *entry) int { return a.deadline.Compare(b.deadline) })
+func (c *Committer) writeBatch(entries []*entry) {
+	last := slices.MaxFunc(entries, func(a, b *entry) int { return a.deadline.Compare(b.deadline) })
 	// No request's context: a client that hangs up must not take its neighbours' alerts with it.
 	ctx, cancel := context.WithDeadline(context.Background(), last.deadline)
 	defer cancel()
 	splits := maxRefusedSplits
-	c.writeOrSplit(ctx, batch, &splits)
+	c.writeOrSplit(ctx, entries, &splits)
 }
 
 // writeOrSplit writes a batch as one AlertEvent. When the API server finds it invalid, or a policy refuses it, its halves
 // are written under names of their own, so that in the end only the submissions at fault are refused. A policy may refuse
 // them all, so its refusals split at most splits batches.
-func (c *Committer) writeOrSplit(ctx context.Context, batch []*entry, splits *int) {
-	event := newAlertEvent(batch)
-	end := startSpan(c.tracer, batch, event)
+func (c *Committer) writeOrSplit(ctx context.Context, entries []*entry, splits *int) {
+	event := newAlertEvent(entries)
+	end := startSpan(c.tracer, entries, event)
 	stored, err := c.createWithRetries(ctx, event)
 	end(err)
-	if len(batch) > 1 && mayStoreHalf(err, splits) {
-		half := len(batch) / 2
-		c.writeOrSplit(ctx, batch[:half], splits)
-		c.writeOrSplit(ctx, batch[half:], splits)
+	if len(entries) > 1 && mayStoreHalf(err, splits) {
+		half := len(entries) / 2
+		c.writeOrSplit(ctx, entries[:half], splits)
+		c.writeOrSplit(ctx, entries[half:], splits)
 		return
 	}
-	for _, e := range batch {
+	for _, e := range entries {
 		if err != nil {
 			e.done <- result{err: err}
 			continue
@@ -78,8 +83,8 @@ func mayStoreHalf(err error, splits *int) bool {
 }
 
 // newAlertEvent makes the AlertEvent that holds the alerts of a batch, in the order of their arrival.
-func newAlertEvent(batch []*entry) *v1alpha1.AlertEvent {
-	first := batch[0]
+func newAlertEvent(entries []*entry) *v1alpha1.AlertEvent {
+	first := entries[0]
 	name := first.EventName
 	if name == "" {
 		name = uuid.Must(uuid.NewV7()).String()
@@ -96,7 +101,7 @@ func newAlertEvent(batch []*entry) *v1alpha1.AlertEvent {
 			Defaults:        first.Defaults,
 		},
 	}
-	for _, e := range batch {
+	for _, e := range entries {
 		if e.Received.Before(event.Spec.ReceivedTime.Time) {
 			event.Spec.ReceivedTime = v1alpha1.NewTimestamp(e.Received)
 		}
@@ -191,5 +196,61 @@ func pause(ctx context.Context, backoff time.Duration, err error) bool {
 		return true
 	case <-ctx.Done():
 		return false
+	}
+}
+
+// DurationBuckets are the buckets of histograms of durations from 1 ms to 30 s.
+var DurationBuckets = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
+
+var (
+	writeDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "tocsin_webhook_write_duration_seconds",
+		Help:    "Time to write one AlertEvent, retries included, whether or not it succeeded.",
+		Buckets: DurationBuckets,
+	})
+
+	writeAlerts = prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    "tocsin_webhook_write_alerts",
+		Help:    "Alerts in one AlertEvent that was written: above 1 for batches, and when alerts had to wait for a writer.",
+		Buckets: []float64{1, 2, 5, 10, 20, 50, 100, 200, 500},
+	})
+)
+
+// RegisterMetrics registers the metrics of writes.
+func RegisterMetrics(registry prometheus.Registerer) {
+	registry.MustRegister(writeDuration, writeAlerts)
+}
+
+// startSpan begins the span of a write, and returns the function that ends it. A nil tracer makes no spans, at no cost. The span
+// belongs to the first request and is linked to the others. The AlertEvent keeps its context, so that the fold can link to it.
+func startSpan(tracer trace.Tracer, entries []*entry, event *v1alpha1.AlertEvent) func(error) {
+	if tracer == nil {
+		return func(error) {}
+	}
+	var links []trace.Link
+	for _, e := range entries[1:] {
+		if other := trace.SpanContextFromContext(e.ctx); other.IsValid() {
+			links = append(links, trace.Link{SpanContext: other})
+		}
+	}
+	ctx, span := tracer.Start(entries[0].ctx, "create AlertEvent",
+		trace.WithSpanKind(trace.SpanKindProducer),
+		trace.WithLinks(links...),
+		trace.WithAttributes(
+			attribute.String("k8s.namespace.name", event.Namespace),
+			attribute.String("tocsin.integration.name", event.Spec.IntegrationName),
+			attribute.String("tocsin.alertevent.name", event.Name),
+			attribute.Int("tocsin.alert.count", len(event.Alerts)),
+		))
+	if span.SpanContext().IsSampled() {
+		carrier := propagation.MapCarrier{} // W3C Trace Context
+		propagation.TraceContext{}.Inject(ctx, carrier)
+		event.Annotations = map[string]string{v1alpha1.TraceparentAnnotation: carrier.Get("traceparent")}
+	}
+	return func(err error) {
+		if err != nil {
+			span.SetStatus(codes.Error, "")
+		}
+		span.End()
 	}
 }
