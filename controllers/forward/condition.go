@@ -99,21 +99,21 @@ type endpointHealth struct {
 func (e *endpoint) health(isOwn func(types.NamespacedName) bool, now time.Time) (h endpointHealth, known bool) {
 	posters := e.posters.all()
 	h = endpointHealth{total: len(posters), failures: sets.New[string](), rejections: sets.New[string]()}
-	for _, s := range posters {
-		healthy, known := s.record.health(now)
+	for _, p := range posters {
+		healthy, known := p.record.health(now)
 		if !known {
 			return h, false
 		}
-		failure, rejection := s.record.causes()
+		failure, rejection := p.record.causes()
 		if healthy {
 			h.healthy++
 		} else {
 			h.failures.Insert(failure)
 		}
-		if s.record.rejects(isOwn, now) {
+		if p.record.rejects(isOwn, now) {
 			h.rejections.Insert(rejection)
 		}
-		h.isClockWrong = h.isClockWrong || isWrong(s.skew.get())
+		h.isClockWrong = h.isClockWrong || isWrong(p.skew.get())
 	}
 	return h, h.total > 0
 }

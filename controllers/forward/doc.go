@@ -9,7 +9,7 @@
 //  2. poster.run (poster.go): a poster, one for each address of an Alertmanager, takes the Incidents of its next request from
 //     its schedule (schedule.go): first those of which it was told, then those of its round, which has all open ones once a
 //     minute. Ended ones come after the round (takeOpen, takeEnded), since open ones expire and ends do not.
-//  3. Stages of the poster, each in a file of its own, make the alerts of each Incident: readStage reads it, wantStage decides
+//  3. The stages of the poster (stages.go) make the alerts of each Incident: readStage reads it, wantStage decides
 //     with which labels Alertmanager is to know it (package alerts, pure), historyStage adds what was posted before and must
 //     end, and encodeStage makes the alerts.
 //  4. The splitter of the poster (splitter.go) posts them in one request. If Alertmanager accepts only some, it finds out which.

@@ -2,6 +2,9 @@ package forward
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/tocsin-dev/tocsin/controllers/forward/config"
@@ -40,13 +43,56 @@ func (e *endpoint) run(ctx context.Context) {
 		t := e.target.Load()
 		addresses = t.Addresses(ctx, e.term.resolver, addresses)
 		e.posters.keep(ctx, addresses, func(address string) *poster {
-			s := newPoster(e.term, e.name, address)
-			s.configure(t)
-			return s
+			p := newPoster(e.term, e.name, address)
+			p.configure(t)
+			return p
 		})
-		for _, s := range e.posters.all() {
-			s.configure(t)
+		for _, p := range e.posters.all() {
+			p.configure(t)
 		}
 		sleep(ctx, resolveInterval, e.signal)
 	}
+}
+
+// group runs members, one for each name.
+type group[T interface{ run(ctx context.Context) }] struct {
+	mu      sync.Mutex
+	members map[string]T
+	stops   map[string]context.CancelFunc
+	running sync.WaitGroup
+}
+
+func newGroup[T interface{ run(ctx context.Context) }]() *group[T] {
+	return &group[T]{members: map[string]T{}, stops: map[string]context.CancelFunc{}}
+}
+
+// keep stops the members that have other names, and makes and starts those that are missing. They run until ctx ends.
+func (g *group[T]) keep(ctx context.Context, names []string, create func(name string) T) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for name, stop := range g.stops {
+		if !slices.Contains(names, name) {
+			stop()
+			delete(g.stops, name)
+			delete(g.members, name)
+		}
+	}
+	for _, name := range names {
+		if _, running := g.members[name]; !running {
+			ctx, stop := context.WithCancel(ctx)
+			member := create(name)
+			g.members[name], g.stops[name] = member, stop
+			g.running.Go(func() { member.run(ctx) })
+		}
+	}
+}
+
+// all returns the members in the order of their names.
+func (g *group[T]) all() (members []T) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(g.members)) {
+		members = append(members, g.members[name])
+	}
+	return members
 }

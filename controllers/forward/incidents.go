@@ -2,6 +2,7 @@ package forward
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,7 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
+	"github.com/tocsin-dev/tocsin/controllers/forward/silences"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // incidents has what a term knows of Incidents, and reads from the API server those that the cache lacks.
@@ -42,7 +46,7 @@ func (i *incidents) read(
 	ctx context.Context, key types.NamespacedName,
 ) (incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, err error) {
 	known, integration, ok := i.get(key)
-	if incident = known.open; ok && incident == nil {
+	if incident = known.unresolved; ok && incident == nil {
 		incident, err = i.readResolved(ctx, version{key, known.version})
 	}
 	if err != nil || incident == nil {
@@ -54,7 +58,7 @@ func (i *incidents) read(
 // mayRead reports whether read needs no request, or may make one now.
 func (i *incidents) mayRead(key types.NamespacedName) bool {
 	known, _, ok := i.get(key)
-	if !ok || known.open != nil {
+	if !ok || known.unresolved != nil {
 		return true
 	}
 	_, ok = i.resolved.Get(version{key, known.version})
@@ -97,3 +101,188 @@ func (i *incidents) keepAs(known version, incident *v1alpha1.Incident) *v1alpha1
 	i.resolved.Add(known, kept, length)
 	return kept
 }
+
+// index knows the integrations, and the Incidents that the forwarding has to look at again and again: those that are open or
+// were resolved a short while ago, and those that silences concern. Most Incidents are neither.
+type index struct {
+	mu           sync.Mutex
+	incidents    map[types.NamespacedName]indexed
+	integrations map[types.NamespacedName]*v1alpha1.WebhookIntegration // must not be modified
+	complete     bool                                                  // it has the Resolved Incidents, too
+}
+
+// indexed is an Incident in the index.
+type indexed struct {
+	unresolved  *v1alpha1.Incident // the object of the cache, which must not be modified; nil: it is Resolved or deleted
+	version     string             // its resourceVersion, or that of its end as the cache showed it
+	integration string
+	resolved    time.Time // or when its end is forwarded, if that is later; zero while it is open
+	silences    bool      // it is acknowledged, or has or is to have a silence
+}
+
+func newIndex() *index {
+	return &index{
+		incidents: map[types.NamespacedName]indexed{}, integrations: map[types.NamespacedName]*v1alpha1.WebhookIntegration{},
+	}
+}
+
+// set indexes an Incident as it is now, unless that is known, or a newer version, or it was resolved before since. It returns
+// what was known.
+func (x *index) set(incident *v1alpha1.Incident, since time.Time) (before indexed, news bool) {
+	key, status := client.ObjectKeyFromObject(incident), &incident.Status
+	entry := indexed{
+		version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, silences: silences.Concern(status),
+	}
+	if status.State == v1alpha1.IncidentResolved && status.ResolvedTime != nil {
+		entry.resolved = fold.ForwardedEnd(status)
+	} else {
+		entry.unresolved = incident
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	before, ok := x.incidents[key]
+	same := before.version == entry.version && before.resolved.Equal(entry.resolved)
+	if ok && (same || queue.NewerVersion(before.version, entry.version)) {
+		return before, false
+	}
+	x.incidents[key] = entry
+	x.tidy(key, since)
+	return before, true
+}
+
+// gone notes that the cache shows an Incident no longer: it is Resolved or deleted, in this version. It reports whether that is
+// news.
+func (x *index) gone(incident *v1alpha1.Incident, now time.Time) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	known, ok := x.incidents[client.ObjectKeyFromObject(incident)]
+	isNew := queue.NewerVersion(incident.ResourceVersion, known.version)
+	isShown := known.unresolved != nil && incident.ResourceVersion == known.version // the cache missed how it went
+	if ok && !isNew && !isShown {
+		return false
+	}
+	x.incidents[client.ObjectKeyFromObject(incident)] = indexed{
+		version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, resolved: now, silences: known.silences,
+	}
+	return true
+}
+
+// missing notes that an Incident does not exist. What a poster has posted about it still ends, see alerts.History.
+func (x *index) missing(key types.NamespacedName, version string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.incidents[key].version == version {
+		delete(x.incidents, key)
+	}
+}
+
+// get returns an Incident and its integration, nil if there is none; not ok if the Incident is not indexed.
+func (x *index) get(key types.NamespacedName) (entry indexed, integration *v1alpha1.WebhookIntegration, ok bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	entry, ok = x.incidents[key]
+	return entry, x.integrations[types.NamespacedName{Namespace: key.Namespace, Name: entry.integration}], ok
+}
+
+// integrationOf returns the integration of an Incident.
+func (x *index) integrationOf(key types.NamespacedName) types.NamespacedName {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return types.NamespacedName{Namespace: key.Namespace, Name: x.incidents[key].integration}
+}
+
+// replaceIntegration sets an integration, nil if it was deleted, and returns what it was.
+func (x *index) replaceIntegration(
+	key types.NamespacedName, integration *v1alpha1.WebhookIntegration,
+) (before *v1alpha1.WebhookIntegration) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	before = x.integrations[key]
+	if x.integrations[key] = integration; integration == nil {
+		delete(x.integrations, key)
+	}
+	return before
+}
+
+// setComplete notes that a sweep has shown all Resolved Incidents.
+func (x *index) setComplete() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.complete = true
+}
+
+// mayBeMuted reports whether an Incident may be muted that was posted with the severity. Alertmanager may have alerts of many
+// others, also of other installations.
+func (x *index) mayBeMuted(key types.NamespacedName, severity v1alpha1.Severity) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	entry, known := x.incidents[key]
+	if !known || entry.unresolved == nil {
+		return known || !x.complete
+	}
+	mute := entry.unresolved.Status.Mute
+	return mute != nil && mute.ForwardedSeverity == severity
+}
+
+// isOpen reports whether an Incident is open.
+func (x *index) isOpen(key types.NamespacedName) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.incidents[key].unresolved != nil
+}
+
+// active returns the Incidents that are open, and those that were resolved after a time. It forgets what was resolved before.
+func (x *index) active(since time.Time) (open, ended []types.NamespacedName) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for key, entry := range x.incidents {
+		switch {
+		case entry.unresolved != nil:
+			open = append(open, key)
+		case !entry.isOver(since):
+			ended = append(ended, key)
+		default:
+			x.tidy(key, since)
+		}
+	}
+	return open, ended
+}
+
+// silenced returns the Incidents that silences concern.
+func (x *index) silenced() []types.NamespacedName {
+	return x.filter(func(_ types.NamespacedName, entry indexed) bool { return entry.silences })
+}
+
+// open returns the Incidents that are open.
+func (x *index) open() []types.NamespacedName {
+	return x.filter(func(_ types.NamespacedName, entry indexed) bool { return entry.unresolved != nil })
+}
+
+// of returns the Incidents of an integration.
+func (x *index) of(integration types.NamespacedName) []types.NamespacedName {
+	return x.filter(func(key types.NamespacedName, entry indexed) bool {
+		return types.NamespacedName{Namespace: key.Namespace, Name: entry.integration} == integration
+	})
+}
+
+func (x *index) filter(selects func(types.NamespacedName, indexed) bool) []types.NamespacedName {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var keys []types.NamespacedName
+	for key, entry := range x.incidents {
+		if selects(key, entry) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// tidy forgets an Incident that was resolved before a time, unless silences concern it.
+func (x *index) tidy(key types.NamespacedName, since time.Time) {
+	if entry := x.incidents[key]; entry.isOver(since) && !entry.silences {
+		delete(x.incidents, key)
+	}
+}
+
+// isOver reports whether the Incident was resolved at a time or before.
+func (i indexed) isOver(at time.Time) bool { return !i.resolved.IsZero() && !i.resolved.After(at) }

@@ -55,7 +55,7 @@ func newWorld(t *rapid.T) *world {
 func (w *world) lead() {
 	w.cluster.clock = func() (time.Time, bool) { return w.time, true }
 	w.poster = newPoster(w.cluster.term, "alertmanager:9093", "model")
-	w.poster.configured.Store(&moment{target: w.target, client: w.am.client()})
+	w.poster.configured.Store(&occasion{target: w.target, client: w.am.client()})
 	w.sweep()
 }
 
@@ -73,7 +73,7 @@ func (w *world) sweep() {
 // post empties the queue, unless a request fails.
 func (w *world) post() {
 	for {
-		at, _ := w.poster.moment()
+		at, _ := w.poster.occasion()
 		b := w.poster.next(w.Context(), at)
 		if len(b.posts)+len(b.alone) == 0 {
 			return

@@ -27,29 +27,29 @@ type poster struct {
 	record   *record
 	skew     *skew
 
-	configured atomic.Pointer[moment] // its target and client
+	configured atomic.Pointer[occasion] // its target and client
 }
 
 func newPoster(t *term, name, address string) *poster {
-	s := &poster{
+	p := &poster{
 		address: address, log: t.forwarder.log.WithValues("alertmanager", name, "address", address),
 		metrics: addressMetrics{name, address}, clock: t.clock, dialer: t.forwarder.Dialer, record: newRecord(),
 	}
-	s.configured.Store(&moment{})
-	s.metrics.succeeded(time.Now())
-	s.schedule = newSchedule(t.incidents, s.record)
-	s.skew = &skew{metrics: s.metrics, log: s.log}
-	s.stages = []stage{
-		&readStage{t.incidents, s.log},
+	p.configured.Store(&occasion{})
+	p.metrics.succeeded(time.Now())
+	p.schedule = newSchedule(t.incidents, p.record)
+	p.skew = &skew{metrics: p.metrics, log: p.log}
+	p.stages = []stage{
+		&readStage{t.incidents, p.log},
 		&wantStage{t.forwarder.Windows},
-		&historyStage{incidents: t.incidents, record: s.record, log: s.log},
-		&encodeStage{s.record},
+		&historyStage{incidents: t.incidents, record: p.record, log: p.log},
+		&encodeStage{p.record},
 	}
-	s.splitter = &splitter{
-		clock: s.clock, skew: s.skew, record: s.record, metrics: s.metrics, log: s.log,
-		accepted: t.reporter.add, retry: s.schedule.changed.add,
+	p.splitter = &splitter{
+		clock: p.clock, skew: p.skew, record: p.record, metrics: p.metrics, log: p.log,
+		accepted: t.reporter.add, retry: p.schedule.changed.add,
 	}
-	return s
+	return p
 }
 
 // configure sets the target, and makes a client unless there is one for it. A new target has everything posted at once.
@@ -63,12 +63,12 @@ func (p *poster) configure(t *config.Target) {
 		p.log.Error(err, "Alertmanager cannot be configured")
 	}
 	before.client.Close()
-	p.configured.Store(&moment{target: t, client: client})
+	p.configured.Store(&occasion{target: t, client: client})
 	p.schedule.changed.signal.give()
 }
 
-// moment returns what the next request begins with. It is not ok while nothing may be posted.
-func (p *poster) moment() (at moment, ok bool) {
+// occasion returns what the next request begins with. It is not ok while nothing may be posted.
+func (p *poster) occasion() (at occasion, ok bool) {
 	at = *p.configured.Load()
 	at.ahead = p.skew.get()
 	at.now, ok = p.clock()
@@ -79,13 +79,13 @@ func (p *poster) moment() (at moment, ok bool) {
 // already ended.
 func (p *poster) run(ctx context.Context) {
 	defer p.metrics.remove()
-	var round moment     // at which the last round began
+	var round occasion   // at which the last round began
 	var due time.Time    // when the next one begins
 	var logged time.Time // when the failure was last logged; zero while nothing fails
 	probe := true        // nothing was accepted since the last round began: the next request is posted even if it is empty
 	knowsClock, delays := false, newBackoff()
 	for ctx.Err() == nil {
-		at, ok := p.moment()
+		at, ok := p.occasion()
 		if !ok {
 			sleep(ctx, minBackoff, nil)
 			continue
@@ -126,7 +126,7 @@ func (p *poster) run(ctx context.Context) {
 }
 
 // next returns the posts of the next request.
-func (p *poster) next(ctx context.Context, at moment) *batch {
+func (p *poster) next(ctx context.Context, at occasion) *batch {
 	b := &batch{}
 	p.schedule.fill(ctx, b, func(key types.NamespacedName, received time.Time) *post {
 		one := &post{key: key, received: received}
@@ -142,7 +142,7 @@ func (p *poster) next(ctx context.Context, at moment) *batch {
 
 // deliver posts a batch: all in one request, which is empty if there are none, and then those that were rejected before. It fails
 // if Alertmanager accepts nothing at all.
-func (p *poster) deliver(ctx context.Context, at moment, b *batch) error {
+func (p *poster) deliver(ctx context.Context, at occasion, b *batch) error {
 	at.deadline = time.Now().Add(isolationTime)
 	if len(b.posts) > 0 || len(b.alone) == 0 {
 		if err := p.splitter.post(ctx, at, b.posts, alertmanager.RequestTimeout); err != nil {

@@ -13,49 +13,49 @@ import (
 )
 
 // Forwarding implements incident.Forwarder. Nothing is known of an Incident that is not open.
-func (f *Forwarder) Forwarding(incident types.NamespacedName) fold.Forwarding {
+func (f *Forwarder) Forwarding(incident types.NamespacedName) fold.KnownForwarding {
 	t := f.term.Load()
 	if t == nil {
-		return fold.Forwarding{}
+		return fold.KnownForwarding{}
 	}
 	known, integration, _ := t.incidents.get(incident)
-	if known.open == nil {
-		return fold.Forwarding{}
+	if known.unresolved == nil {
+		return fold.KnownForwarding{}
 	}
-	return t.forwarding(known.open, integration, time.Now())
+	return t.forwarding(known.unresolved, integration, time.Now())
 }
 
 // forwarding returns what is known about the forwarding of an open Incident. The integration may be nil.
 func (t *term) forwarding(
 	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, now time.Time,
-) fold.Forwarding {
+) fold.KnownForwarding {
 	file := t.forwarder.file.Load()
 	switch {
 	case integration == nil:
-		return fold.Forwarding{}
+		return fold.KnownForwarding{}
 	case file.config.IsEmpty() && file.err != nil:
-		return fold.Forwarding{Reason: v1alpha1.ForwardingFailing, Message: messageInvalidConfig + oneLine(file.err) + "."}
+		return fold.KnownForwarding{Reason: v1alpha1.ForwardingFailing, Message: messageInvalidConfig + oneLine(file.err) + "."}
 	}
 	severity := fold.ForwardedSeverity(&incident.Status)
 	if mute := incident.Status.Mute; mute != nil {
 		severity = mute.ForwardedSeverity
 	}
 	if severity == "" { // muted since it opened: no Alertmanager has it, also if the fold has just ended the mute
-		return fold.Forwarding{}
+		return fold.KnownForwarding{}
 	}
 	r := t.results(incident, integration, severity, now)
 	before := incident.Status.Forwarding
 	switch {
 	case r.accepted > 0:
-		return fold.Forwarding{Reason: v1alpha1.ForwardingPosted, Severity: severity, Alertmanagers: r.accepted}
+		return fold.KnownForwarding{Reason: v1alpha1.ForwardingPosted, Severity: severity, Alertmanagers: r.accepted}
 	case r.isPending:
-		return fold.Forwarding{}
+		return fold.KnownForwarding{}
 	case len(r.causes) == 0:
-		return fold.Forwarding{Reason: r.exclusion.Status, Message: r.exclusion.Message}
+		return fold.KnownForwarding{Reason: r.exclusion.Status, Message: r.exclusion.Message}
 	case before != nil && before.Severity == severity && !r.isRejected: // as posted by the last leader, whose requests are not known
-		return fold.Forwarding{}
+		return fold.KnownForwarding{}
 	}
-	return fold.Forwarding{Reason: v1alpha1.ForwardingFailing, Message: messageAllFailing + listed(r.causes) + "."}
+	return fold.KnownForwarding{Reason: v1alpha1.ForwardingFailing, Message: messageAllFailing + listed(r.causes) + "."}
 }
 
 // results are what the Alertmanagers have done with an Incident.
@@ -80,8 +80,8 @@ func (t *term) results(
 			continue
 		}
 		accepted, isPending, cause := false, false, "" // by one of its addresses
-		for _, s := range e.posters.all() {
-			o := s.record.outcomeOf(key, now)
+		for _, p := range e.posters.all() {
+			o := p.record.outcomeOf(key, now)
 			accepted = accepted || o.severity == severity
 			isPending = isPending || o.failure == ""
 			r.isRejected = r.isRejected || o.rejected
@@ -159,14 +159,14 @@ func (r *reporter) compareAll() map[untold]int {
 // compare returns an Incident, nil if it is not open, and what its status is to say about its forwarding.
 func (r *reporter) compare(key types.NamespacedName, now time.Time) (*v1alpha1.Incident, *v1alpha1.Forwarding) {
 	known, integration, _ := r.term.incidents.get(key)
-	if known.open == nil {
+	if known.unresolved == nil {
 		return nil, nil
 	}
 	apiTime, ok := r.term.forwarder.clock.Now()
 	if !ok {
 		apiTime = now
 	}
-	return known.open, fold.ForwardingOf(&known.open.Status, r.term.forwarding(known.open, integration, now), apiTime)
+	return known.unresolved, fold.ForwardingOf(&known.unresolved.Status, r.term.forwarding(known.unresolved, integration, now), apiTime)
 }
 
 // isBehind reports whether the status of an Incident does not say what it is to say.

@@ -193,7 +193,7 @@ func TestTheEndOfAMuteIsNotTakenForAPost(t *testing.T) {
 		r.wait(reportInterval)
 		r.Expect(r.said(key)).To(HavePrefix("Muted"))
 		known := r.term.forwarder.Forwarding(types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
-		r.Expect(known).To(Equal(fold.Forwarding{}))
+		r.Expect(known).To(Equal(fold.KnownForwarding{}))
 	})
 }
 

@@ -31,7 +31,7 @@ type splitter struct {
 // matter, since a proxy may answer an alert that it dislikes with anything. The cause is in the alerts if Alertmanager accepts an
 // empty list; that does not count as a success, because alerts are what it has to accept. After the deadline, all that are left
 // may be the cause: they are posted alone later, so that those of others do not expire.
-func (s *splitter) post(ctx context.Context, at moment, posts []*post, timeout time.Duration) error {
+func (s *splitter) post(ctx context.Context, at occasion, posts []*post, timeout time.Duration) error {
 	cause := s.request(ctx, at, posts, timeout)
 	if cause == nil {
 		s.accept(posts)
@@ -59,7 +59,7 @@ func (s *splitter) post(ctx context.Context, at moment, posts []*post, timeout t
 	return nil
 }
 
-func (s *splitter) request(ctx context.Context, at moment, posts []*post, timeout time.Duration) error {
+func (s *splitter) request(ctx context.Context, at occasion, posts []*post, timeout time.Duration) error {
 	alerts := []json.RawMessage{}
 	for _, p := range posts {
 		alerts = append(alerts, p.alerts...)

@@ -67,7 +67,7 @@ func (t *term) apply(ctx context.Context) {
 	}
 }
 
-// watch forwards each Incident that changes.
+// watch follows the Incidents and the integrations.
 func (t *term) watch(objects cache.Informers) error {
 	incidents, err := informers.Feed(context.Background(), objects, &v1alpha1.Incident{}, t.incidentChanged, t.incidentGone)
 	if err != nil {
@@ -84,7 +84,7 @@ func (t *term) watch(objects cache.Informers) error {
 
 func (t *term) incidentChanged(incident *v1alpha1.Incident, initial bool) {
 	before, _ := t.incidents.set(incident, time.Time{})
-	received, urgent := alerts.Urgent(before.open, incident, t.forwarder.current().AlertLabels)
+	received, urgent := alerts.Urgent(before.unresolved, incident, t.forwarder.current().AlertLabels)
 	if !initial && urgent { // else the next round comes to it
 		t.notify(client.ObjectKeyFromObject(incident), received)
 	}
@@ -129,8 +129,8 @@ func (t *term) integrationGone(integration *v1alpha1.WebhookIntegration) {
 // notify puts an Incident in the queue of every poster.
 func (t *term) notify(key types.NamespacedName, received time.Time) {
 	for _, e := range t.endpoints.all() {
-		for _, s := range e.posters.all() {
-			s.schedule.changed.add(key, received)
+		for _, p := range e.posters.all() {
+			p.schedule.changed.add(key, received)
 		}
 	}
 }
