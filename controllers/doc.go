@@ -16,7 +16,7 @@
 //
 // An AlertEvent is an entry of a durable queue. Its creation was acknowledged to the sender, so each of its alerts has to be
 // counted in an Incident, and only once, whatever crashes, lags or runs twice. An event is settled for an Incident when its
-// alerts of that Incident are folded and written, or are known to match nothing. An Incident's status has a ledger: the UIDs
+// alerts of that Incident are folded and written, are known to match nothing, or are invalid. An Incident's status has a ledger: the UIDs
 // of the events folded into it. An event may have a mark, an annotation that names Incidents for which it is settled. The
 // steps and their order are what matters:
 //
@@ -65,7 +65,7 @@
 //
 // # Labels
 //
-// Labels of alerts may become labels of the Incident object (incident/labels.go). A new Incident is created with them. When one
+// Labels of alerts may become labels of the Incident object (incident/actions.go). A new Incident is created with them. When one
 // is reopened, they are patched before the status, on condition of the UID and the resourceVersion that were read, and the
 // status is written over the version that the patch made: as if both were one write. If the patch fails, the status is written
 // without it.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -57,4 +58,78 @@ func acknowledgedUntil(status *v1alpha1.IncidentStatus, p *Policy) time.Time {
 		return time.Time{}
 	}
 	return Latest(given.ExpirationTime.Time, p.QuietFrom)
+}
+
+// acknowledge sets the condition Acknowledged if the alert acknowledges the Incident or withdraws an acknowledgement.
+func (f *folding) acknowledge(a receivedAlert) string {
+	acknowledged := meta.IsStatusConditionTrue(f.status.Conditions, v1alpha1.ConditionAcknowledged)
+	switch {
+	case a.Status == v1alpha1.AlertUnacknowledged && acknowledged:
+		reason, message, entry := a.describe(v1alpha1.TransitionUnacknowledged,
+			v1alpha1.ReasonUnacknowledged, v1alpha1.ReasonUnacknowledgedByUser)
+		f.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionFalse, a.received, reason, message)
+		f.status.Acknowledgement = nil
+		f.plan.record(entry)
+		f.plan.Urgent = true
+		return ResultUnacknowledged
+	case a.Status != v1alpha1.AlertAcknowledged:
+		return ResultUpdated
+	}
+	reason, message, entry := a.describe(v1alpha1.TransitionAcknowledged,
+		v1alpha1.ReasonAcknowledged, v1alpha1.ReasonAcknowledgedByUser)
+	f.cover(&entry)
+	if !acknowledged || a.Comment != "" { // a further acknowledgement is recorded for its comment
+		f.plan.record(entry)
+		f.plan.Urgent = true
+	}
+	if acknowledged {
+		return ResultUpdated // the condition stays with the first one
+	}
+	f.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionTrue, a.received, reason, message)
+	return ResultAcknowledged
+}
+
+// cover has the acknowledgement cover the severity that the Incident has now. Who acknowledged it first, and when, stays.
+func (f *folding) cover(entry *v1alpha1.Transition) {
+	if StaysAcknowledged(f.status) {
+		return
+	}
+	acknowledgement := acknowledgementOf(f.status)
+	if acknowledgement == nil {
+		acknowledgement = &v1alpha1.Acknowledgement{Time: entry.Time, By: entry.By, Comment: entry.Comment}
+	}
+	acknowledgement.Severity = f.status.Alert.Severity
+	f.status.Acknowledgement = acknowledgement
+}
+
+// acknowledgementOf returns the acknowledgement of the current episode; nil if there is none. Of one that a version without
+// status.acknowledgement wrote, it has what the condition tells: the time, and whether a user acknowledged the episode.
+func acknowledgementOf(status *v1alpha1.IncidentStatus) *v1alpha1.Acknowledgement {
+	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged)
+	if status.Acknowledgement != nil || condition == nil || condition.Status != metav1.ConditionTrue {
+		return status.Acknowledgement
+	}
+	older := &v1alpha1.Acknowledgement{Time: v1alpha1.NewTimestamp(condition.LastTransitionTime.Time)}
+	if condition.Reason == v1alpha1.ReasonAcknowledgedByUser {
+		older.By = byUser
+	}
+	return older
+}
+
+// AcknowledgedBy returns who acknowledged the current episode: a user's name, "an alert", or empty if nobody did.
+func AcknowledgedBy(status *v1alpha1.IncidentStatus) string {
+	if acknowledgement := acknowledgementOf(status); acknowledgement != nil {
+		return cmp.Or(acknowledgement.By, byAlert)
+	}
+	return ""
+}
+
+// StaysAcknowledged reports whether the acknowledgement of an Incident covers it: the Incident is open, and not more severe
+// than it was then. An acknowledgement at an unknown severity covers nothing.
+func StaysAcknowledged(status *v1alpha1.IncidentStatus) bool {
+	then := status.Acknowledgement
+	if status.State != v1alpha1.IncidentOpen || then == nil || then.Severity == "" {
+		return false
+	}
+	return !isMoreSevere(status.Alert.Severity, then.Severity)
 }

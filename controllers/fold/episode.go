@@ -1,7 +1,6 @@
 package fold
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -137,20 +136,6 @@ func SeverityPeriods(timeline []v1alpha1.Transition) []SeverityPeriod {
 	return periods
 }
 
-// acknowledgementOf returns the acknowledgement of the current episode; nil if there is none. Of one that a version without
-// status.acknowledgement wrote, it has what the condition tells: the time, and whether a user acknowledged the episode.
-func acknowledgementOf(status *v1alpha1.IncidentStatus) *v1alpha1.Acknowledgement {
-	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged)
-	if status.Acknowledgement != nil || condition == nil || condition.Status != metav1.ConditionTrue {
-		return status.Acknowledgement
-	}
-	older := &v1alpha1.Acknowledgement{Time: v1alpha1.NewTimestamp(condition.LastTransitionTime.Time)}
-	if condition.Reason == v1alpha1.ReasonAcknowledgedByUser {
-		older.By = byUser
-	}
-	return older
-}
-
 // resolutionOf returns how the last episode was resolved; nil if it was not. Of a Resolved Incident that a version without
 // status.resolution wrote, it has what the condition tells: the reason, and whether a user resolved the episode.
 func resolutionOf(status *v1alpha1.IncidentStatus) *v1alpha1.Resolution {
@@ -163,22 +148,4 @@ func resolutionOf(status *v1alpha1.IncidentStatus) *v1alpha1.Resolution {
 		older.By = byUser
 	}
 	return older
-}
-
-// AcknowledgedBy returns who acknowledged the current episode: a user's name, "an alert", or empty if nobody did.
-func AcknowledgedBy(status *v1alpha1.IncidentStatus) string {
-	if acknowledgement := acknowledgementOf(status); acknowledgement != nil {
-		return cmp.Or(acknowledgement.By, byAlert)
-	}
-	return ""
-}
-
-// StaysAcknowledged reports whether the acknowledgement of an Incident covers it: the Incident is open, and not more severe
-// than it was then. An acknowledgement at an unknown severity covers nothing.
-func StaysAcknowledged(status *v1alpha1.IncidentStatus) bool {
-	then := status.Acknowledgement
-	if status.State != v1alpha1.IncidentOpen || then == nil || then.Severity == "" {
-		return false
-	}
-	return !isMoreSevere(status.Alert.Severity, then.Severity)
 }

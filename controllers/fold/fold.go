@@ -52,7 +52,7 @@ type Input struct {
 	Queue           Queue
 	Policy          Policy
 	Silencing       Silencing
-	Forwarding      Forwarding
+	Forwarding      KnownForwarding
 	Now             time.Time // by the API server's clock, as all times that are compared with it
 	ArchiveRequired bool      // ended episodes are kept until the archive has them
 }

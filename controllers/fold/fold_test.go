@@ -70,7 +70,7 @@ type foldBench struct {
 	gone     map[string]bool
 	policy   Policy
 	silenced Silencing
-	told     Forwarding
+	told KnownForwarding
 	now      time.Time
 
 	archiveRequired bool

@@ -11,8 +11,8 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
-// Forwarding is what is known about the forwarding of an Incident, but for windows and silences.
-type Forwarding struct {
+// KnownForwarding is what is known about the forwarding of an Incident, but for windows and silences.
+type KnownForwarding struct {
 	Disabled      bool                      // Incidents are not forwarded
 	Reason        v1alpha1.ForwardingReason // empty: not known
 	Severity      v1alpha1.Severity         // with which it was posted
@@ -24,7 +24,7 @@ type Forwarding struct {
 //
 // What an Alertmanager has accepted stays so while nothing else is known: a new leader knows of no request of the last one. An
 // Incident that is resolved keeps what was so while it was open.
-func ForwardingOf(status *v1alpha1.IncidentStatus, known Forwarding, now time.Time) *v1alpha1.Forwarding {
+func ForwardingOf(status *v1alpha1.IncidentStatus, known KnownForwarding, now time.Time) *v1alpha1.Forwarding {
 	before := status.Forwarding
 	if status.State != v1alpha1.IncidentOpen {
 		return before
@@ -44,7 +44,7 @@ func ForwardingOf(status *v1alpha1.IncidentStatus, known Forwarding, now time.Ti
 }
 
 // of returns what is so of an open Incident with the status, without the time.
-func (known *Forwarding) of(status *v1alpha1.IncidentStatus, now time.Time) *v1alpha1.Forwarding {
+func (known *KnownForwarding) of(status *v1alpha1.IncidentStatus, now time.Time) *v1alpha1.Forwarding {
 	before := status.Forwarding
 	next := &v1alpha1.Forwarding{Reason: known.Reason, Message: plaintext.ShortMessage(known.Message)}
 	switch {
@@ -72,7 +72,7 @@ func (known *Forwarding) of(status *v1alpha1.IncidentStatus, now time.Time) *v1a
 }
 
 // isExcluded reports whether the Incident is not posted at all.
-func (known *Forwarding) isExcluded() bool {
+func (known *KnownForwarding) isExcluded() bool {
 	return known.Reason == v1alpha1.ForwardingOff || known.Reason == v1alpha1.ForwardingFiltered ||
 		known.Reason == v1alpha1.ForwardingFromAlertmanager
 }

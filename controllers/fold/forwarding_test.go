@@ -17,11 +17,11 @@ func TestForwardingOf(t *testing.T) {
 	before := func(reason v1alpha1.ForwardingReason, severity v1alpha1.Severity) *v1alpha1.Forwarding {
 		return &v1alpha1.Forwarding{Reason: reason, Severity: severity, Time: earlier}
 	}
-	posted := fold.Forwarding{Reason: v1alpha1.ForwardingPosted, Severity: "error", Alertmanagers: 2}
+	posted := fold.KnownForwarding{Reason: v1alpha1.ForwardingPosted, Severity: "error", Alertmanagers: 2}
 	for sentence, test := range map[string]struct {
 		status   v1alpha1.IncidentStatus
 		silenced bool
-		known    fold.Forwarding
+		known    fold.KnownForwarding
 		reason   v1alpha1.ForwardingReason // empty: none
 		severity v1alpha1.Severity
 		isNew    bool // the reason is
@@ -38,10 +38,10 @@ func TestForwardingOf(t *testing.T) {
 		"a silence that has ended, and a new leader": {
 			status: v1alpha1.IncidentStatus{Forwarding: before("Silenced", "info")}, reason: "Posted", severity: "info", isNew: true,
 		},
-		"what is not posted is not silenced": {silenced: true, known: fold.Forwarding{Reason: "Filtered"}, reason: "Filtered", isNew: true},
+		"what is not posted is not silenced": {silenced: true, known: fold.KnownForwarding{Reason: "Filtered"}, reason: "Filtered", isNew: true},
 		"a window":                           {status: v1alpha1.IncidentStatus{Mute: &v1alpha1.Mute{}}, known: posted, reason: "Muted", isNew: true},
 		"a window, and nothing is forwarded at all": {
-			status: v1alpha1.IncidentStatus{Mute: &v1alpha1.Mute{}}, known: fold.Forwarding{Disabled: true}, reason: "Muted", isNew: true,
+			status: v1alpha1.IncidentStatus{Mute: &v1alpha1.Mute{}}, known: fold.KnownForwarding{Disabled: true}, reason: "Muted", isNew: true,
 		},
 		"a window of one that people were told of": {
 			status: v1alpha1.IncidentStatus{Mute: &v1alpha1.Mute{ForwardedSeverity: "error"}}, known: posted,
@@ -49,7 +49,7 @@ func TestForwardingOf(t *testing.T) {
 		},
 		"a window that is over, and nothing is known yet": {status: v1alpha1.IncidentStatus{Forwarding: before("Muted", "")}},
 		"nothing is forwarded any more": {
-			status: v1alpha1.IncidentStatus{Forwarding: before("Posted", "info")}, known: fold.Forwarding{Disabled: true},
+			status: v1alpha1.IncidentStatus{Forwarding: before("Posted", "info")}, known: fold.KnownForwarding{Disabled: true},
 		},
 		"nothing is known": {},
 		"resolved": {

@@ -117,12 +117,12 @@ func TestAnIncidentIsHeldBack(t *testing.T) {
 		}, minuteStamp(6)},
 		"nor if so far only the leader knows that one has it": {func(b *foldBench) {
 			b.at(1, eventOf(1, firingAt("error")))
-			b.told = Forwarding{Reason: v1alpha1.ForwardingPosted, Severity: v1alpha1.SeverityError}
+			b.told = KnownForwarding{Reason: v1alpha1.ForwardingPosted, Severity: v1alpha1.SeverityError}
 			b.at(8, receivedAt(eventOf(8, firingAt("info")), minute(5)))
 		}, minuteStamp(6)},
 		"anew, though an Alertmanager had the last episode": {func(b *foldBench) {
 			b.at(1, eventOf(1, firingAt("critical")))
-			b.told = Forwarding{Reason: v1alpha1.ForwardingPosted, Severity: v1alpha1.SeverityCritical}
+			b.told = KnownForwarding{Reason: v1alpha1.ForwardingPosted, Severity: v1alpha1.SeverityCritical}
 			b.at(2)
 			b.at(3, eventOf(3, resolvingAlert()))
 			b.at(4, eventOf(4, firingAt("info")), eventOf(5, firingAt("error")))
@@ -216,7 +216,7 @@ func TestAClockThatWasSetBackHoldsNothing(t *testing.T) {
 	g.Expect(IsHeld(bench.status(), minute(62))).To(BeTrue())
 	g.Expect(IsHeld(bench.status(), minute(5))).To(BeFalse(), "it would be hidden for an hour and more")
 
-	bench.told = Forwarding{Reason: v1alpha1.ForwardingPosted, Severity: v1alpha1.SeverityInfo}
+	bench.told = KnownForwarding{Reason: v1alpha1.ForwardingPosted, Severity: v1alpha1.SeverityInfo}
 	bench.at(72)
 	g.Expect(bench.status().Forwarding.Reason).To(Equal(v1alpha1.ForwardingPosted))
 	g.Expect(IsHeld(bench.status(), minute(70))).To(BeFalse(), "what fires in Alertmanager stays so")
@@ -229,7 +229,7 @@ func TestAWindowLeavesWhatWasPostedBeforeIt(t *testing.T) {
 	g, bench := NewWithT(t), holdingBench()
 	bench.at(1, eventOf(1, firingAt("info")))
 	g.Expect(bench.status().Forwarding.Reason).To(Equal(v1alpha1.ForwardingHeld))
-	bench.told = Forwarding{Reason: v1alpha1.ForwardingPosted, Severity: v1alpha1.SeverityInfo}
+	bench.told = KnownForwarding{Reason: v1alpha1.ForwardingPosted, Severity: v1alpha1.SeverityInfo}
 	bench.maintain(windowOf("db", 12, 50))
 	bench.at(13)
 	g.Expect(bench.status().Mute.ForwardedSeverity).To(Equal(v1alpha1.SeverityInfo))

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
@@ -87,7 +88,7 @@ func (f *folding) stepOpen(a receivedAlert) string {
 		f.status.Expiry = expiryOf(a)
 	}
 	if a.Status == v1alpha1.AlertResolved {
-		f.resolve(a.report(v1alpha1.TransitionResolved, v1alpha1.ReasonResolvedByAlert, v1alpha1.ReasonResolvedByUser))
+		f.resolve(a.describe(v1alpha1.TransitionResolved, v1alpha1.ReasonResolvedByAlert, v1alpha1.ReasonResolvedByUser))
 		return ResultResolved
 	}
 	if after := f.status.Alert.Severity; before != after && before != "" {
@@ -97,48 +98,6 @@ func (f *folding) stepOpen(a receivedAlert) string {
 		})
 	}
 	return f.acknowledge(a)
-}
-
-// acknowledge sets the condition Acknowledged if the alert acknowledges the Incident or withdraws an acknowledgement.
-func (f *folding) acknowledge(a receivedAlert) string {
-	acknowledged := meta.IsStatusConditionTrue(f.status.Conditions, v1alpha1.ConditionAcknowledged)
-	switch {
-	case a.Status == v1alpha1.AlertUnacknowledged && acknowledged:
-		reason, message, entry := a.report(v1alpha1.TransitionUnacknowledged,
-			v1alpha1.ReasonUnacknowledged, v1alpha1.ReasonUnacknowledgedByUser)
-		f.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionFalse, a.received, reason, message)
-		f.status.Acknowledgement = nil
-		f.plan.record(entry)
-		f.plan.Urgent = true
-		return ResultUnacknowledged
-	case a.Status != v1alpha1.AlertAcknowledged:
-		return ResultUpdated
-	}
-	reason, message, entry := a.report(v1alpha1.TransitionAcknowledged,
-		v1alpha1.ReasonAcknowledged, v1alpha1.ReasonAcknowledgedByUser)
-	f.cover(&entry)
-	if !acknowledged || a.Comment != "" { // a further acknowledgement is recorded for its comment
-		f.plan.record(entry)
-		f.plan.Urgent = true
-	}
-	if acknowledged {
-		return ResultUpdated // the condition stays with the first one
-	}
-	f.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionTrue, a.received, reason, message)
-	return ResultAcknowledged
-}
-
-// cover has the acknowledgement cover the severity that the Incident has now. Who acknowledged it first, and when, stays.
-func (f *folding) cover(entry *v1alpha1.Transition) {
-	if StaysAcknowledged(f.status) {
-		return
-	}
-	acknowledgement := acknowledgementOf(f.status)
-	if acknowledgement == nil {
-		acknowledgement = &v1alpha1.Acknowledgement{Time: entry.Time, By: entry.By, Comment: entry.Comment}
-	}
-	acknowledgement.Severity = f.status.Alert.Severity
-	f.status.Acknowledgement = acknowledgement
 }
 
 // transition returns the entry of the timeline for a report.
@@ -153,8 +112,8 @@ func (a *receivedAlert) transition(kind v1alpha1.TransitionType, did string) v1a
 // by is the name of the user whose report the alert is, in one line; empty for an alert of a sender.
 func (a *receivedAlert) by() string { return plaintext.ShortName(a.By) }
 
-// report returns the reason and the message of the condition that a report of a sender or a user changes, and its entry.
-func (a *receivedAlert) report(kind v1alpha1.TransitionType, bySender, byUser string) (
+// describe returns the reason and the message of the condition that a report of a sender or a user changes, and its entry.
+func (a *receivedAlert) describe(kind v1alpha1.TransitionType, bySender, byUser string) (
 	reason, message string, entry v1alpha1.Transition,
 ) {
 	entry, reason = a.transition(kind, string(kind)), bySender
@@ -304,3 +263,35 @@ func (p *Plan) recordOnce(entry v1alpha1.Transition) {
 
 // isFollowUp reports whether an alert can only change an Incident that exists: whatever does not fire opens nothing.
 func isFollowUp(status v1alpha1.AlertStatus) bool { return status != v1alpha1.AlertFiring }
+
+// labelMarks are the characters of a label's value that it can neither begin nor end with.
+const labelMarks = "-_."
+
+// labelObject plans the labels of the Incident object for an episode that begins. They are those of its first alert: the same
+// however many alerts are folded at once, and the same again after a crash. While its integration is deleted, an Incident keeps
+// the labels that it has.
+func (f *folding) labelObject() {
+	if f.in.Policy.Absent {
+		return
+	}
+	labels := map[string]string{}
+	for _, name := range f.in.Policy.ObjectLabels {
+		if value := labelValue(f.status.Alert.Labels[name]); value != "" {
+			labels[v1alpha1.AlertLabelPrefix+name] = value
+		}
+	}
+	f.plan.ObjectLabels = labels
+}
+
+// labelValue returns a text as the value of a label: itself if it is one, empty if nothing of it can be one.
+func labelValue(text string) string {
+	value := strings.Trim(strings.Map(labelChar, text), labelMarks)
+	return strings.TrimRight(value[:min(len(value), validation.LabelValueMaxLength)], labelMarks)
+}
+
+func labelChar(c rune) rune {
+	if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune(labelMarks, c) {
+		return c
+	}
+	return '_'
+}

@@ -7,7 +7,7 @@ import (
 )
 
 // rule is what a feature adds to the life cycle, at certain moments of a fold. All that the feature decides lies in the file of
-// its rule, so that the feature can be removed with its file and its entry in rules. A rule embeds noRule for the other moments.
+// its rule, which others ask where they must know it (holds and flapping). A rule embeds noRule for the other moments.
 type rule interface {
 	begin(f *folding)                                 // before the first alert
 	opens(f *folding)                                 // an episode is about to open; the status still has the last one, if any

@@ -3,7 +3,9 @@ package incident
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,13 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
-	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
-	"github.com/tocsin-dev/tocsin/controllers/sweep"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
@@ -250,60 +251,81 @@ func (r *reconciler) reportUnknown(ctx context.Context, c *confirmed, plan *fold
 	}
 }
 
-// expire deletes a Resolved Incident whose retention is over, or one that never got a status. It looks again at one that cannot
-// go yet after as long as it has waited so far: at the longest expiryRetry if AlertEvents hold it, at the least so if the archive
-// does not have it, since after an outage there may be very many, which the sweeps find.
-func (r *reconciler) expire(ctx context.Context, o *facts, due time.Time) (result ctrl.Result, err error) {
-	waited := o.apiTime.Sub(due)
-	if r.ArchiveRequired && !fold.IsArchived(&o.incident.Status) {
-		if waited = max(waited, expiryRetry); waited < sweep.Interval {
-			result.RequeueAfter = waited
-		}
-		return result, nil
+// labelTimeout bounds how long a fold waits for the labels of its Incident, which an admission webhook may delay.
+const labelTimeout = 5 * time.Second
+
+// createLabelled creates an Incident, without its labels if the API server rejects it with them.
+func (r *reconciler) createLabelled(ctx context.Context, incident *v1alpha1.Incident) error {
+	err := r.live.Create(ctx, incident)
+	blocked := asBlocked(err)
+	if blocked == nil || blocked.reason != v1alpha1.ReasonIncidentRejected || len(incident.Labels) == 0 || !isRejected(err) {
+		return err
 	}
-	always := func() bool { return true }
-	deleted, err := r.Delete(ctx, o.key.Namespace, []*v1alpha1.Incident{o.incident}, always)
-	if err != nil || deleted == 0 {
-		wait := min(max(waited, writeInterval), expiryRetry)
-		return ctrl.Result{RequeueAfter: wait}, err // a change of the Incident brings it back sooner
-	}
-	r.writes.forget(o.key)
-	reason := "its retention is over"
-	if o.incident.Status.State == "" {
-		reason = "it has no status and no alerts"
-	}
-	log.FromContext(ctx).Info("Deleted Incident", "reason", reason, "integration", o.incident.Spec.IntegrationName)
-	return ctrl.Result{}, nil
+	log.FromContext(ctx).Info("The Incident was rejected, creating it without labels", "rejection", err.Error())
+	incident.Labels = nil
+	return r.live.Create(ctx, incident)
 }
 
-// awaitDeletion has the alerts of an Incident wait that is being deleted: nothing is folded into it, and once it is gone, they
-// open it anew. Those that it has counted must not do so; its ledger tells them.
-func (r *reconciler) awaitDeletion(ctx context.Context, o *facts) (ctrl.Result, error) {
-	counted := sets.New[types.UID]()
-	for _, entry := range o.incident.Status.Ledger.Events {
-		counted.Insert(types.UID(entry.UID))
+// label sets the labels of an episode that begins, and returns the Incident as it is then; nil labels change nothing. It comes
+// before the status: after a crash in between, the next fold begins the episode again and finds the labels. The patch succeeds
+// only on the Incident that was read, so the status may be written over its result. If it fails, the fold goes on without it.
+func (r *reconciler) label(
+	ctx context.Context, read *v1alpha1.Incident, labels map[string]string,
+) *v1alpha1.Incident {
+	if labels == nil {
+		return read
 	}
-	waiting := !o.nextFold.IsZero()
-	for _, event := range o.toFold {
-		if counted.Has(event.UID) {
-			r.releases.Settle(event, o.key.Name)
-			r.releases.Mark(event, o.key.Name)
-		} else {
-			waiting = true
-		}
+	ctx, cancel := context.WithTimeout(ctx, labelTimeout)
+	defer cancel()
+	labelled, err := r.patchLabels(ctx, read, labels)
+	switch {
+	case err == nil:
+		return labelled
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // and so will the write of the status
+	default:
+		log.FromContext(ctx).Info("The labels of the Incident are not set", "cause", err.Error())
 	}
-	if waiting {
-		return r.waitBlocked(ctx, o, &blockedError{reason: v1alpha1.ReasonIncidentTerminating, cause: errTerminating}), nil
-	}
-	r.blocked.forget(o.key)
-	return ctrl.Result{}, nil
+	return read
 }
 
-// waitBlocked puts off a fold whose Incident cannot be written. What it waits for is on the integrations.
-func (r *reconciler) waitBlocked(ctx context.Context, o *facts, cause *blockedError) ctrl.Result {
-	wait, first := r.blocked.block(o.key, cause, o.now)
-	if first {
-		log.FromContext(ctx).Info("Alerts wait for their Incident", "reason", cause.reason, "cause", cause.cause.Error())
+func (r *reconciler) patchLabels(
+	ctx context.Context, read *v1alpha1.Incident, labels map[string]string,
+) (*v1alpha1.Incident, error) {
+	has := read.Labels
+	if read.Status.State == v1alpha1.IncidentOpen { // it is from the cache, which has no labels
+		stored, err := readIncident(ctx, r.live, client.ObjectKeyFromObject(read))
+		if err != nil {
+			return nil, err
+		}
+		if stored == nil || stored.ResourceVersion != read.ResourceVersion {
+			return read, nil // the write of the status will conflict
+		}
+		has = stored.Labels
 	}
-	return ctrl.Result{RequeueAfter: wait}
+	wanted := withLabels(has, labels)
+	if maps.Equal(has, wanted) {
+		return read, nil
+	}
+	before := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{
+		Namespace: read.Namespace, Name: read.Name, ResourceVersion: read.ResourceVersion, Labels: has,
+	}}
+	answer := before.DeepCopy()
+	answer.UID, answer.Labels = read.UID, wanted // with the UID, the patch fails on another object of the name
+	if err := r.live.Patch(ctx, answer, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+		return nil, fmt.Errorf("patching labels: %w", err)
+	}
+	labelled := *read
+	labelled.ResourceVersion = answer.ResourceVersion
+	return &labelled, nil
+}
+
+// withLabels returns the labels of an Incident with those that begin with AlertLabelPrefix replaced: the others are not ours.
+func withLabels(has, wanted map[string]string) map[string]string {
+	labels := maps.Clone(wanted)
+	for key, value := range has {
+		if !strings.HasPrefix(key, v1alpha1.AlertLabelPrefix) {
+			labels[key] = value
+		}
+	}
+	return labels
 }

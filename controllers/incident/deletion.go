@@ -5,15 +5,20 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/controllers/sweep"
 )
 
 // Delete deletes those of these Incidents of one namespace whose ledgers are not needed, exactly as they were read, while more
@@ -103,4 +108,66 @@ func (r *reconciler) gone(ctx context.Context, shown *v1alpha1.Incident) bool {
 		log.FromContext(ctx).Error(err, "AlertEvents of a deleted Incident not marked", "incident", incident)
 	}
 	return true
+}
+
+// expire deletes a Resolved Incident whose retention is over, or one that never got a status. It looks again at one that cannot
+// go yet after as long as it has waited so far: at the longest expiryRetry if AlertEvents hold it, at the least so if the archive
+// does not have it, since after an outage there may be very many, which the sweeps find.
+func (r *reconciler) expire(ctx context.Context, o *facts, due time.Time) (result ctrl.Result, err error) {
+	waited := o.apiTime.Sub(due)
+	if r.ArchiveRequired && !fold.IsArchived(&o.incident.Status) {
+		if waited = max(waited, expiryRetry); waited < sweep.Interval {
+			result.RequeueAfter = waited
+		}
+		return result, nil
+	}
+	always := func() bool { return true }
+	deleted, err := r.Delete(ctx, o.key.Namespace, []*v1alpha1.Incident{o.incident}, always)
+	if err != nil || deleted == 0 {
+		wait := min(max(waited, writeInterval), expiryRetry)
+		return ctrl.Result{RequeueAfter: wait}, err // a change of the Incident brings it back sooner
+	}
+	r.writes.forget(o.key)
+	reason := "its retention is over"
+	if o.incident.Status.State == "" {
+		reason = "it has no status and no alerts"
+	}
+	log.FromContext(ctx).Info("Deleted Incident", "reason", reason, "integration", o.incident.Spec.IntegrationName)
+	return ctrl.Result{}, nil
+}
+
+// awaitDeletion has the alerts of an Incident wait that is being deleted: nothing is folded into it, and once it is gone, they
+// open it anew. Those that it has counted must not do so; its ledger tells them.
+func (r *reconciler) awaitDeletion(ctx context.Context, o *facts) (ctrl.Result, error) {
+	counted := sets.New[types.UID]()
+	for _, entry := range o.incident.Status.Ledger.Events {
+		counted.Insert(types.UID(entry.UID))
+	}
+	waiting := !o.nextFold.IsZero()
+	for _, event := range o.toFold {
+		if counted.Has(event.UID) {
+			r.releases.Settle(event, o.key.Name)
+			r.releases.Mark(event, o.key.Name)
+		} else {
+			waiting = true
+		}
+	}
+	if waiting {
+		return r.waitBlocked(ctx, o, &blockedError{reason: v1alpha1.ReasonIncidentTerminating, cause: errTerminating}), nil
+	}
+	r.blocked.forget(o.key)
+	return ctrl.Result{}, nil
+}
+
+// dropEmpty deletes an Incident that was created for AlertEvents which turn out to be gone, if no other one is listed for it.
+// Else it goes when its time has come. It returns the Incident that is left.
+func (r *reconciler) dropEmpty(ctx context.Context, c *confirmed) (*v1alpha1.Incident, error) {
+	if err := r.requireShown(ctx, c, nil); err != nil || !c.isEmpty() {
+		return c.incident, err
+	}
+	if removed, err := r.remove(ctx, c.incident); err != nil || !removed {
+		return c.incident, err
+	}
+	r.writes.forget(c.key)
+	return nil, nil
 }

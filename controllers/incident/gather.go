@@ -25,7 +25,7 @@ import (
 // errUnfoldable says that the fold itself failed on its input.
 var errUnfoldable = errors.New("the fold failed")
 
-// facts is the state of an Incident and its AlertEvents as a reconciliation found it. It is never modified.
+// facts is the state of an Incident and its AlertEvents as a reconciliation found it. What decides by it does not modify it.
 type facts struct {
 	alertEvents
 	key       types.NamespacedName
@@ -33,7 +33,7 @@ type facts struct {
 	listed    *eventList         // the AlertEvents in the cache, or in the quorum list
 	policy    fold.Policy
 	silenced  fold.Silencing
-	forwarded fold.Forwarding
+	forwarded fold.KnownForwarding
 	began     time.Time     // when the reconciliation began
 	lag       time.Duration // until an Incident may be read for which the cache is behind, unless the watch shows it before
 	now       time.Time     // by the own clock, for pauses
@@ -68,7 +68,7 @@ func (r *reconciler) gather(ctx context.Context, key types.NamespacedName) (*fac
 	}
 	incident, err := readIncident(ctx, r.cache, key, client.UnsafeDisableDeepCopy)
 	if err == nil && r.writes.behind(key, incident) {
-		if lag := r.writes.mayRead(key, r.Clock.Now()); lag > 0 {
+		if lag := r.writes.readDelay(key, r.Clock.Now()); lag > 0 {
 			return &facts{key: key, incident: incident, lag: lag}, nil
 		}
 		incident, err = readIncident(ctx, r.live, key)

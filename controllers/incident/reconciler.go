@@ -105,7 +105,7 @@ type resolvedIncidents interface {
 // Forwarder tells whether Incidents are posted to Alertmanager, and which silences cover them there.
 type Forwarder interface {
 	// Forwarding returns what is known about the forwarding of an Incident.
-	Forwarding(incident types.NamespacedName) fold.Forwarding
+	Forwarding(incident types.NamespacedName) fold.KnownForwarding
 
 	// Silencing returns what is known about the silences of an Incident. It is not known before the silences were
 	// read in this term, nor for an Incident that is not forwarded.
@@ -204,19 +204,6 @@ func (r *reconciler) createOrRead(
 	return &o, false, nil
 }
 
-// dropEmpty deletes an Incident that was created for AlertEvents which turn out to be gone, if no other one is listed for it.
-// Else it goes when its time has come. It returns the Incident that is left.
-func (r *reconciler) dropEmpty(ctx context.Context, c *confirmed) (*v1alpha1.Incident, error) {
-	if err := r.requireShown(ctx, c, nil); err != nil || !c.isEmpty() {
-		return c.incident, err
-	}
-	if removed, err := r.remove(ctx, c.incident); err != nil || !removed {
-		return c.incident, err
-	}
-	r.writes.forget(c.key)
-	return nil, nil
-}
-
 // handleFailure says when to fold again after an error.
 func (r *reconciler) handleFailure(ctx context.Context, o *facts, err error) (ctrl.Result, error) {
 	var blocked *blockedError
@@ -248,7 +235,7 @@ func (r *reconciler) delayFold(o *facts) time.Duration {
 	case o.unknown:
 		return staleRetry
 	case o.onlyRepeats() && !o.ledgerNearlyFull():
-		return r.writes.wait(o.key, o.now)
+		return r.writes.writeDelay(o.key, o.now)
 	default:
 		return 0
 	}
@@ -261,7 +248,7 @@ func (r *reconciler) delayWrite(o *facts, plan fold.Plan) time.Duration {
 	case plan.Create != nil:
 		return r.blocked.delay(o.key, ofNamespace, o.now)
 	case plan.Write && !plan.Urgent && !o.ledgerNearlyFull():
-		return r.writes.wait(o.key, o.now)
+		return r.writes.writeDelay(o.key, o.now)
 	default:
 		return 0
 	}
@@ -319,4 +306,13 @@ func (r *reconciler) expireOrWait(ctx context.Context, o *facts, plan fold.Plan)
 	default:
 		return ctrl.Result{RequeueAfter: writeInterval}, nil
 	}
+}
+
+// waitBlocked puts off a fold whose Incident cannot be written. What it waits for is on the integrations.
+func (r *reconciler) waitBlocked(ctx context.Context, o *facts, cause *blockedError) ctrl.Result {
+	wait, first := r.blocked.block(o.key, cause, o.now)
+	if first {
+		log.FromContext(ctx).Info("Alerts wait for their Incident", "reason", cause.reason, "cause", cause.cause.Error())
+	}
+	return ctrl.Result{RequeueAfter: wait}
 }

@@ -17,7 +17,7 @@ import (
 // justBegun is a Forwarder that knows nothing yet.
 type justBegun struct{}
 
-func (justBegun) Forwarding(types.NamespacedName) fold.Forwarding   { return fold.Forwarding{} }
+func (justBegun) Forwarding(types.NamespacedName) fold.KnownForwarding   { return fold.KnownForwarding{} }
 func (justBegun) Silencing(types.NamespacedName) fold.Silencing     { return fold.Silencing{} }
 func (justBegun) Resolved(*v1alpha1.Incident)                       {}
 func (justBegun) Watch(context.Context, func(types.NamespacedName)) {}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -75,17 +73,4 @@ func DeleteCopy(ctx context.Context, live client.Writer, memory *queue.Memory, r
 		log.FromContext(ctx).V(1).Info("Deleted second copy of an AlertEvent")
 	}
 	return err
-}
-
-// DeleteEvent deletes exactly this AlertEvent. deleted is false if it is gone, and another one of its name is left alone.
-func DeleteEvent(ctx context.Context, live client.Writer, ref queue.Ref) (deleted bool, err error) {
-	event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}}
-	err = live.Delete(ctx, event, client.Preconditions{UID: &ref.UID})
-	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("deleting the AlertEvent %s: %w", ref.Name, err)
-	}
-	return true, nil
 }

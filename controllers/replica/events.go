@@ -1,11 +1,12 @@
 // Package replica is what every replica keeps, whether it leads or not: how well alerts can be stored and how right its clock is,
-// which AlertEvents its watch has shown, and how many objects there are.
+// and which AlertEvents its watch has shown (see package queue). How many objects there are, package capacity counts.
 package replica
 
 import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // IncidentNameIndex is the index of the cache that finds AlertEvents by the names of the Incidents that their alerts belong to.
@@ -77,4 +79,17 @@ func NewClient(mgr ctrl.Manager) (client.WithWatch, error) {
 		return nil, fmt.Errorf("making the client of the fold: %w", err)
 	}
 	return live, nil
+}
+
+// DeleteEvent deletes exactly this AlertEvent. deleted is false if it is gone, and another one of its name is left alone.
+func DeleteEvent(ctx context.Context, live client.Writer, ref queue.Ref) (deleted bool, err error) {
+	event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}}
+	err = live.Delete(ctx, event, client.Preconditions{UID: &ref.UID})
+	switch {
+	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("deleting the AlertEvent %s: %w", ref.Name, err)
+	}
+	return true, nil
 }
