@@ -12,20 +12,23 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/forward/alertmanager"
 	"github.com/tocsin-dev/tocsin/controllers/forward/config"
+	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
 // poster posts alerts to one address of an Alertmanager. It depends on no other poster.
 type poster struct {
-	address  string
-	log      logr.Logger
-	metrics  addressMetrics
-	clock    clock
-	dialer   alertmanager.Dialer
-	schedule *schedule
-	stages   []stage // from an Incident to its alerts, in order
-	splitter *splitter
-	record   *record
-	skew     *skew
+	address   string
+	log       logr.Logger
+	metrics   addressMetrics
+	clock     clock
+	dialer    alertmanager.Dialer
+	incidents *incidents
+	windows   *maintenance.Windows
+	schedule  *schedule
+	splitter  *splitter
+	record    *record
+	skew      *skew
+	hasFormer bool // the labels of an earlier leader were read, or could not be, see withHistory
 
 	configured atomic.Pointer[occasion] // its target and client
 }
@@ -34,17 +37,12 @@ func newPoster(t *term, name, address string) *poster {
 	p := &poster{
 		address: address, log: t.forwarder.log.WithValues("alertmanager", name, "address", address),
 		metrics: addressMetrics{name, address}, clock: t.clock, dialer: t.forwarder.Dialer, record: newRecord(),
+		incidents: t.incidents, windows: t.forwarder.Windows,
 	}
 	p.configured.Store(&occasion{})
 	p.metrics.succeeded(time.Now())
 	p.schedule = newSchedule(t.incidents, p.record)
 	p.skew = &skew{metrics: p.metrics, log: p.log}
-	p.stages = []stage{
-		&readStage{t.incidents, p.log},
-		&wantStage{t.forwarder.Windows},
-		&historyStage{incidents: t.incidents, record: p.record, log: p.log},
-		&encodeStage{p.record},
-	}
 	p.splitter = &splitter{
 		clock: p.clock, skew: p.skew, record: p.record, metrics: p.metrics, log: p.log,
 		accepted: t.reporter.add, retry: p.schedule.changed.add,
@@ -129,13 +127,7 @@ func (p *poster) run(ctx context.Context) {
 func (p *poster) next(ctx context.Context, at occasion) *batch {
 	b := &batch{}
 	p.schedule.fill(ctx, b, func(key types.NamespacedName, received time.Time) *post {
-		one := &post{key: key, received: received}
-		for _, stage := range p.stages {
-			if !stage.fill(ctx, at, one) {
-				return nil
-			}
-		}
-		return one
+		return p.prepare(ctx, at, key, received)
 	})
 	return b
 }
