@@ -11,14 +11,13 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"strings"
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/transport"
-
-	"github.com/tocsin-dev/tocsin/internal/responses"
 )
 
 const (
@@ -44,18 +43,35 @@ var ErrTooLarge = errors.New("the page is too large")
 // Bound returns a wrapper for rest.Config.Wrap that bounds the answers to lists in pages of an API group. A Reader reads such
 // lists.
 func Bound(group string) transport.WrapperFunc {
-	return responses.Wrap(group, func(request *http.Request, response *http.Response) {
-		query := request.URL.Query()
-		if !query.Has("limit") || query.Has("watch") {
-			return
-		}
-		body := &boundedBody{ReadCloser: response.Body, left: maxBytes}
-		if query.Get("limit") == "1" {
-			body.left = math.MaxInt // one object alone always fits
-		}
-		body.read, _ = request.Context().Value(sizeKey{}).(*atomic.Int64)
-		response.Body = body
-	})
+	return func(next http.RoundTripper) http.RoundTripper {
+		return &bounder{next: next, path: "/apis/" + group + "/"}
+	}
+}
+
+// bounder is the transport that Bound adds.
+type bounder struct {
+	next http.RoundTripper
+	path string // part of the paths of the API group
+}
+
+// WrappedRoundTripper lets client-go find the transport behind this one.
+func (b *bounder) WrappedRoundTripper() http.RoundTripper { return b.next }
+
+// RoundTrip implements http.RoundTripper.
+func (b *bounder) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := b.next.RoundTrip(request)
+	query := request.URL.Query()
+	isPage := request.Method == http.MethodGet && query.Has("limit") && !query.Has("watch")
+	if err != nil || !isPage || !strings.Contains(request.URL.Path, b.path) {
+		return response, err
+	}
+	body := &boundedBody{ReadCloser: response.Body, left: maxBytes}
+	if query.Get("limit") == "1" {
+		body.left = math.MaxInt // one object alone always fits
+	}
+	body.read, _ = request.Context().Value(sizeKey{}).(*atomic.Int64)
+	response.Body = body
+	return response, nil
 }
 
 // sizeKey is the key of the context's counter of the bytes of a page.
