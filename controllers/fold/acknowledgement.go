@@ -94,32 +94,16 @@ func (f *folding) cover(entry *v1alpha1.Transition) {
 	if StaysAcknowledged(f.status) {
 		return
 	}
-	acknowledgement := acknowledgementOf(f.status)
-	if acknowledgement == nil {
-		acknowledgement = &v1alpha1.Acknowledgement{Time: entry.Time, By: entry.By, Comment: entry.Comment}
+	if f.status.Acknowledgement == nil {
+		f.status.Acknowledgement = &v1alpha1.Acknowledgement{Time: entry.Time, By: entry.By, Comment: entry.Comment}
 	}
-	acknowledgement.Severity = f.status.Alert.Severity
-	f.status.Acknowledgement = acknowledgement
-}
-
-// acknowledgementOf returns the acknowledgement of the current episode; nil if there is none. Of one that a version without
-// status.acknowledgement wrote, it has what the condition tells: the time, and whether a user acknowledged the episode.
-func acknowledgementOf(status *v1alpha1.IncidentStatus) *v1alpha1.Acknowledgement {
-	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged)
-	if status.Acknowledgement != nil || condition == nil || condition.Status != metav1.ConditionTrue {
-		return status.Acknowledgement
-	}
-	older := &v1alpha1.Acknowledgement{Time: v1alpha1.NewTimestamp(condition.LastTransitionTime.Time)}
-	if condition.Reason == v1alpha1.ReasonAcknowledgedByUser {
-		older.By = byUser
-	}
-	return older
+	f.status.Acknowledgement.Severity = f.status.Alert.Severity
 }
 
 // AcknowledgedBy returns who acknowledged the current episode: a user's name, "an alert", or empty if nobody did.
 func AcknowledgedBy(status *v1alpha1.IncidentStatus) string {
-	if acknowledgement := acknowledgementOf(status); acknowledgement != nil {
-		return cmp.Or(acknowledgement.By, byAlert)
+	if status.Acknowledgement != nil {
+		return cmp.Or(status.Acknowledgement.By, byAlert)
 	}
 	return ""
 }

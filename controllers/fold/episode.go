@@ -4,9 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
@@ -66,11 +63,11 @@ func DescribeEpisode(status *v1alpha1.IncidentStatus) (e EndedEpisode, ok bool) 
 	}
 	e.Alert.Origins = "" // by a mapping that will have changed, and of no use in an archive
 	e.describeSeverities()
-	if acknowledgement := acknowledgementOf(status); acknowledgement != nil {
+	if acknowledgement := status.Acknowledgement; acknowledgement != nil {
 		e.AcknowledgedTime, e.AcknowledgedBy = acknowledgement.Time, AcknowledgedBy(status)
 	}
 	e.Assignee = AssigneeOf(status)
-	if resolution := resolutionOf(status); resolution != nil {
+	if resolution := status.Resolution; resolution != nil {
 		e.Resolution, e.ResolvedBy = resolution.Reason, resolution.By
 	}
 	return e, true
@@ -102,11 +99,8 @@ func (e *EndedEpisode) describeSeverities() {
 	}
 }
 
-// Authors whose names are not known.
-const (
-	byAlert = "an alert"
-	byUser  = "a user"
-)
+// byAlert is the author of what no person did.
+const byAlert = "an alert"
 
 // SeverityPeriod is a continuous period in which an Incident was open with one severity.
 type SeverityPeriod struct {
@@ -116,7 +110,7 @@ type SeverityPeriod struct {
 }
 
 // SeverityPeriods returns the periods that a timeline tells, oldest first. A timeline keeps MaxTimeline transitions, so
-// older periods are missing, and so are those that a version without Transition.severity recorded.
+// older periods are missing.
 func SeverityPeriods(timeline []v1alpha1.Transition) []SeverityPeriod {
 	var periods []SeverityPeriod
 	for i := range timeline {
@@ -134,18 +128,4 @@ func SeverityPeriods(timeline []v1alpha1.Transition) []SeverityPeriod {
 		}
 	}
 	return periods
-}
-
-// resolutionOf returns how the last episode was resolved; nil if it was not. Of a Resolved Incident that a version without
-// status.resolution wrote, it has what the condition tells: the reason, and whether a user resolved the episode.
-func resolutionOf(status *v1alpha1.IncidentStatus) *v1alpha1.Resolution {
-	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionResolved)
-	if status.Resolution != nil || condition == nil || condition.Status != metav1.ConditionTrue {
-		return status.Resolution
-	}
-	older := &v1alpha1.Resolution{Reason: condition.Reason}
-	if condition.Reason == v1alpha1.ReasonResolvedByUser {
-		older.By = byUser
-	}
-	return older
 }

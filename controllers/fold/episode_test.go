@@ -104,22 +104,3 @@ func TestAnAcknowledgementCoversNoHigherSeverity(t *testing.T) {
 		})
 	}
 }
-
-// An earlier version wrote neither status.acknowledgement nor status.resolution.
-func TestTheAcknowledgementOfAnEarlierVersion(t *testing.T) {
-	g, b := NewWithT(t), newBench()
-	maria, alex, ben := acknowledgingAlert(), acknowledgingAlert(), resolvingAlert()
-	maria.By, alex.By, ben.By = "maria", "alex", "ben"
-	b.fold(eventOf(1, firingAlert()), eventOf(2, maria))
-	b.status().Acknowledgement = nil
-	g.Expect(AcknowledgedBy(b.status())).To(Equal("a user"))
-	g.Expect(StaysAcknowledged(b.status())).To(BeFalse(), "at an unknown severity")
-	b.fold(eventOf(3, alex))
-	g.Expect(StaysAcknowledged(b.status())).To(BeTrue())
-	b.fold(eventOf(4, ben))
-	b.status().Acknowledgement, b.status().Resolution = nil, nil
-	e, _ := DescribeEpisode(b.status())
-	g.Expect([]any{e.AcknowledgedTime, e.AcknowledgedBy, e.Resolution, e.ResolvedBy}).To(Equal([]any{
-		*minuteStamp(2), "a user", v1alpha1.ReasonResolvedByUser, "a user",
-	}))
-}

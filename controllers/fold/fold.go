@@ -69,10 +69,8 @@ type Queue interface {
 
 // AlertResult is the result of folding one alert.
 type AlertResult struct {
-	EventUID    types.UID
-	Integration string
-	Result      string    // one of the result constants
-	Received    time.Time // when the alert was accepted
+	Result   string    // one of the result constants
+	Received time.Time // when the alert was accepted
 }
 
 // Plan is the result of a fold: the writes for one Incident and their reasons.
@@ -258,12 +256,7 @@ func (f *folding) foldEvent(event versionedEvent) {
 			enters = true
 			f.ledger.digest.Add(AlertID(event.AlertEvent, i))
 		}
-		f.plan.Results = append(f.plan.Results, AlertResult{
-			EventUID:    event.UID,
-			Integration: arrived.integration,
-			Result:      result,
-			Received:    arrived.received,
-		})
+		f.plan.Results = append(f.plan.Results, AlertResult{Result: result, Received: arrived.received})
 	}
 	switch {
 	case enters:

@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -97,19 +98,15 @@ func (forwardingRule) finish(f *folding, _ former) {
 	}
 	f.plan.Write = true
 	if before == nil || before.Reason != next.Reason {
-		message := strings.TrimSuffix(forwardingMessages[next.Reason]+". "+next.Message, ". ")
+		message := strings.TrimSuffix(cmp.Or(forwardingMessages[next.Reason], "Not posted to Alertmanager")+". "+next.Message, ". ")
 		f.plan.record(v1alpha1.Transition{Type: v1alpha1.TransitionForwarding, Time: next.Time, Message: message})
 	}
 }
 
-// forwardingMessages are what the timeline says.
+// forwardingMessages are what the timeline says; of the other reasons, that it is not posted.
 var forwardingMessages = map[v1alpha1.ForwardingReason]string{
-	v1alpha1.ForwardingPosted:           "Posted to Alertmanager",
-	v1alpha1.ForwardingSilenced:         "Silenced in Alertmanager",
-	v1alpha1.ForwardingMuted:            "Muted",
-	v1alpha1.ForwardingHeld:             "Not posted to Alertmanager yet",
-	v1alpha1.ForwardingFiltered:         "Not posted to Alertmanager",
-	v1alpha1.ForwardingFromAlertmanager: "Not posted to Alertmanager",
-	v1alpha1.ForwardingOff:              "Not posted to Alertmanager",
-	v1alpha1.ForwardingFailing:          "Not posted to Alertmanager",
+	v1alpha1.ForwardingPosted:   "Posted to Alertmanager",
+	v1alpha1.ForwardingSilenced: "Silenced in Alertmanager",
+	v1alpha1.ForwardingMuted:    "Muted",
+	v1alpha1.ForwardingHeld:     "Not posted to Alertmanager yet",
 }
