@@ -56,8 +56,8 @@ func (t *heardTimes) due(h *v1alpha1.Heartbeat) time.Time {
 	if !t.failed.IsZero() || !t.written.IsZero() || isHeard && isTroubled(s) {
 		return time.Time{}
 	}
-	pause, last := signalRecheck, timeOf(s.LastStartTime)
-	if heard := timeOf(s.LastSignalTime); !heard.IsZero() {
+	pause, last := signalRecheck, s.LastStartTime.OrZero()
+	if heard := s.LastSignalTime.OrZero(); !heard.IsZero() {
 		if expected, err := heartbeats.After(h, heard); err == nil {
 			pause = expected.Sub(heard) / 3
 		}
@@ -196,14 +196,6 @@ func (t *heardTimes) subtract(was heardTimes, failure time.Time) {
 	if t.started.Equal(was.started) {
 		t.started = time.Time{}
 	}
-}
-
-// timeOf returns a stored time, zero if there is none.
-func timeOf(t *v1alpha1.Timestamp) time.Time {
-	if t == nil {
-		return time.Time{}
-	}
-	return t.Time
 }
 
 // believed returns a stored time, zero if there is none or it is in the future.

@@ -15,8 +15,8 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
-	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
 // statusReporter shows rejected requests and failed expressions in the status of their integration, each at most once a minute,
@@ -181,7 +181,7 @@ func (r *statusReporter) reportFailures(integration *v1alpha1.WebhookIntegration
 	}
 	failure := &v1alpha1.MappingFailure{
 		Field:              failures[0].Field,
-		Expression:         payload.Shorten(failures[0].Expression, maxFailedExpression),
+		Expression:         plaintext.Shorten(failures[0].Expression, maxFailedExpression),
 		Message:            failures[0].Message,
 		Count:              state.failures,
 		Time:               v1alpha1.NewTimestamp(now),

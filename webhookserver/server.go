@@ -44,7 +44,7 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	log := mgr.GetLogger().WithName("webhookserver")
 	tokens := newTokenIndex()
 	captures := capture.NewRecorder(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("tocsin"), options.Namespaces, log)
-	fed, err := informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.WebhookIntegration{},
+	fed, err := informers.Feed(mgr.GetCache(), &v1alpha1.WebhookIntegration{},
 		func(w *v1alpha1.WebhookIntegration, _ bool) {
 			tokens.set(w)
 			captures.Set(w)

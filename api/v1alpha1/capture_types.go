@@ -5,9 +5,6 @@ import (
 )
 
 const (
-	// MaxCapturedRequests is the maximum number of requests in a RequestCapture.
-	MaxCapturedRequests = 100
-
 	// MaxCaptureBytes is the maximum length of the contents of all requests in a RequestCapture together. etcd stores 1.5 MiB.
 	MaxCaptureBytes = 1 << 20
 )

@@ -47,6 +47,14 @@ func NewTimestamp(t time.Time) Timestamp {
 	return Timestamp{t}
 }
 
+// OrZero returns the time, zero for nil.
+func (t *Timestamp) OrZero() time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.Time
+}
+
 // MarshalJSON encodes the time in UTC, and a zero time as null.
 func (t Timestamp) MarshalJSON() ([]byte, error) {
 	t = NewTimestamp(t.Time)

@@ -34,10 +34,7 @@ func (a *archiver) waiting(ctx context.Context) ([]*turn, error) {
 	for i := range names.Items {
 		key := client.ObjectKeyFromObject(&names.Items[i])
 		t := cmp.Or(known[key], &turn{ObjectKey: key, since: now})
-		t.resolved = time.Time{}
-		if resolved := names.Items[i].Status.ResolvedTime; resolved != nil {
-			t.resolved = resolved.Time
-		}
+		t.resolved = names.Items[i].Status.ResolvedTime.OrZero()
 		if t.since.Before(oldest) {
 			oldest = t.since
 		}

@@ -207,10 +207,7 @@ func (r *record) causes() (failure, rejection string) {
 func (r *record) health(now time.Time) (healthy, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	since := r.began
-	if !r.succeeded.IsZero() {
-		since = r.succeeded
-	}
+	since := cmp.Or(r.succeeded, r.began)
 	failing := r.failed.After(r.succeeded) && now.Sub(since) >= failingAfter ||
 		r.rejected > 0 && now.Sub(since) >= failingAfter+alerts.MaxRoundInterval
 	return !failing, failing || !r.succeeded.IsZero()

@@ -69,11 +69,11 @@ func (t *term) apply(ctx context.Context) {
 
 // watch follows the Incidents and the integrations.
 func (t *term) watch(objects cache.Informers) error {
-	incidents, err := informers.Feed(context.Background(), objects, &v1alpha1.Incident{}, t.incidentChanged, t.incidentGone)
+	incidents, err := informers.Feed(objects, &v1alpha1.Incident{}, t.incidentChanged, t.incidentGone)
 	if err != nil {
 		return err
 	}
-	integrations, err := informers.Feed(context.Background(), objects, &v1alpha1.WebhookIntegration{},
+	integrations, err := informers.Feed(objects, &v1alpha1.WebhookIntegration{},
 		t.integrationChanged, t.integrationGone)
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
 package heartbeat
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -50,10 +51,7 @@ func addLinks(mgr ctrl.Manager, live client.Client, recorder events.EventRecorde
 		Watches(&v1alpha1.Heartbeat{}, requests.OnChange(func(
 			_ context.Context, before, after *v1alpha1.Heartbeat, _ bool, queue requests.Queue,
 		) {
-			h := after
-			if after == nil {
-				h = before
-			}
+			h := cmp.Or(after, before)
 			if before == nil || after == nil || before.Generation != after.Generation {
 				requests.Add(queue, heartbeats.IntegrationOf(h), false)
 			}

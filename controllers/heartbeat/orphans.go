@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"strconv"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 )
 
 // orphans resolves the open Incidents whose heartbeat was deleted, or belongs to another integration now.
@@ -30,8 +30,8 @@ func addOrphans(mgr ctrl.Manager, r *reconciler) error {
 		Watches(&v1alpha1.Heartbeat{}, requests.OnChange(func(
 			_ context.Context, before, after *v1alpha1.Heartbeat, _ bool, queue requests.Queue,
 		) {
-			if before != nil && (after == nil || incidentOf(before) != incidentOf(after)) {
-				requests.Add(queue, incidentOf(before), false)
+			if before != nil && (after == nil || heartbeats.IncidentOf(before) != heartbeats.IncidentOf(after)) {
+				requests.Add(queue, heartbeats.IncidentOf(before), false)
 			}
 		})).
 		WithOptions(requests.Options(mgr, "heartbeat-orphans", "incident", concurrency, requests.NameOf)).
@@ -40,13 +40,6 @@ func addOrphans(mgr ctrl.Manager, r *reconciler) error {
 		return fmt.Errorf("adding the orphans of heartbeats: %w", err)
 	}
 	return nil
-}
-
-// incidentOf returns the name of a heartbeat's Incident.
-func incidentOf(h *v1alpha1.Heartbeat) types.NamespacedName {
-	return types.NamespacedName{
-		Namespace: h.Namespace, Name: v1alpha1.IncidentName(h.Spec.IntegrationName, v1alpha1.HeartbeatKey(h.Name)),
-	}
 }
 
 // Reconcile resolves an Incident if its heartbeat is not there any more. The cache may not show one that is.
@@ -63,7 +56,7 @@ func (r orphans) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 		h := &v1alpha1.Heartbeat{}
 		err := reader.Get(ctx, client.ObjectKey{Namespace: incident.Namespace, Name: name}, h)
 		switch {
-		case err == nil && incidentOf(h) == request.NamespacedName:
+		case err == nil && heartbeats.IncidentOf(h) == request.NamespacedName:
 			return ctrl.Result{}, nil
 		case client.IgnoreNotFound(err) != nil:
 			return ctrl.Result{}, fmt.Errorf("reading the Heartbeat of an Incident: %w", err)

@@ -99,10 +99,7 @@ func (r *reconciler) watchIntegrations() handler.EventHandler {
 	return requests.OnChange(func(
 		ctx context.Context, before, after *v1alpha1.WebhookIntegration, _ bool, queue requests.Queue,
 	) {
-		integration := after
-		if after == nil {
-			integration = before
-		}
+		integration := cmp.Or(after, before)
 		if before != nil && after != nil && before.Generation == after.Generation &&
 			reflect.DeepEqual(before.Status.Conditions, after.Status.Conditions) {
 			return
@@ -188,7 +185,7 @@ func (r *reconciler) specified(h *v1alpha1.Heartbeat, now time.Time) time.Time {
 // hasOpenIncident reports whether a heartbeat has an open Incident, as far as the cache tells.
 func (r *reconciler) hasOpenIncident(ctx context.Context, h *v1alpha1.Heartbeat) bool {
 	incident := &v1alpha1.Incident{}
-	return r.cache.Get(ctx, incidentOf(h), incident) == nil && isOpen(incident)
+	return r.cache.Get(ctx, heartbeats.IncidentOf(h), incident) == nil && isOpen(incident)
 }
 
 func isOpen(incident *v1alpha1.Incident) bool {

@@ -131,9 +131,7 @@ func (r *reconciler) onHeartbeat() handler.EventHandler {
 			r.missedBeats.Add(integration, r.Health.APITime(), missedMemory)
 		}
 		if before == nil || after == nil {
-			requests.Add(folds, types.NamespacedName{
-				Namespace: h.Namespace, Name: v1alpha1.IncidentName(integration.Name, v1alpha1.HeartbeatKey(h.Name)),
-			}, false)
+			requests.Add(folds, heartbeats.IncidentOf(h), false)
 		}
 		if watchesLink(before) == watchesLink(after) && (was == is || r.missesAnother(ctx, h, is)) {
 			return

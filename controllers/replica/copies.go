@@ -37,7 +37,7 @@ func Follow(mgr ctrl.Manager, memory *queue.Memory) error {
 	if err := addCopyController(mgr, live, memory); err != nil {
 		return err
 	}
-	_, err = informers.Feed(context.Background(), mgr.GetCache(), &v1alpha1.AlertEvent{}, memory.NoteShown, memory.NoteDeleted)
+	_, err = informers.Feed(mgr.GetCache(), &v1alpha1.AlertEvent{}, memory.NoteShown, memory.NoteDeleted)
 	return err
 }
 

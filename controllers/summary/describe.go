@@ -82,22 +82,15 @@ func isNewer(a, b *v1alpha1.Incident) bool {
 	if b == nil {
 		return true
 	}
-	openedA, openedB := openedTime(a), openedTime(b)
+	openedA, openedB := a.Status.OpenedTime.OrZero(), b.Status.OpenedTime.OrZero()
 	return openedA.After(openedB) || openedA.Equal(openedB) && a.Name < b.Name
-}
-
-func openedTime(incident *v1alpha1.Incident) time.Time {
-	if incident.Status.OpenedTime == nil {
-		return time.Time{}
-	}
-	return incident.Status.OpenedTime.Time
 }
 
 // differs reports whether a summary may change when an Incident does. It leaves out what each repetition of an alert changes.
 func differs(before, after *v1alpha1.Incident) bool {
 	was, is := &before.Status, &after.Status
 	return was.State != is.State || was.Alert.Severity != is.Alert.Severity || was.Alert.Title != is.Alert.Title ||
-		isAcknowledged(before) != isAcknowledged(after) || !openedTime(before).Equal(openedTime(after))
+		isAcknowledged(before) != isAcknowledged(after) || !before.Status.OpenedTime.OrZero().Equal(after.Status.OpenedTime.OrZero())
 }
 
 // differsInFolding reports whether a summary may change when an integration does.

@@ -8,7 +8,6 @@ package capacity
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"hash/maphash"
 	"slices"
@@ -118,10 +117,9 @@ func New(limits Limits, cached *queue.Cached, clock Clock) *Counts {
 
 // Follow has the counts follow a manager's cache.
 func (c *Counts) Follow(objects cache.Informers) error {
-	ctx := context.Background()
-	integrations, err1 := informers.Feed(ctx, objects, &v1alpha1.WebhookIntegration{}, c.SetIntegration, c.RemoveIntegration)
-	events, err2 := informers.Feed(ctx, objects, &v1alpha1.AlertEvent{}, c.SetEvent, c.RemoveEvent)
-	incidents, err3 := informers.Feed(ctx, objects, &v1alpha1.Incident{}, c.SetIncident, c.RemoveIncident)
+	integrations, err1 := informers.Feed(objects, &v1alpha1.WebhookIntegration{}, c.SetIntegration, c.RemoveIntegration)
+	events, err2 := informers.Feed(objects, &v1alpha1.AlertEvent{}, c.SetEvent, c.RemoveEvent)
+	incidents, err3 := informers.Feed(objects, &v1alpha1.Incident{}, c.SetIncident, c.RemoveIncident)
 	c.fed = []informers.Registration{integrations, events, incidents}
 	return errors.Join(err1, err2, err3)
 }

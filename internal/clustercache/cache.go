@@ -117,7 +117,7 @@ func (i *Informers) NewCache(config *rest.Config, options cache.Options) (cache.
 	}
 	i.read = live.Get
 	if i.Integrations != nil {
-		_, err = informers.Feed(context.Background(), objects, &v1alpha1.WebhookIntegration{},
+		_, err = informers.Feed(objects, &v1alpha1.WebhookIntegration{},
 			func(*v1alpha1.WebhookIntegration, bool) {}, i.Integrations.Forget)
 	}
 	return objects, err

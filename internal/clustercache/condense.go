@@ -16,7 +16,7 @@ func Condense(object any) (any, error) {
 	case *v1alpha1.Incident:
 		removeMetadata(&object.ObjectMeta)
 		object.Spec.IntegrationName = queue.Intern(object.Spec.IntegrationName)
-		alertcontent.LimitKeys(&object.Status.Alert) // an earlier version did not
+		alertcontent.LimitKeys(&object.Status.Alert) // the operator does, but others may write a status
 	case *v1alpha1.Heartbeat:
 		_, isOfLink := object.Labels[v1alpha1.LinkLabel]
 		if removeMetadata(&object.ObjectMeta); isOfLink {

@@ -2,7 +2,6 @@ package clustercache
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"reflect"
 	"slices"
@@ -103,18 +102,17 @@ func (h *Hidden) follow(objects cache.Cache, canaries *queue.Cached) error {
 	if h == nil {
 		return nil
 	}
-	ctx := context.Background()
 	var errs [4]error
 	if canaries != nil {
 		h.events.isExempt = func(object client.Object) bool { return canaries.IsCanary(client.ObjectKeyFromObject(object)) }
 	}
-	_, errs[0] = informers.Feed(ctx, objects, &v1alpha1.AlertEvent{},
+	_, errs[0] = informers.Feed(objects, &v1alpha1.AlertEvent{},
 		func(*v1alpha1.AlertEvent, bool) {}, func(event *v1alpha1.AlertEvent) { h.events.forget(event) })
-	_, errs[1] = informers.Feed(ctx, objects, &v1alpha1.WebhookIntegration{},
+	_, errs[1] = informers.Feed(objects, &v1alpha1.WebhookIntegration{},
 		func(*v1alpha1.WebhookIntegration, bool) {}, func(w *v1alpha1.WebhookIntegration) { h.integrations.forget(w) })
-	_, errs[2] = informers.Feed(ctx, objects, &v1alpha1.MaintenanceWindow{},
+	_, errs[2] = informers.Feed(objects, &v1alpha1.MaintenanceWindow{},
 		func(*v1alpha1.MaintenanceWindow, bool) {}, func(w *v1alpha1.MaintenanceWindow) { h.windows.forget(w) })
-	_, errs[3] = informers.Feed(ctx, objects, &v1alpha1.Heartbeat{},
+	_, errs[3] = informers.Feed(objects, &v1alpha1.Heartbeat{},
 		func(*v1alpha1.Heartbeat, bool) {}, func(beat *v1alpha1.Heartbeat) { h.heartbeats.forget(beat) })
 	return errors.Join(errs[:]...)
 }

@@ -74,7 +74,7 @@ func TestStubsAreReadAgainWhenThereIsAPlace(t *testing.T) {
 func follow(ctx context.Context, g *WithT, objects cache.Cache, condensed *queue.Cached) (keys func() map[string]string) {
 	changes := make(chan func(map[string]string), 100)
 	known := map[string]string{}
-	_, err := informers.Feed(ctx, objects, &v1alpha1.AlertEvent{}, func(event *v1alpha1.AlertEvent, _ bool) {
+	_, err := informers.Feed(objects, &v1alpha1.AlertEvent{}, func(event *v1alpha1.AlertEvent, _ bool) {
 		changes <- func(known map[string]string) {
 			key := ""
 			for i := range event.Alerts {

@@ -31,7 +31,7 @@ func NewIndex() *Index {
 
 // Follow has the index follow a cache.
 func (x *Index) Follow(objects cache.Informers) (err error) {
-	x.fed, err = informers.Feed(context.Background(), objects, &v1alpha1.Heartbeat{},
+	x.fed, err = informers.Feed(objects, &v1alpha1.Heartbeat{},
 		func(h *v1alpha1.Heartbeat, _ bool) { x.Set(h) }, x.Remove)
 	return err
 }
@@ -105,4 +105,9 @@ func List(ctx context.Context, reader client.Reader, integration types.Namespace
 // IntegrationOf returns the name of a Heartbeat's integration.
 func IntegrationOf(h *v1alpha1.Heartbeat) types.NamespacedName {
 	return client.ObjectKey{Namespace: h.Namespace, Name: h.Spec.IntegrationName}
+}
+
+// IncidentOf returns the name of a Heartbeat's Incident.
+func IncidentOf(h *v1alpha1.Heartbeat) types.NamespacedName {
+	return client.ObjectKey{Namespace: h.Namespace, Name: v1alpha1.IncidentName(h.Spec.IntegrationName, v1alpha1.HeartbeatKey(h.Name))}
 }

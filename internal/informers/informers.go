@@ -19,9 +19,9 @@ type Registration interface {
 // Feed calls set for every object of the kind that exists, appears or changes, and remove for every object that is
 // deleted, with its last known state. Objects that existed from the start are initial.
 func Feed[T client.Object](
-	ctx context.Context, objects cache.Informers, kind T, set func(object T, initial bool), remove func(T),
+	objects cache.Informers, kind T, set func(object T, initial bool), remove func(T),
 ) (Registration, error) {
-	informer, err := objects.GetInformer(ctx, kind)
+	informer, err := objects.GetInformer(context.Background(), kind) // which blocks only for what is not running
 	if err != nil {
 		return nil, fmt.Errorf("getting the informer of %T: %w", kind, err)
 	}

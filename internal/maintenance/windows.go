@@ -1,7 +1,6 @@
 package maintenance
 
 import (
-	"context"
 	"maps"
 	"reflect"
 	"slices"
@@ -30,7 +29,7 @@ func NewWindows() *Windows {
 
 // Follow has the windows follow a cache.
 func (w *Windows) Follow(objects cache.Informers) (err error) {
-	w.fed, err = informers.Feed(context.Background(), objects, &v1alpha1.MaintenanceWindow{},
+	w.fed, err = informers.Feed(objects, &v1alpha1.MaintenanceWindow{},
 		func(window *v1alpha1.MaintenanceWindow, _ bool) { w.Set(window) }, w.Remove)
 	return err
 }

@@ -126,3 +126,17 @@ func Duration(d time.Duration) string {
 	}
 	return text
 }
+
+// Shorten cuts s to limit characters, the last of them an ellipsis.
+func Shorten(s string, limit int) string {
+	if len(s) <= limit || utf8.RuneCountInString(s) <= limit {
+		return s
+	}
+	seen := 0
+	for i := range s {
+		if seen++; seen == limit {
+			return s[:i] + "…"
+		}
+	}
+	return s
+}

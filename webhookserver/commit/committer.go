@@ -33,7 +33,7 @@ import (
 type Committer struct {
 	store  Store
 	tracer trace.Tracer // may be nil
-	space  *fair.Space // of the submissions that wait
+	space  *fair.Space  // of the submissions that wait
 
 	mu      sync.Mutex
 	closed  bool

@@ -21,6 +21,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
 
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
@@ -299,7 +300,7 @@ func labelsText(args []any) (any, error) {
 	left := maxLabelsText
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		if value, scalar := payload.TextOf(entries[name]); scalar && left > 0 {
-			label := name + "=" + strconv.Quote(payload.Shorten(value, left))
+			label := name + "=" + strconv.Quote(plaintext.Shorten(value, left))
 			labels, left = append(labels, label), left-len(label)
 		}
 	}

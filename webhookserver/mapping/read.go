@@ -174,7 +174,7 @@ func (r *reader) readHandshake() {
 	}
 	value, err := r.evaluate(e)
 	if text, _ := payload.TextOf(value); err == nil && value != nil && text != "" {
-		r.result.Handshake = payload.Shorten(plaintext.SanitizeLine(text), maxHandshake)
+		r.result.Handshake = plaintext.Shorten(plaintext.SanitizeLine(text), maxHandshake)
 		r.tell(r.result.Handshake)
 	}
 }

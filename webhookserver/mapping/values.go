@@ -15,7 +15,6 @@ import (
 	"github.com/google/cel-go/common/types/traits"
 
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
-	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
 var (
@@ -221,5 +220,5 @@ func isBlank(text string) bool {
 
 // oneLine makes a message fit for a log, a condition or a warning.
 func oneLine(message string) string {
-	return payload.Shorten(plaintext.SanitizeLine(message), maxMessage)
+	return plaintext.Shorten(plaintext.SanitizeLine(message), maxMessage)
 }

@@ -89,7 +89,7 @@ var details = map[Reason]string{
 // Warn returns the warning about a field, whose name may be of the sender's making.
 func (r Reason) Warn(field string, args ...any) Warning {
 	return Warning{
-		Field: Shorten(plaintext.SanitizeLine(field), maxQuoted), Detail: fmt.Sprintf(details[r], args...), Reason: r,
+		Field: plaintext.Shorten(plaintext.SanitizeLine(field), maxQuoted), Detail: fmt.Sprintf(details[r], args...), Reason: r,
 	}
 }
 

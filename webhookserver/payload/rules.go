@@ -75,7 +75,7 @@ func oneLine(limit int, place func(*v1alpha1.Alert) *string) reader {
 func textOfField(limit int, sanitize func(string) string, place func(*v1alpha1.Alert) *string) reader {
 	return func(n *normaliser, name string, _ any, text string) bool {
 		whole := sanitize(text)
-		cut := Shorten(whole, limit)
+		cut := plaintext.Shorten(whole, limit)
 		if cut != whole {
 			n.warnings.add(tooLong, name, limit)
 		}

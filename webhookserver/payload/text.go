@@ -29,20 +29,6 @@ func TextOf(value any) (text string, scalar bool) {
 
 func isBlank(s string) bool { return strings.TrimSpace(s) == "" }
 
-// Shorten cuts s to limit characters, the last of them an ellipsis.
-func Shorten(s string, limit int) string {
-	if len(s) <= limit || utf8.RuneCountInString(s) <= limit {
-		return s
-	}
-	seen := 0
-	for i := range s {
-		if seen++; seen == limit {
-			return s[:i] + "…"
-		}
-	}
-	return s
-}
-
 // CutBytes returns the longest beginning of s in whole characters that takes at most limit bytes.
 func CutBytes(s string, limit int) string {
 	if len(s) <= limit {
@@ -103,7 +89,9 @@ func (w warnings) list() []Warning {
 }
 
 // quote makes the sender's text fit for a warning.
-func quote(s string) string { return `"` + Shorten(plaintext.SanitizeLine(s), maxQuoted) + `"` }
+func quote(s string) string {
+	return `"` + plaintext.Shorten(plaintext.SanitizeLine(s), maxQuoted) + `"`
+}
 
 // summary lists names of the sender's making, the first few of them.
 func summary(names []string) string {

@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -110,21 +109,7 @@ func annotationsOf(key types.NamespacedName, incident *v1alpha1.Incident, settin
 
 // annotationText returns a text of a sender for an annotation.
 func annotationText(text string) string {
-	return shortDescription(strings.TrimSpace(plaintext.SanitizeText(text)))
-}
-
-// shortDescription returns at most maxDescriptionChars of a text, with an ellipsis where it was cut.
-func shortDescription(text string) string {
-	if len(text) <= maxDescriptionChars || utf8.RuneCountInString(text) <= maxDescriptionChars {
-		return text
-	}
-	n := 0
-	for at := range text {
-		if n++; n == maxDescriptionChars {
-			return strings.TrimSpace(text[:at]) + "…"
-		}
-	}
-	return text
+	return plaintext.Shorten(strings.TrimSpace(plaintext.SanitizeText(text)), maxDescriptionChars)
 }
 
 // webLink returns the link if it is an http or https URL, else nothing: Alertmanager rejects others, and receivers show
@@ -153,7 +138,7 @@ func Compact(incident *v1alpha1.Incident, settings *Settings) *v1alpha1.Incident
 		}
 	}
 	alert.Annotations, alert.Labels, alert.Values, alert.Custom, kept.Status.UnarchivedEpisodes = annotations, labels, nil, nil, nil
-	alert.Description = shortDescription(alert.Description)
+	alert.Description = plaintext.Shorten(alert.Description, maxDescriptionChars)
 	kept.ManagedFields, kept.Annotations, kept.Status.Ledger = nil, nil, v1alpha1.Ledger{}
 	return &kept
 }

@@ -196,8 +196,8 @@ func TestLinksAndTexts(t *testing.T) {
 	} {
 		g.Expect(webLink(link)).To(Equal(want), "link %.40q", link)
 	}
-	g.Expect(shortDescription(strings.Repeat("é", 2048))).To(HaveLen(4096))
-	g.Expect(shortDescription(strings.Repeat("é", 2049))).To(Equal(strings.Repeat("é", 2047) + "…"))
+	g.Expect(annotationText(strings.Repeat("é", 2048))).To(HaveLen(4096))
+	g.Expect(annotationText(strings.Repeat("é", 2049))).To(Equal(strings.Repeat("é", 2047) + "…"))
 }
 
 // spans returns severity, start and end of alerts, in minutes after noon.

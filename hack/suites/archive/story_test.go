@@ -159,7 +159,7 @@ func watchDeletions(ctx context.Context, cluster *testenv.Cluster) (*deletions, 
 	if err != nil {
 		return nil, err
 	}
-	_, err = informers.Feed(ctx, objects, &v1alpha1.Incident{}, func(*v1alpha1.Incident, bool) {}, d.note)
+	_, err = informers.Feed(objects, &v1alpha1.Incident{}, func(*v1alpha1.Incident, bool) {}, d.note)
 	if err != nil {
 		return nil, err
 	}
