@@ -16,9 +16,9 @@
 //
 // An AlertEvent is an entry of a durable queue. Its creation was acknowledged to the sender, so each of its alerts has to be
 // counted in an Incident, and only once, whatever crashes, lags or runs twice. An event is settled for an Incident when its
-// alerts of that Incident are folded and written, are known to match nothing, or are invalid. An Incident's status has a ledger: the UIDs
-// of the events folded into it. An event may have a mark, an annotation that names Incidents for which it is settled. The
-// steps and their order are what matters:
+// alerts of that Incident are folded and written, are known to match nothing, or are invalid. An Incident's status has a
+// ledger: the UIDs of the events folded into it. An event may have a mark, an annotation that names Incidents for which it is
+// settled. The steps and their order are what matters:
 //
 //  1. Read the Incident. A stale cache is sufficient; what it lacks is created, or read from the quorum. If the cache has been
 //     behind this process's last write of the Incident for a second, it is read from the quorum too: the write would fail.

@@ -166,7 +166,8 @@ func (r *reporter) compare(key types.NamespacedName, now time.Time) (*v1alpha1.I
 	if !ok {
 		apiTime = now
 	}
-	return known.unresolved, fold.ForwardingOf(&known.unresolved.Status, r.term.forwarding(known.unresolved, integration, now), apiTime)
+	of := r.term.forwarding(known.unresolved, integration, now)
+	return known.unresolved, fold.ForwardingOf(&known.unresolved.Status, of, apiTime)
 }
 
 // isBehind reports whether the status of an Incident does not say what it is to say.

@@ -35,8 +35,8 @@ const (
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=get;list;watch;patch;delete
 
 // Releaser deletes AlertEvents once each of their alerts is settled: folded and written, found to belong to no
-// Incident, or invalid. What is settled it knows from memory and from the marks of the AlertEvents; after a restart, the marks and the
-// ledgers tell it again. It writes the marks, see marks.go.
+// Incident, or invalid. What is settled it knows from memory and from the marks of the AlertEvents; after a restart, the marks
+// and the ledgers tell it again. It writes the marks, see marks.go.
 type Releaser struct {
 	cache  client.Reader
 	live   client.Client

@@ -53,7 +53,7 @@ func TestStubsAreReadAgainWhenThereIsAPlace(t *testing.T) {
 		objects, err := caching.NewCache(config, options)
 		g.Expect(err).NotTo(HaveOccurred())
 		ctx, cancel := context.WithCancel(t.Context())
-		followed := follow(ctx, g, objects, condensed)
+		followed := follow(g, objects, condensed)
 		go func() { _ = objects.Start(ctx) }()
 		g.Expect(objects.WaitForCacheSync(ctx)).To(BeTrue())
 		events = append(events, stored(namespaces[0], all/2, all)...)
@@ -71,7 +71,7 @@ func TestStubsAreReadAgainWhenThereIsAPlace(t *testing.T) {
 }
 
 // follow returns a function that returns the dedup keys of the AlertEvents that a follower of the informer knows, by their names. It
-func follow(ctx context.Context, g *WithT, objects cache.Cache, condensed *queue.Cached) (keys func() map[string]string) {
+func follow(g *WithT, objects cache.Cache, condensed *queue.Cached) (keys func() map[string]string) {
 	changes := make(chan func(map[string]string), 100)
 	known := map[string]string{}
 	_, err := informers.Feed(objects, &v1alpha1.AlertEvent{}, func(event *v1alpha1.AlertEvent, _ bool) {

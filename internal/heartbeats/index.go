@@ -109,5 +109,6 @@ func IntegrationOf(h *v1alpha1.Heartbeat) types.NamespacedName {
 
 // IncidentOf returns the name of a Heartbeat's Incident.
 func IncidentOf(h *v1alpha1.Heartbeat) types.NamespacedName {
-	return client.ObjectKey{Namespace: h.Namespace, Name: v1alpha1.IncidentName(h.Spec.IntegrationName, v1alpha1.HeartbeatKey(h.Name))}
+	key := v1alpha1.HeartbeatKey(h.Name)
+	return client.ObjectKey{Namespace: h.Namespace, Name: v1alpha1.IncidentName(h.Spec.IntegrationName, key)}
 }
