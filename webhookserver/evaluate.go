@@ -56,7 +56,7 @@ func (h *handler) evaluate(r *read, requestHeader http.Header, payloads []protoc
 		noteParameters(&result, payloads[i].Value, defaults, r.integration)
 		complete(&result, &payloads[i], r.received)
 		giveSeverity(&result, r.integration)
-		h.admit(r.integration, result.Alerts, r.received)
+		h.dropForwarded(r.integration, result.Alerts, r.received)
 		all.Preset, all.Handshake = cmp.Or(all.Preset, result.Preset), cmp.Or(all.Handshake, result.Handshake)
 		all.Alerts = append(all.Alerts, result.Alerts...)
 		all.Warnings = append(all.Warnings, result.Warnings...)

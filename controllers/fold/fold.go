@@ -78,7 +78,7 @@ type Plan struct {
 	Create       *v1alpha1.IncidentSpec  // when not nil, no Incident is known: create it before deciding again
 	Status       v1alpha1.IncidentStatus // to write
 	Write        bool                    // Status differs from the stored one in more than a pruned ledger
-	Urgent       bool                    // a first write or a change of state: not to be delayed
+	Urgent       bool                    // what people or the forwarding wait for: not to be delayed
 	ObjectLabels map[string]string       // of an episode that begins, with AlertLabelPrefix; nil: none begins
 	Transitions  []v1alpha1.Transition   // in order
 	Results      []AlertResult           // one for each alert that was folded now, or found without an Incident or invalid

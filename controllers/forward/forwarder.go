@@ -116,6 +116,14 @@ func (f *Forwarder) load() {
 // current returns the configuration in use.
 func (f *Forwarder) current() *config.Config { return f.file.Load().config }
 
+// apiTime returns the time by the API server's clock, and that of the process while the former is not known.
+func (f *Forwarder) apiTime() time.Time {
+	if now, ok := f.clock.Now(); ok {
+		return now
+	}
+	return time.Now()
+}
+
 // Resolved implements sweep.Listener and incident.Forwarder.
 func (f *Forwarder) Resolved(incident *v1alpha1.Incident) {
 	if t := f.term.Load(); t != nil {

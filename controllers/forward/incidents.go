@@ -40,8 +40,8 @@ type version struct {
 	resource string
 }
 
-// read returns an Incident and its integration, each nil if it does not exist. An Incident that was resolved long ago is nil as
-// well. The objects must not be modified.
+// read returns an Incident and its integration, nil if it does not exist. Both are nil if the Incident does not exist, or was
+// resolved long ago. The objects must not be modified.
 func (i *incidents) read(
 	ctx context.Context, key types.NamespacedName,
 ) (incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, err error) {
@@ -224,8 +224,8 @@ func (x *index) mayBeMuted(key types.NamespacedName, severity v1alpha1.Severity)
 	return mute != nil && mute.ForwardedSeverity == severity
 }
 
-// isOpen reports whether an Incident is open.
-func (x *index) isOpen(key types.NamespacedName) bool {
+// isUnresolved reports whether the cache shows an Incident, which may have no status yet.
+func (x *index) isUnresolved(key types.NamespacedName) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.incidents[key].unresolved != nil

@@ -162,12 +162,8 @@ func (r *reporter) compare(key types.NamespacedName, now time.Time) (*v1alpha1.I
 	if known.unresolved == nil {
 		return nil, nil
 	}
-	apiTime, ok := r.term.forwarder.clock.Now()
-	if !ok {
-		apiTime = now
-	}
 	of := r.term.forwarding(known.unresolved, integration, now)
-	return known.unresolved, fold.ForwardingOf(&known.unresolved.Status, of, apiTime)
+	return known.unresolved, fold.ForwardingOf(&known.unresolved.Status, of, r.term.forwarder.apiTime())
 }
 
 // isBehind reports whether the status of an Incident does not say what it is to say.

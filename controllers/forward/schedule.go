@@ -50,7 +50,7 @@ func (s *schedule) beginRound(resolvedAfter time.Time) bool {
 	s.round = open
 	posted, rejected := s.record.unfinished()
 	for _, key := range slices.Concat(ended, posted) {
-		if !s.incidents.isOpen(key) {
+		if !s.incidents.isUnresolved(key) {
 			s.ended.add(key, time.Time{})
 		}
 	}
@@ -92,7 +92,7 @@ func (s *schedule) takeOpen(ctx context.Context, b *batch, take func(types.Names
 		if !ok {
 			break
 		}
-		if s.incidents.isOpen(key) {
+		if s.incidents.isUnresolved(key) {
 			take(key, received)
 		} else {
 			s.ended.add(key, received)

@@ -92,7 +92,7 @@ func (t *term) incidentChanged(incident *v1alpha1.Incident, initial bool) {
 
 // incidentGone takes in that an Incident is Resolved, or deleted.
 func (t *term) incidentGone(incident *v1alpha1.Incident) {
-	if t.incidents.gone(incident, time.Now()) {
+	if t.incidents.gone(incident, t.forwarder.apiTime()) {
 		t.notify(client.ObjectKeyFromObject(incident), time.Time{})
 	}
 }

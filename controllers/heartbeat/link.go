@@ -53,7 +53,7 @@ func addLinks(mgr ctrl.Manager, live client.Client, recorder events.EventRecorde
 		) {
 			h := cmp.Or(after, before)
 			if before == nil || after == nil || before.Generation != after.Generation {
-				requests.Add(queue, heartbeats.IntegrationOf(h), false)
+				requests.Add(queue, heartbeats.IntegrationOf(h))
 			}
 		})).
 		WithOptions(requests.Options(mgr, "link", "integration", concurrency, requests.NameOf)).

@@ -24,14 +24,14 @@ func addOrphans(mgr ctrl.Manager, r *reconciler) error {
 			_ context.Context, _, after *v1alpha1.Incident, _ bool, queue requests.Queue,
 		) {
 			if after != nil && isOpen(after) && after.Status.Alert.Type == AlertType {
-				requests.Add(queue, client.ObjectKeyFromObject(after), false)
+				requests.Add(queue, client.ObjectKeyFromObject(after))
 			}
 		})).
 		Watches(&v1alpha1.Heartbeat{}, requests.OnChange(func(
 			_ context.Context, before, after *v1alpha1.Heartbeat, _ bool, queue requests.Queue,
 		) {
 			if before != nil && (after == nil || heartbeats.IncidentOf(before) != heartbeats.IncidentOf(after)) {
-				requests.Add(queue, heartbeats.IncidentOf(before), false)
+				requests.Add(queue, heartbeats.IncidentOf(before))
 			}
 		})).
 		WithOptions(requests.Options(mgr, "heartbeat-orphans", "incident", concurrency, requests.NameOf)).

@@ -106,7 +106,7 @@ func (r *reconciler) watchIntegrations() handler.EventHandler {
 		}
 		beats, _ := heartbeats.List(ctx, r.cache, client.ObjectKeyFromObject(integration)) // an error: the term has ended
 		for _, h := range beats {
-			requests.Add(queue, client.ObjectKeyFromObject(h), false)
+			requests.Add(queue, client.ObjectKeyFromObject(h))
 		}
 	})
 }

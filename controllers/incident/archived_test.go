@@ -39,7 +39,7 @@ func TestAnIncidentIsDeletedOnlyAfterItIsArchived(t *testing.T) {
 	s.resolvedUnder("disk", &metav1.Duration{Duration: time.Hour})
 	s.Expect(s.Incident("disk").Status.Archive.State).To(Equal(v1alpha1.ArchiveWaiting), "which is what the archiver looks for")
 	s.pass(time.Hour + time.Second)
-	s.Expect(s.fold("disk").RequeueAfter).To(Equal(expiryRetry))
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(deletionRetry))
 	s.pass(10 * time.Minute)
 	s.Expect(s.fold("disk").RequeueAfter).To(BeNumerically("~", 10*time.Minute, time.Minute), "less and less often")
 	s.pass(sweep.Interval)

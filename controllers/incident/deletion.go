@@ -110,13 +110,13 @@ func (r *reconciler) gone(ctx context.Context, shown *v1alpha1.Incident) bool {
 	return true
 }
 
-// expire deletes a Resolved Incident whose retention is over, or one that never got a status. It looks again at one that cannot
-// go yet after as long as it has waited so far: at the longest expiryRetry if AlertEvents hold it, at the least so if the archive
+// deleteEnded deletes a Resolved Incident whose retention is over, or one that never got a status. It looks again at one that cannot
+// go yet after as long as it has waited so far: at the longest deletionRetry if AlertEvents hold it, at the least so if the archive
 // does not have it, since after an outage there may be very many, which the sweeps find.
-func (r *reconciler) expire(ctx context.Context, o *facts, due time.Time) (result ctrl.Result, err error) {
+func (r *reconciler) deleteEnded(ctx context.Context, o *facts, due time.Time) (result ctrl.Result, err error) {
 	waited := o.apiTime.Sub(due)
 	if r.ArchiveRequired && !fold.IsArchived(&o.incident.Status) {
-		if waited = max(waited, expiryRetry); waited < sweep.Interval {
+		if waited = max(waited, deletionRetry); waited < sweep.Interval {
 			result.RequeueAfter = waited
 		}
 		return result, nil
@@ -124,7 +124,7 @@ func (r *reconciler) expire(ctx context.Context, o *facts, due time.Time) (resul
 	always := func() bool { return true }
 	deleted, err := r.Delete(ctx, o.key.Namespace, []*v1alpha1.Incident{o.incident}, always)
 	if err != nil || deleted == 0 {
-		wait := min(max(waited, writeInterval), expiryRetry)
+		wait := min(max(waited, writeInterval), deletionRetry)
 		return ctrl.Result{RequeueAfter: wait}, err // a change of the Incident brings it back sooner
 	}
 	r.writes.forget(o.key)

@@ -39,7 +39,7 @@ func (r *reconciler) watchMaintenance(ctx context.Context, queue requests.Queue)
 		for namespace, windows := range w.changed(r.Windows.All(), r.Health.APITime().Add(-timeStep)) {
 			for _, integration := range r.covered(ctx, namespace, windows) {
 				for _, name := range r.counts.OfIntegration(namespace, integration) {
-					requests.Add(queue, types.NamespacedName{Namespace: namespace, Name: name}, true)
+					requests.AddUrgent(queue, types.NamespacedName{Namespace: namespace, Name: name})
 				}
 			}
 		}

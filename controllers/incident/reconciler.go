@@ -49,8 +49,8 @@ const (
 	missedMemory = 24 * time.Hour
 	maxMissed    = 4096
 
-	// expiryRetry bounds when to look again at an expired Incident that AlertEvents still hold on to, or that is not archived.
-	expiryRetry = time.Minute
+	// deletionRetry bounds when to look again at an expired Incident that AlertEvents still hold on to, or that is not archived.
+	deletionRetry = time.Minute
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=get;list;watch
@@ -265,7 +265,7 @@ func (r *reconciler) finish(ctx context.Context, o *facts, plan fold.Plan) (ctrl
 	if !plan.LedgerFull {
 		r.blocked.forget(o.key)
 	}
-	result, err := r.expireOrWait(ctx, o, plan)
+	result, err := r.deleteOrWait(ctx, o, plan)
 	if !o.nextFold.IsZero() {
 		result.RequeueAfter = sooner(result.RequeueAfter, max(o.nextFold.Sub(o.now), time.Millisecond))
 	}
@@ -283,8 +283,8 @@ func (r *reconciler) finish(ctx context.Context, o *facts, plan fold.Plan) (ctrl
 // sooner returns the shorter of two delays; 0 stands for none.
 func sooner(a, b time.Duration) time.Duration { return min(b, cmp.Or(a, b)) }
 
-// expireOrWait deletes the Incident if its time has come, and says when to look again.
-func (r *reconciler) expireOrWait(ctx context.Context, o *facts, plan fold.Plan) (ctrl.Result, error) {
+// deleteOrWait deletes the Incident if its time has come, and says when to look again.
+func (r *reconciler) deleteOrWait(ctx context.Context, o *facts, plan fold.Plan) (ctrl.Result, error) {
 	if plan.LedgerFull {
 		log.FromContext(ctx).V(1).Info("Waiting for AlertEvents to be deleted: the ledger is full")
 		return ctrl.Result{RequeueAfter: pausedRetry}, nil
@@ -302,7 +302,7 @@ func (r *reconciler) expireOrWait(ctx context.Context, o *facts, plan fold.Plan)
 	case at.After(o.apiTime):
 		return ctrl.Result{RequeueAfter: at.Sub(o.apiTime)}, nil
 	case plan.IsIdle() && o.incident.Status.State != v1alpha1.IncidentOpen:
-		return r.expire(ctx, o, at)
+		return r.deleteEnded(ctx, o, at)
 	default:
 		return ctrl.Result{RequeueAfter: writeInterval}, nil
 	}

@@ -220,7 +220,7 @@ func TestAResolvedIncidentIsDeletedWhenItsRetentionIsOver(t *testing.T) {
 			s.Expect(err).NotTo(HaveOccurred())
 		}
 	}
-	s.Expect(s.fold("disk").RequeueAfter).To(Equal(expiryRetry), "the ledger holds an AlertEvent that exists")
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(deletionRetry), "the ledger holds an AlertEvent that exists")
 	s.Incident("disk")
 
 	s.release()

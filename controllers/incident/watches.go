@@ -39,7 +39,7 @@ func (r *reconciler) onEvent() handler.EventHandler {
 			for name := range replica.IncidentNames(before) {
 				key := types.NamespacedName{Namespace: before.Namespace, Name: name}
 				if r.isOpen(ctx, key) {
-					requests.Add(folds, key, false)
+					requests.Add(folds, key)
 				}
 			}
 		case before != nil && !queue.IsStub(before):
@@ -50,8 +50,11 @@ func (r *reconciler) onEvent() handler.EventHandler {
 			}
 			for name, firing := range replica.IncidentNames(after) {
 				key := types.NamespacedName{Namespace: after.Namespace, Name: name}
-				repeats := firing && !initial && r.isOpen(ctx, key)
-				requests.Add(folds, key, !repeats)
+				if firing && !initial && r.isOpen(ctx, key) { // it repeats what is known
+					requests.Add(folds, key)
+				} else {
+					requests.AddUrgent(folds, key)
+				}
 			}
 		}
 	})
@@ -65,7 +68,7 @@ func (r *reconciler) enqueueMarked(before, after *v1alpha1.AlertEvent, folds req
 	if mark, ok := queue.MarkOf(after); ok {
 		for name := range replica.IncidentNames(after) {
 			if mark.Settles(name) {
-				requests.Add(folds, types.NamespacedName{Namespace: after.Namespace, Name: name}, false)
+				requests.Add(folds, types.NamespacedName{Namespace: after.Namespace, Name: name})
 			}
 		}
 	}
@@ -89,7 +92,7 @@ func (r *reconciler) isOpen(ctx context.Context, key types.NamespacedName) bool 
 func (r *reconciler) onIncident() handler.EventHandler {
 	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.Incident, _ bool, folds requests.Queue) {
 		if after != nil || r.gone(ctx, before) {
-			requests.Add(folds, client.ObjectKeyFromObject(cmp.Or(after, before)), false)
+			requests.Add(folds, client.ObjectKeyFromObject(cmp.Or(after, before)))
 		}
 	})
 }
@@ -109,7 +112,7 @@ func (r *reconciler) onIntegration() handler.EventHandler {
 			r.retentions.Add(integration, fold.RetentionOf(before), retentionMemory)
 		}
 		for _, name := range r.counts.OfIntegration(integration.Namespace, integration.Name) {
-			requests.Add(folds, types.NamespacedName{Namespace: integration.Namespace, Name: name}, false)
+			requests.Add(folds, types.NamespacedName{Namespace: integration.Namespace, Name: name})
 		}
 		if before == nil || after == nil || fold.RetentionOf(before) != fold.RetentionOf(after) {
 			r.sweeper.Revisit(integration.Namespace) // which reads all of them
@@ -131,13 +134,13 @@ func (r *reconciler) onHeartbeat() handler.EventHandler {
 			r.missedBeats.Add(integration, r.Health.APITime(), missedMemory)
 		}
 		if before == nil || after == nil {
-			requests.Add(folds, heartbeats.IncidentOf(h), false)
+			requests.Add(folds, heartbeats.IncidentOf(h))
 		}
 		if watchesLink(before) == watchesLink(after) && (was == is || r.missesAnother(ctx, h, is)) {
 			return
 		}
 		for _, name := range r.counts.OfIntegration(integration.Namespace, integration.Name) {
-			requests.Add(folds, types.NamespacedName{Namespace: integration.Namespace, Name: name}, false)
+			requests.Add(folds, types.NamespacedName{Namespace: integration.Namespace, Name: name})
 		}
 	})
 }

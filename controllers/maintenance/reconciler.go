@@ -74,7 +74,7 @@ func (r *reconciler) watchIntegrations() handler.EventHandler {
 			return // the term has ended
 		}
 		for i := range windows.Items {
-			requests.Add(queue, client.ObjectKeyFromObject(&windows.Items[i]), false)
+			requests.Add(queue, client.ObjectKeyFromObject(&windows.Items[i]))
 		}
 	})
 }

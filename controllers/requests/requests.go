@@ -83,18 +83,19 @@ func Backoff[request comparable]() workqueue.TypedRateLimiter[request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[request](minBackoff, maxBackoff)
 }
 
-// Add adds a request to a fair queue. Without a priority, controller-runtime gives a low one to objects that are there at the
-// start. A request that is not urgent waits behind those that are.
-func Add(queue Queue, key types.NamespacedName, urgent bool) {
+// Add adds a request to a fair queue, behind those that are urgent. Without a priority, controller-runtime gives a low one to
+// objects that are there at the start.
+func Add(queue Queue, key types.NamespacedName) { add(queue, key, handler.LowPriority) }
+
+// AddUrgent adds a request to a fair queue, before those that are not urgent.
+func AddUrgent(queue Queue, key types.NamespacedName) { add(queue, key, 0) }
+
+func add(queue Queue, key types.NamespacedName, priority int) {
 	request := reconcile.Request{NamespacedName: key}
 	ordered, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request])
 	if !ok {
 		queue.Add(request)
 		return
-	}
-	priority := handler.LowPriority
-	if urgent {
-		priority = 0
 	}
 	ordered.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
 }

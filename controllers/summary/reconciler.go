@@ -90,7 +90,7 @@ func watch[T interface {
 		var none T
 		if before == none || after == none || differs(before, after) {
 			namespace := cmp.Or(after, before).GetNamespace()
-			requests.Add(queue, types.NamespacedName{Namespace: namespace, Name: v1alpha1.SummaryName}, false)
+			requests.Add(queue, types.NamespacedName{Namespace: namespace, Name: v1alpha1.SummaryName})
 		}
 	})
 }

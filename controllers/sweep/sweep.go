@@ -277,7 +277,7 @@ func (s *Sweeper) Condition(integration *v1alpha1.WebhookIntegration) (condition
 // visit has a Resolved Incident reconciled if it is due.
 func (s *Sweeper) visit(ctx context.Context, incident *v1alpha1.Incident) {
 	if s.folds.IsDue(ctx, incident) {
-		requests.Add(s.queue, client.ObjectKeyFromObject(incident), false)
+		requests.Add(s.queue, client.ObjectKeyFromObject(incident))
 	}
 }
 

@@ -76,7 +76,7 @@ func (b *builder) normalise() Alert {
 	var keys payload.Keys
 	b.out.Alert, keys, warnings = payload.Read(b.object, b.reader.vars.received)
 	b.out.Warnings = append(b.out.Warnings, warnings...)
-	b.judge(&keys, named)
+	b.noteOrigins(&keys, named)
 	if b.out.Status != v1alpha1.AlertFiring && b.isMessageKey() {
 		b.out.DedupKey, b.out.From.Kinds[dedupKeyIndex] = "", origins.Absent
 		b.out.Warnings = append(b.out.Warnings, payload.NoMatch(b.out.Status))
@@ -243,4 +243,71 @@ func (r *reader) share(builders []*builder) (once bool) {
 		r.warn(payload.AroundTooLarge)
 	}
 	return once
+}
+
+// noteOrigins says where each field comes from: keys are those that the payload rules read, of the object that was assembled for them,
+// and named those of the payload that they took for a field's name.
+func (b *builder) noteOrigins(keys *payload.Keys, named map[string]string) {
+	from := &b.out.From
+	from.Mapping, from.Preset = b.reader.program.digests.mapping, b.reader.program.digests.preset
+	for i, key := range keys[:customIndex] {
+		switch own := fields[i].key; {
+		case key == "":
+		case key != own:
+			from.Kinds[i] = origins.Alias
+		case b.out.by[i] != nil:
+			from.Kinds[i] = b.out.by[i].kind()
+		case named[own] != "":
+			from.Kinds[i] = origins.OtherName
+			from.Keys = append(from.Keys, origins.NamedKey{Field: origins.Field(i), Key: named[own]})
+		case b.values[i] != nil: // fail replaced it
+			from.Kinds[i] = origins.Failed
+		default:
+			from.Kinds[i] = origins.Key
+		}
+	}
+	sent, _ := valueAt(b.element, []string{customKey})
+	given, _ := sent.(map[string]any)
+	switch e := b.out.by[customIndex]; {
+	case e != nil:
+		from.Kinds[customIndex] = e.kind()
+	case len(given) > 0:
+		from.Kinds[customIndex] = origins.Key
+	}
+}
+
+func (of *expression) kind() origins.Kind {
+	if of.preset != "" {
+		return origins.Preset
+	}
+	return origins.Mapping
+}
+
+// About notes warnings about the payload as a whole.
+func (a *Alert) About(warnings []payload.Warning) {
+	for _, w := range warnings {
+		if w.Reason != 0 {
+			a.From.Warn(origins.Whole, byte(w.Reason))
+		}
+	}
+}
+
+// TellOrigins writes into the alert, which is complete, where its fields come from and what was not taken as sent.
+func (a *Alert) TellOrigins() {
+	a.From.Settle(&a.Alert)
+	for _, w := range a.Warnings {
+		if w.Reason == 0 {
+			continue
+		}
+		field, key := origins.Whole, w.Field
+		if key != "" {
+			field = origins.Custom // where what has another name is
+		}
+		key, _, _ = strings.Cut(key, ".") // and a key in a bag
+		if at, listed := fieldOfKey[key]; listed {
+			field = origins.Field(at)
+		}
+		a.From.Warn(field, byte(w.Reason))
+	}
+	a.Origins = a.From.String()
 }

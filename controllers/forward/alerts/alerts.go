@@ -1,10 +1,10 @@
 // Package alerts decides which alerts an Alertmanager is to have for an Incident. It is pure: no client, no context, no clock.
 //
-//  1. Target.Excludes says why the Alertmanager is not to know the Incident, if so.
-//  2. Target.Want returns the label sets that the Incident's status asks for: the one that fires, and those that ended lately.
-//     The severity is that of now, or of before the maintenance that mutes the Incident.
-//  3. History.Extend adds what was posted before and must now end, and keeps labels that may not change.
-//  4. Make returns the alerts, with the times of the API server's clock, and of Alertmanager's where that differs.
+//  1. Target.Want returns the label sets that the Incident's status asks for: the one that fires, and those that ended lately;
+//     none if the Alertmanager is not to know the Incident (Target.ExcludesIncident). The severity is that of now, or of before
+//     the maintenance that mutes the Incident.
+//  2. History.Extend adds what was posted before and must now end, and keeps labels that may not change.
+//  3. Make returns the alerts, with the times of the API server's clock, and of Alertmanager's where that differs.
 //
 // Alertmanager identifies an alert by its labels. While an Incident is open they stay the same, except when its severity, its
 // type or a forwarded label of the sender changes. The old set then ends in the request that starts the new one.
