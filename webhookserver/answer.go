@@ -88,8 +88,8 @@ func (h *handler) accept(s *stored) protocol.Reply {
 		_, described.IncidentName, _ = strings.Cut(alerts[0].Incident, "/")
 		described.DedupKey = alerts[0].DedupKey
 	}
-	if s.operation.Accepted != nil {
-		return s.operation.Accepted(described)
+	if reply, ok := s.operation.Accepted(described); ok {
+		return reply
 	}
 	return protocol.Reply{Status: http.StatusAccepted, Body: s.accepted}
 }

@@ -40,10 +40,10 @@ func (h *handler) check(a *authenticated) (_ *checked, p *problem) {
 		return nil, p
 	}
 	c := &checked{authenticated: a}
-	if a.operation.Query != nil {
+	if a.operation.IsQuery() {
 		return c, nil
 	}
-	if !a.operation.Heartbeat {
+	if !a.operation.IsHeartbeat() {
 		if c.gzipped, c.limit, p = h.checkBody(a); p != nil {
 			return nil, p
 		}
@@ -103,7 +103,7 @@ func (a *authenticated) parseParameters() (found parameters, p *problem) {
 func (s *parameters) addDefault(name, value string, isSigned bool) *problem {
 	field, same, isText := payload.FieldOf(name)
 	invalid := func(why string) *problem {
-		shown := plaintext.Shorten(plaintext.SanitizeLine(name), maxShownParameter)
+		shown := payload.Shorten(plaintext.SanitizeLine(name), maxShownParameter)
 		return problemDryRun.withDetail(fmt.Sprintf("The parameter %q %s. Nothing was stored.", shown, why))
 	}
 	given, twice := s.defaults[field]

@@ -70,7 +70,7 @@ func Replay(
 	}
 	h := newHandler(options, nil, nil, commit.New(nil, 1, nil), nil, newReporter(nil, nil, logr.Discard()), logr.Discard())
 	a := &authenticated{arrived: h.arrive(request), integration: integration.DeepCopy()}
-	if a.operation == nil || a.allowed != nil || a.operation.Query != nil {
+	if a.operation == nil || a.allowed != nil || a.operation.IsQuery() {
 		p := problemNotFound
 		return p.Status, encode(&p).body, nil
 	}

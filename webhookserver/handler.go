@@ -27,8 +27,8 @@ type handler struct {
 	options   Options
 	ready     func() bool // all integrations and AlertEvents are known, and Incidents can be read
 	tokens    *tokenIndex
-	bodies    *fair.Space  // of bodies
-	decoded   *fair.Space  // of their decoded form
+	bodies    *fair.Space // of bodies
+	decoded   *fair.Space // of their decoded form
 	places    *fair.Places // to decode bodies and to encode large answers
 	committer committer
 	live      client.Reader // of the API server, not of a cache
@@ -163,9 +163,9 @@ func (h *handler) serve(s *served, authenticated *authenticated) (reply protocol
 	}
 	s.phase = checked
 	switch {
-	case checked.operation.Heartbeat:
+	case checked.operation.IsHeartbeat():
 		return h.ping(checked)
-	case checked.operation.Query != nil:
+	case checked.operation.IsQuery():
 		return h.query(checked)
 	}
 	read, p := h.read(checked)

@@ -18,7 +18,7 @@ func (h *handler) query(c *checked) (reply protocol.Reply, p *problem) {
 	}
 	request := c.forOperation()
 	request.Started, request.Incidents = h.started, incidents{h, c.authenticated}
-	return c.operation.Query(request), nil
+	return c.operation.Answer(request), nil
 }
 
 // incidents are those of the namespace of a request.

@@ -29,17 +29,43 @@ type Operation struct {
 	Preset     string // reads the payloads; empty: the preset and the mapping of the integration do
 	ListPreset string // reads the payloads that are lists, if the integration has neither a preset nor a mapping
 
-	// One of these is set. Read returns the payloads of a request; its errors are those of the Parser, *InvalidError and
-	// *mapping.TooManyError. Query answers a request that stores nothing. A Heartbeat is signalled by the request that has its name
-	// as the identifier. The body of these two is not read.
-	Read      func(r *Request) (Content, error)
-	Query     func(r *Request) Reply
-	Heartbeat bool
+	// One of these is set.
+	read      func(r *Request) (Content, error)
+	query     func(r *Request) Reply
+	heartbeat bool
 
-	// Accepted returns the answer to a request whose alerts are stored, or to a ping, and Rejected the body of the answer to a
-	// request with a problem. Nil: Tocsin's own answer, and problem details.
-	Accepted func(stored Stored) Reply
-	Rejected func(status int, title, detail string) any
+	// Nil: Tocsin's own answer, and problem details.
+	accepted func(stored Stored) Reply
+	rejected func(status int, title, detail string) any
+}
+
+// IsQuery reports whether a request stores nothing: Answer has its answer, and its body is not read.
+func (o *Operation) IsQuery() bool { return o.query != nil }
+
+// IsHeartbeat reports whether a request is a signal of the heartbeat that the identifier names; its body is not read.
+func (o *Operation) IsHeartbeat() bool { return o.heartbeat }
+
+// Read returns the payloads of a request that is neither. Its errors are those of the Parser, *InvalidError and
+// *mapping.TooManyError.
+func (o *Operation) Read(r *Request) (Content, error) { return o.read(r) }
+
+// Answer answers a query.
+func (o *Operation) Answer(r *Request) Reply { return o.query(r) }
+
+// Accepted returns the answer to a request whose alerts are stored, or to a ping. It is not ok if that is Tocsin's own.
+func (o *Operation) Accepted(stored Stored) (reply Reply, ok bool) {
+	if o.accepted == nil {
+		return Reply{}, false
+	}
+	return o.accepted(stored), true
+}
+
+// Rejected returns the body of the answer to a request with a problem. It is not ok if that has problem details.
+func (o *Operation) Rejected(status int, title, detail string) (body any, ok bool) {
+	if o.rejected == nil {
+		return nil, false
+	}
+	return o.rejected(status, title, detail), true
 }
 
 // Request is a request with a valid token.
@@ -122,10 +148,10 @@ type Reply struct {
 func Operations() []Operation {
 	return slices.Concat(
 		[]Operation{
-			{Methods: []string{http.MethodPost}, Read: readEvents},
-			{Methods: []string{http.MethodOptions}, Query: allowEvents},
+			{Methods: []string{http.MethodPost}, read: readEvents},
+			{Methods: []string{http.MethodOptions}, query: allowEvents},
 			{
-				Path: "/heartbeat/{identifier}", Methods: []string{http.MethodGet, http.MethodHead, http.MethodPost}, Heartbeat: true,
+				Path: "/heartbeat/{identifier}", Methods: []string{http.MethodGet, http.MethodHead, http.MethodPost}, heartbeat: true,
 			},
 		},
 		alertmanagerOperations(), pagerDutyOperations(), opsgenieOperations())

@@ -55,7 +55,7 @@ func TestOperationsNamePresetsThatExist(t *testing.T) {
 	for _, operation := range Operations() {
 		_, err := mapping.Compile(operation.Preset, nil)
 		g.Expect(err).NotTo(HaveOccurred(), operation.Path)
-		g.Expect((operation.Read == nil) != (operation.Query == nil && !operation.Heartbeat)).To(BeTrue(), operation.Path)
+		g.Expect((operation.read == nil) != (operation.query == nil && !operation.heartbeat)).To(BeTrue(), operation.Path)
 	}
 }
 
@@ -103,10 +103,10 @@ func FuzzRead(f *testing.F) {
 		for _, operation := range Operations() {
 			r := &Request{Header: header, Parameters: url.Values{}, Body: body, Identifier: identifier, Integration: "tool",
 				Parser: anyJSON{}, Incidents: allIncidents{}}
-			if operation.Query != nil {
-				operation.Query(r)
+			if operation.IsQuery() {
+				operation.Answer(r)
 			}
-			if operation.Read == nil {
+			if operation.read == nil {
 				continue
 			}
 			content, err := operation.Read(r)

@@ -22,12 +22,12 @@ func opsgenieOperations() []Operation {
 	operation := func(path string, read func(*Request) (Content, error), methods ...string) Operation {
 		return Operation{
 			Path: "/v2/alerts" + path, Methods: methods, Preset: opsgeniePreset,
-			Read: read, Accepted: opsgenieAccepted, Rejected: opsgenieRejected,
+			read: read, accepted: opsgenieAccepted, rejected: opsgenieRejected,
 		}
 	}
 	ineffective := func(path, method, why string) Operation {
 		return Operation{
-			Path: "/v2/alerts" + path, Methods: []string{method}, Query: opsgenieWithoutEffect(why), Rejected: opsgenieRejected,
+			Path: "/v2/alerts" + path, Methods: []string{method}, query: opsgenieWithoutEffect(why), rejected: opsgenieRejected,
 		}
 	}
 	return []Operation{
@@ -46,12 +46,12 @@ func opsgenieOperations() []Operation {
 		ineffective("/{identifier}/snooze", http.MethodPost, "an Incident is not snoozed; silence its alert in Alertmanager"),
 		{
 			Path: "/v2/alerts/requests/{identifier}", Methods: []string{http.MethodGet},
-			Query: opsgenieRequestStatus, Rejected: opsgenieRejected,
+			query: opsgenieRequestStatus, rejected: opsgenieRejected,
 		},
 		{
 			Path:      "/v2/heartbeats/{identifier}/ping",
 			Methods:   []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch},
-			Heartbeat: true, Accepted: opsgenieHeard, Rejected: opsgenieRejected,
+			heartbeat: true, accepted: opsgenieHeard, rejected: opsgenieRejected,
 		},
 	}
 }
@@ -122,7 +122,7 @@ func opsgenieComment(body map[string]any, warnings []payload.Warning) (string, [
 		}
 	}
 	whole := plaintext.SanitizeLine(strings.Join(parts, ": "))
-	comment := plaintext.Shorten(whole, v1alpha1.MaxCommentChars)
+	comment := payload.Shorten(whole, v1alpha1.MaxCommentChars)
 	if comment != whole {
 		warnings = append(warnings, payload.Warning{
 			Field: "note", Detail: fmt.Sprintf("it has more than %d characters and was cut", v1alpha1.MaxCommentChars)})
