@@ -34,7 +34,7 @@ func read(name, title, description string) *sdk.Tool {
 	}}
 }
 
-// target is the Incident of an action.
+// target is the Incident of a call.
 type target struct {
 	Name string `json:"name" jsonschema:"NAME or NAMESPACE/NAME of the Incident. NAME may be any unambiguous prefix."`
 }

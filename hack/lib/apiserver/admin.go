@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 )
 
 // Expire compacts the history: running watches go on, but a watch or a page of an older state gets 410 Expired.
@@ -69,65 +68,4 @@ func (s *Server) Objects(resource string) []map[string]any {
 		}
 	}
 	return nil
-}
-
-// Snapshot is a backup of all objects.
-type Snapshot struct{ objects []*object }
-
-// Snapshot returns a backup of all objects.
-func (s *Server) Snapshot() *Snapshot {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	snapshot := &Snapshot{}
-	for _, t := range s.tables {
-		snapshot.objects = append(snapshot.objects, t.objects...)
-	}
-	return snapshot
-}
-
-// RestoreOptions say what is restored.
-type RestoreOptions struct {
-	// Manager is the backup tool's name in managedFields. Default: velero-server.
-	Manager string
-	// Status restores the status, too.
-	Status bool
-	// Include selects objects by their resource and content, which is read-only. nil: all.
-	Include func(resource string, object map[string]any) bool
-}
-
-// Restore creates the objects of a backup that do not exist and whose namespace does, as a backup tool does: with new UIDs and
-// resourceVersions, and with the tool as their only manager. It returns how many it created. Neither quotas nor policies apply.
-func (s *Server) Restore(snapshot *Snapshot, options RestoreOptions) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if options.Manager == "" {
-		options.Manager = "velero-server"
-	}
-	restored := 0
-	for _, saved := range snapshot.objects {
-		name := saved.resource.qualified()
-		t := s.table(saved.resource.Group, saved.resource.Version, saved.resource.plural)
-		switch {
-		case t == nil, t.find(saved.namespace, saved.name) != nil:
-			continue
-		case t.namespaced && s.namespaces().find("", saved.namespace) == nil:
-			continue
-		case options.Include != nil && !options.Include(name, saved.content):
-			continue
-		}
-		content := shallow(saved.content)
-		content["metadata"] = shallow(metaOf(content))
-		status, hasStatus := content["status"]
-		r := &request{Call: &Call{Client: options.Manager}, table: t, manager: options.Manager}
-		s.prepareCreate(r, content)
-		o := s.commit(t, watch.Added, content, nil, r)
-		if options.Status && t.status && hasStatus {
-			r.Subresource = "status"
-			content = withStatus(o.content, status)
-			metaOf(content)["managedFields"] = managedFields(metaOf(content)["managedFields"], r, []string{"status"}, s.timestamp())
-			s.commit(t, watch.Modified, content, o, r)
-		}
-		restored++
-	}
-	return restored
 }

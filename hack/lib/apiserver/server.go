@@ -2,7 +2,6 @@ package apiserver
 
 import (
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -40,7 +39,6 @@ type Server struct {
 	uids       uint64
 	names      uint64
 	tables     []*table // in a constant order
-	discarded  map[string]int
 	quotas     map[types.NamespacedName]map[string]int64
 	denials    map[string]func(*Call, map[string]any) string
 	terminates map[string]bool // namespaces whose content was deleted
@@ -61,7 +59,7 @@ func New(options Options) (*Server, error) {
 		options.History = defaultHistory
 	}
 	s := &Server{
-		options: options, discarded: map[string]int{}, quotas: map[types.NamespacedName]map[string]int64{},
+		options: options, quotas: map[types.NamespacedName]map[string]int64{},
 		denials: map[string]func(*Call, map[string]any) string{}, terminates: map[string]bool{},
 		unpublished: map[string][]string{},
 	}
@@ -160,11 +158,4 @@ func (s *Server) suffix() string {
 		n /= uint64(len(alphabet))
 	}
 	return string(suffix)
-}
-
-// Discarded returns how many objects were accepted and not stored, by resource: Events.
-func (s *Server) Discarded() map[string]int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return maps.Clone(s.discarded)
 }

@@ -38,7 +38,6 @@ func (s *Server) create(r *request) (*reply, error) {
 		return nil, err
 	}
 	if r.table.ephemeral {
-		s.discarded[r.table.qualified()]++
 		return &reply{code: http.StatusCreated, body: encode(content)}, nil
 	}
 	s.prepareCreate(r, content)

@@ -25,7 +25,6 @@ type History struct {
 	appeared     map[incidentKey]time.Time // when they were created
 	now          time.Time                 // of the commit that is entered
 	copies       int
-	deleted      int
 	findings     Findings
 }
 
@@ -71,9 +70,6 @@ func (h *History) Findings() Findings { return slices.Clone(h.findings) }
 
 // Copies is the number of AlertEvents that were stored with the ids of an earlier one.
 func (h *History) Copies() int { return h.copies }
-
-// DeletedIncidents is the number of Incidents that were deleted.
-func (h *History) DeletedIncidents() int { return h.deleted }
 
 func (h *History) commitIntegration(c *Commit) error {
 	key := incidentKey{c.Namespace, c.Name}

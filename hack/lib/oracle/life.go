@@ -57,7 +57,6 @@ func (h *History) endLife(key incidentKey, c *Commit) {
 	if l == nil {
 		return
 	}
-	h.deleted++
 	if l.stored.Status.State == stateOpen && !c.ByUser && l.stored.Metadata.Deleting == nil {
 		h.findings.Add("B: %s is Open, and the operator deleted it", l)
 	}

@@ -53,7 +53,7 @@ func main() {
 	flag.StringVar(&o.binary, "manager", filepath.Join(testenv.Root(), "bin", "manager"), "the manager binary")
 	flag.StringVar(&o.out, "out", filepath.Join(testenv.Root(), "bin", "bench.json"), "where the figures are written as JSON")
 	flag.StringVar(&o.only, "only", "", "run only what has this, or one of several separated by commas, in its name: batches, "+
-		"closed-SENDERS-KEYS, open-steady, open-crash, fairness, writers, size, scale, repeats, takeover, overload, noisy-neighbour")
+		"closed-SENDERS-KEYS, open-steady, open-crash, writers, size, scale, repeats, takeover, overload, noisy-neighbour")
 	flag.StringVar(&o.incidents, "incidents", "1000,10000,100000", "the numbers of Incidents of scale, increasing")
 	flag.StringVar(&o.args, "manager-args", "", "further flags of the manager, separated by spaces")
 	flag.StringVar(&o.profiles, "profiles", "", "a folder for CPU profiles of the manager and the API server; empty for none")
@@ -86,16 +86,15 @@ func main() {
 
 // report is what the JSON file holds.
 type report struct {
-	Time     time.Time    `json:"time"`
-	Etcd     string       `json:"etcd"`
-	Batches  []batchRow   `json:"batches"`
-	Results  []*result    `json:"results"`
-	Fairness *fairnessRow `json:"fairness,omitempty"`
-	Writers  []writersRow `json:"writers,omitempty"`
-	Sizes    []sizeRow    `json:"sizes,omitempty"`
-	Scale    []scaleRow   `json:"scale,omitempty"`
-	Repeats  *noisyRow    `json:"repeats,omitempty"`
-	Noisy    []noisyRow   `json:"noisy,omitempty"`
+	Time    time.Time    `json:"time"`
+	Etcd    string       `json:"etcd"`
+	Batches []batchRow   `json:"batches"`
+	Results []*result    `json:"results"`
+	Writers []writersRow `json:"writers,omitempty"`
+	Sizes   []sizeRow    `json:"sizes,omitempty"`
+	Scale   []scaleRow   `json:"scale,omitempty"`
+	Repeats *noisyRow    `json:"repeats,omitempty"`
+	Noisy   []noisyRow   `json:"noisy,omitempty"`
 
 	Takeovers []takeoverRow `json:"takeovers,omitempty"`
 	Leases    []leaseRow    `json:"leases,omitempty"`
@@ -132,7 +131,6 @@ func run(ctx context.Context, o options) (err error) {
 		name    string
 		measure func() error
 	}{
-		{"fairness", func() (err error) { r.Fairness, err = c.measureFairness(ctx, o.duration); return err }},
 		{"writers", func() (err error) { r.Writers, err = c.measureWriters(ctx, o.duration); return err }},
 		{"size", func() (err error) { r.Sizes, err = c.measureSize(ctx, o.duration); return err }},
 		{"scale", func() (err error) { r.Scale, err = c.measureScale(ctx, o); return err }},

@@ -24,16 +24,12 @@ var scenarios = []scenario{
 	{name: "kill-at-calls", about: "kill -9 before and after each kind of call", short: true, replicas: 1, fault: killAtCalls},
 	{name: "kill-leader", about: "kill -9 of the leader", fault: killLeader}, // the short form leaves it to the suite of the node
 	{name: "stop-leader", about: "SIGTERM of the leader", fault: stopLeader},
-	{name: "lease-slow", about: "requests for the lease take 2 s, and one answer in two is lost", fault: slowLease},
 	{name: "nospace", about: "etcd is at its space quota for 8 s", fault: exhaustSpace},
 	{name: "backlog", about: "nothing is folded until the queue is full",
 		args: []string{"--max-pending-events=200", "--namespace-share=1"}, fault: fillBacklog},
 	{name: "hostages", about: "finalizers keep more AlertEvents in another namespace than the queue may have",
 		args: []string{"--max-pending-events=2000", "--namespace-share=1"}, fault: takeHostages},
-	{name: "incident-rejected", about: "the API server refuses an Incident's every status for a while, and the manager dies",
-		replicas: 1, args: oneWrite, fault: rejectIncident},
 	{name: "etcd-restored", about: "etcd goes back to a copy 4 s old, and everything is started again", fault: restoreEtcd},
-	{name: "kill-follower", about: "kill -9 of the follower at random points", fault: killFollower},
 	{name: "zombie", about: "SIGSTOP of the leader past its lease, then SIGCONT", fault: zombie},
 	{name: "rolling-restart", about: "SIGTERM of one replica after the other", fault: rollingRestart},
 	{name: "apiserver-kill", about: "kill -9 and restart of each API server", fault: killAPIServers},
@@ -44,8 +40,6 @@ var scenarios = []scenario{
 	{name: "watch-stalled", about: "the leader's watch of AlertEvents shows nothing any more; then new ones do not either",
 		rest: 200 * time.Millisecond, fault: stallWatches},
 	{name: "watch-expired", about: "watches end with 410 three times a second", short: true, fault: expireWatches},
-	{name: "watch-dropped", about: "watches lose events and then expire", fault: dropEvents},
-	{name: "watch-lag", about: "one replica sees everything 3 s late, and the leader dies of kill -9", fault: lagWatches},
 	{name: "watch-shuffled", about: "one creation in ten is seen 1.5 s later than what came after it", fault: shuffleWatches},
 	{name: "slow-retries", about: "one reply in three is lost, and the retry comes when the alert is folded and released",
 		replicas: 1, fault: slowRetries},
@@ -59,8 +53,6 @@ var scenarios = []scenario{
 		patches: []string{"clock"}, env: []string{"TOCSIN_CLOCK_SKEW=%skew"}, fault: killLeader},
 	{name: "api-outage", about: "all API servers are away for longer than autoResolveAfter", fault: apiOutage},
 	{name: "repeated-alerts", about: "alerts of an episode that is over are repeated, and the leader dies", fault: repeatAlerts},
-	{name: "incident-deleted", about: "Incidents are deleted in the middle", fault: deleteIncidents},
-	{name: "integration-deleted", about: "an integration is deleted in the middle and made again", fault: deleteIntegration},
 	{name: "namespace-deleted", about: "a namespace is deleted in the middle", fault: deleteNamespace},
 	{name: "apiserver-frozen", about: "SIGSTOP of all API servers for 40 s", fault: freezeAPIServers},
 	{name: "apiserver-refused", about: "kill -9 of all API servers, and none for 40 s", fault: stopAPIServers},
@@ -190,24 +182,6 @@ func (r *run) killAt(ctx context.Context, replica *replica, point crashPoint, af
 	return replica.waitReady(ctx)
 }
 
-func killFollower(ctx context.Context, r *run) error {
-	_, follower, err := r.roles(ctx)
-	if err != nil {
-		return err
-	}
-	const kills = 6
-	for range kills {
-		pause(ctx, time.Duration(300+rand.IntN(1500))*time.Millisecond)
-		follower.kill()
-		pause(ctx, 2*restartDelay)
-		if err := follower.waitReady(ctx); err != nil {
-			return err
-		}
-	}
-	r.note("%d kills", kills)
-	return nil
-}
-
 // zombie freezes the leader until another one leads, and then lets it go on where it was.
 func zombie(ctx context.Context, r *run) error {
 	leader, follower, err := r.roles(ctx)
@@ -327,32 +301,5 @@ func expireWatches(ctx context.Context, r *run) error {
 		pause(ctx, 300*time.Millisecond)
 	}
 	r.note("%d relists", times)
-	return nil
-}
-
-func dropEvents(ctx context.Context, r *run) error {
-	for range 5 {
-		r.eachProxy(func(p *proxy.Proxy) { p.DropEvents(true) })
-		pause(ctx, 1500*time.Millisecond)
-		r.eachProxy(func(p *proxy.Proxy) { p.DropEvents(false) })
-		pause(ctx, time.Second)
-	}
-	return nil
-}
-
-// lagWatches makes the leader lag, and then kills it: the next leader is the one that sees everything.
-func lagWatches(ctx context.Context, r *run) error {
-	leader, err := r.leader(ctx)
-	if err != nil {
-		return err
-	}
-	leader.proxy.LagWatches(3 * time.Second)
-	pause(ctx, 8*time.Second)
-	leader.kill()
-	pause(ctx, time.Second)
-	if err := r.waitReady(ctx); err != nil {
-		return err
-	}
-	leader.proxy.LagWatches(0)
 	return nil
 }

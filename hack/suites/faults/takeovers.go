@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -11,12 +10,10 @@ import (
 	"syscall"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
@@ -27,9 +24,6 @@ const (
 	// killedWithin and stoppedWithin are how soon an alert is folded after the end of the leader, by kill -9 and SIGTERM.
 	killedWithin  = 5 * time.Second
 	stoppedWithin = time.Second
-
-	// slowLeaseTime is how long requests for the lease are slow.
-	slowLeaseTime = 40 * time.Second
 )
 
 func killLeader(ctx context.Context, r *run) error {
@@ -64,39 +58,6 @@ func (r *run) endLeader(ctx context.Context, signal syscall.Signal, within time.
 	leader.held.Store(false)
 	pause(ctx, time.Second)
 	return r.waitReady(ctx)
-}
-
-// slowLease is no reason for another leader.
-func slowLease(ctx context.Context, r *run) error {
-	before, err := r.lease(ctx)
-	if err != nil {
-		return err
-	}
-	r.setRule(func(call proxy.Call) proxy.Fate {
-		if call.Resource != "leases" || call.Verb == "watch" {
-			return proxy.Fate{}
-		}
-		return proxy.Fate{Before: func() { pause(ctx, 2*time.Second) }, Lose: rand.IntN(2) == 0}
-	})
-	pause(ctx, slowLeaseTime)
-	r.setRule(nil)
-	after, err := r.lease(ctx)
-	if err == nil && *after.Spec.LeaseTransitions != *before.Spec.LeaseTransitions {
-		err = fmt.Errorf("%d terms began", *after.Spec.LeaseTransitions-*before.Spec.LeaseTransitions)
-	}
-	return err
-}
-
-// lease waits until a replica holds the Lease, and returns it.
-func (r *run) lease(ctx context.Context) (*coordinationv1.Lease, error) {
-	lease := &coordinationv1.Lease{}
-	return lease, testenv.Await(ctx, startTimeout, func(ctx context.Context) error {
-		err := r.admin.Get(ctx, client.ObjectKey{Namespace: systemNamespace, Name: "manager.tocsin.dev"}, lease)
-		if err == nil && (lease.Spec.LeaseTransitions == nil || lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "") {
-			err = errors.New("nobody holds the lease")
-		}
-		return err
-	})
 }
 
 func shuffleWatches(ctx context.Context, r *run) error {
@@ -195,43 +156,6 @@ func (r *run) staleTakeover(ctx context.Context, resource string) error {
 	leader.held.Store(false)
 	pause(ctx, time.Second)
 	return r.waitReady(ctx)
-}
-
-// deleteIncidents deletes Incidents as people do, while alerts come in for them.
-func deleteIncidents(ctx context.Context, r *run) error {
-	deleted := 0
-	for range 5 {
-		for _, t := range r.tenants {
-			var list v1alpha1.IncidentList
-			if err := r.admin.List(ctx, &list, client.InNamespace(t.namespace)); err != nil {
-				return err
-			}
-			for i := range list.Items {
-				if rand.IntN(3) > 0 {
-					continue
-				}
-				if err := r.admin.Delete(ctx, &list.Items[i]); client.IgnoreNotFound(err) != nil {
-					return err
-				}
-				deleted++
-			}
-		}
-		pause(ctx, time.Second)
-	}
-	r.note("%d deleted", deleted)
-	return nil
-}
-
-// deleteIntegration deletes the first tenant's integration: what was acknowledged is folded all the same.
-func deleteIntegration(ctx context.Context, r *run) error {
-	integration := &v1alpha1.WebhookIntegration{
-		ObjectMeta: metav1.ObjectMeta{Namespace: r.tenants[0].namespace, Name: integrationName},
-	}
-	if err := r.admin.Delete(ctx, integration); err != nil {
-		return err
-	}
-	pause(ctx, 4*time.Second)
-	return r.newIntegration(ctx, r.tenants[0])
 }
 
 // deleteNamespace deletes the second tenant's namespace, and does what the namespace controller does.

@@ -15,13 +15,11 @@ const maxWatchLine = 8 << 20
 
 // watchGate is what the watches of Tocsin's resources pass through.
 type watchGate struct {
-	mu       sync.Mutex
-	changed  *sync.Cond
-	frozen   map[string]bool // by resource
-	shuffle  time.Duration   // how late some creations come
-	dropping bool
-	lag      time.Duration
-	open     map[*watch]struct{}
+	mu      sync.Mutex
+	changed *sync.Cond
+	frozen  map[string]bool // by resource
+	shuffle time.Duration   // how late some creations come
+	open    map[*watch]struct{}
 }
 
 // watch is one watch that passes.
@@ -29,7 +27,6 @@ type watch struct {
 	resource string
 	stalled  bool // nothing passes, until its watcher hangs up
 
-	dropped bool          // it has lost an event, and may only end as expired
 	ended   bool          // nothing more may pass
 	expired chan struct{} // closed when it is to end as expired
 }
@@ -64,24 +61,6 @@ func (p *Proxy) ShuffleWatches(late time.Duration) {
 	p.watches.change(func(g *watchGate) { g.shuffle = late })
 }
 
-// LagWatches delivers every event of a watch so much later, as an API server would whose cache lags.
-func (p *Proxy) LagWatches(lag time.Duration) {
-	p.watches.change(func(g *watchGate) { g.lag = lag })
-}
-
-// DropEvents throws events of watches away, or ends that. The API promises that no watch has holes, so
-// one that has lost an event ends as expired as soon as dropping ends.
-func (p *Proxy) DropEvents(dropping bool) {
-	p.watches.change(func(g *watchGate) {
-		g.dropping = dropping
-		for w := range g.open {
-			if !dropping && w.dropped {
-				g.expire(w)
-			}
-		}
-	})
-}
-
 // ExpireWatches ends all watches with 410 Expired, so that their clients list anew.
 func (p *Proxy) ExpireWatches() {
 	p.watches.change(func(g *watchGate) {
@@ -103,12 +82,6 @@ func (g *watchGate) expire(w *watch) {
 		w.ended = true
 		close(w.expired)
 	}
-}
-
-// line is an event of a watch and when it came.
-type line struct {
-	text []byte
-	came time.Time
 }
 
 // pass copies a watch line by line.
@@ -136,8 +109,8 @@ func (g *watchGate) pass(w http.ResponseWriter, r *http.Request, call Call, resp
 		}
 	}()
 
-	lines := make(chan line, 1<<14)
-	late := make(chan line, 1<<14)
+	lines := make(chan []byte, 1<<14)
+	late := make(chan []byte, 1<<14)
 	go readLines(response, lines, stop)
 	for {
 		select {
@@ -147,17 +120,17 @@ func (g *watchGate) pass(w http.ResponseWriter, r *http.Request, call Call, resp
 			return
 		case <-r.Context().Done():
 			return
-		case l := <-late:
-			if !g.write(w, state, call, l) {
+		case line := <-late:
+			if !g.write(w, state, call, line) {
 				return
 			}
-		case l, ok := <-lines:
+		case line, ok := <-lines:
 			if !ok {
 				return
 			}
-			if delay := g.lateness(call, l); delay > 0 {
-				time.AfterFunc(delay, func() { late <- l })
-			} else if !g.write(w, state, call, l) {
+			if delay := g.lateness(call, line); delay > 0 {
+				time.AfterFunc(delay, func() { late <- line })
+			} else if !g.write(w, state, call, line) {
 				return
 			}
 		}
@@ -165,11 +138,11 @@ func (g *watchGate) pass(w http.ResponseWriter, r *http.Request, call Call, resp
 }
 
 // write writes a line if it may pass. It is false when the watcher is gone.
-func (g *watchGate) write(w http.ResponseWriter, state *watch, call Call, l line) bool {
-	if !g.admit(state, call, l) {
+func (g *watchGate) write(w http.ResponseWriter, state *watch, call Call, line []byte) bool {
+	if !g.admit(state, call) {
 		return true
 	}
-	if _, err := w.Write(l.text); err != nil {
+	if _, err := w.Write(line); err != nil {
 		return false
 	}
 	_ = http.NewResponseController(w).Flush()
@@ -177,27 +150,27 @@ func (g *watchGate) write(w http.ResponseWriter, state *watch, call Call, l line
 }
 
 // lateness is how much later than the others a line comes.
-func (g *watchGate) lateness(call Call, l line) time.Duration {
+func (g *watchGate) lateness(call Call, line []byte) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if call.Resource != "alertevents" || g.shuffle == 0 || !bytes.Contains(l.text[:min(32, len(l.text))], []byte(`"ADDED"`)) ||
+	if call.Resource != "alertevents" || g.shuffle == 0 || !bytes.Contains(line[:min(32, len(line))], []byte(`"ADDED"`)) ||
 		rand.IntN(10) > 0 {
 		return 0
 	}
 	return g.shuffle
 }
 
-func readLines(response *http.Response, lines chan<- line, stop <-chan struct{}) {
+func readLines(response *http.Response, lines chan<- []byte, stop <-chan struct{}) {
 	defer close(lines)
 	reader := bufio.NewReaderSize(response.Body, 64<<10)
 	for {
-		text, err := reader.ReadBytes('\n')
-		if len(text) > maxWatchLine {
+		line, err := reader.ReadBytes('\n')
+		if len(line) > maxWatchLine {
 			return
 		}
-		if len(text) > 0 {
+		if len(line) > 0 {
 			select {
-			case lines <- line{text, time.Now()}:
+			case lines <- line:
 			case <-stop:
 				return
 			}
@@ -208,24 +181,15 @@ func readLines(response *http.Response, lines chan<- line, stop <-chan struct{})
 	}
 }
 
-// admit waits until the line may pass. It is false for one that is dropped.
-func (g *watchGate) admit(w *watch, call Call, l line) bool {
+// admit waits until a line may pass. It is false if none may.
+func (g *watchGate) admit(w *watch, call Call) bool {
 	if !call.IsTocsin() {
 		return true
-	}
-	g.mu.Lock()
-	lag := g.lag
-	g.mu.Unlock()
-	if lag > 0 {
-		time.Sleep(time.Until(l.came.Add(lag)))
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for (g.frozen[call.Resource] || w.stalled) && !w.ended {
 		g.changed.Wait()
 	}
-	if g.dropping {
-		w.dropped = true
-	}
-	return !w.ended && !g.dropping && !w.dropped
+	return !w.ended
 }
