@@ -122,7 +122,7 @@ func opsgenieComment(body map[string]any, warnings []payload.Warning) (string, [
 		}
 	}
 	whole := plaintext.SanitizeLine(strings.Join(parts, ": "))
-	comment := payload.Shorten(whole, v1alpha1.MaxCommentChars)
+	comment := plaintext.Shorten(whole, v1alpha1.MaxCommentChars)
 	if comment != whole {
 		warnings = append(warnings, payload.Warning{
 			Field: "note", Detail: fmt.Sprintf("it has more than %d characters and was cut", v1alpha1.MaxCommentChars)})
