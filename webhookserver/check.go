@@ -103,7 +103,7 @@ func (a *authenticated) parseParameters() (found parameters, p *problem) {
 func (s *parameters) addDefault(name, value string, isSigned bool) *problem {
 	field, same, isText := payload.FieldOf(name)
 	invalid := func(why string) *problem {
-		shown := payload.Shorten(plaintext.SanitizeLine(name), maxShownParameter)
+		shown := plaintext.Shorten(plaintext.SanitizeLine(name), maxShownParameter)
 		return problemDryRun.withDetail(fmt.Sprintf("The parameter %q %s. Nothing was stored.", shown, why))
 	}
 	given, twice := s.defaults[field]

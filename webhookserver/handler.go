@@ -27,8 +27,8 @@ type handler struct {
 	options   Options
 	ready     func() bool // all integrations and AlertEvents are known, and Incidents can be read
 	tokens    *tokenIndex
-	bodies    *fair.Space // of bodies
-	decoded   *fair.Space // of their decoded form
+	bodies    *fair.Space  // of bodies
+	decoded   *fair.Space  // of their decoded form
 	places    *fair.Places // to decode bodies and to encode large answers
 	committer committer
 	live      client.Reader // of the API server, not of a cache
