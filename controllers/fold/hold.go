@@ -94,10 +94,8 @@ func (f *folding) isHeld() bool {
 
 // isTold reports whether an Alertmanager has accepted the current episode, as far as its status or this leader knows.
 func (f *folding) isTold() bool {
-	stored := f.in.Incident
-	isStored := stored != nil && stored.Status.State == v1alpha1.IncidentOpen &&
-		valueOf(stored.Status.OpenedTime).Equal(valueOf(f.status.OpenedTime).Time)
-	return wasAccepted(f.status) || isStored && f.in.Forwarding.Severity != ""
+	known := &f.in.Forwarding
+	return wasAccepted(f.status) || known.Severity != "" && known.Opened.Equal(valueOf(f.status.OpenedTime).Time)
 }
 
 // wasAccepted reports whether an Alertmanager has accepted the episode, by its status.

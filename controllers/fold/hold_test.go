@@ -117,16 +117,24 @@ func TestAnIncidentIsHeldBack(t *testing.T) {
 		}, minuteStamp(6)},
 		"nor if so far only the leader knows that one has it": {func(b *foldBench) {
 			b.at(1, eventOf(1, firingAt("error")))
-			b.told = KnownForwarding{Reason: v1alpha1.ForwardingPosted, Severity: v1alpha1.SeverityError}
+			b.told = postedAs(v1alpha1.SeverityError, 1)
 			b.at(8, receivedAt(eventOf(8, firingAt("info")), minute(5)))
 		}, minuteStamp(6)},
 		"anew, though an Alertmanager had the last episode": {func(b *foldBench) {
 			b.at(1, eventOf(1, firingAt("critical")))
-			b.told = KnownForwarding{Reason: v1alpha1.ForwardingPosted, Severity: v1alpha1.SeverityCritical}
+			b.told = postedAs(v1alpha1.SeverityCritical, 1)
 			b.at(2)
 			b.at(3, eventOf(3, resolvingAlert()))
 			b.at(4, eventOf(4, firingAt("info")), eventOf(5, firingAt("error")))
 		}, minuteStamp(9)},
+		"by its own severity, while an Alertmanager that does not answer still has the last episode": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("error")))
+			b.told = postedAs(v1alpha1.SeverityError, 1)
+			b.at(7)
+			b.at(8, eventOf(8, resolvingAlert()))
+			b.at(10, eventOf(10, firingAt("info")))
+			b.at(11, eventOf(11, firingAt("critical")))
+		}, minuteStamp(11)},
 		"anew in each episode": {func(b *foldBench) {
 			b.at(1, eventOf(1, firingAt("info")))
 			b.at(20, eventOf(20, resolvingAlert()))
@@ -216,7 +224,7 @@ func TestAClockThatWasSetBackHoldsNothing(t *testing.T) {
 	g.Expect(IsHeld(bench.status(), minute(62))).To(BeTrue())
 	g.Expect(IsHeld(bench.status(), minute(5))).To(BeFalse(), "it would be hidden for an hour and more")
 
-	bench.told = KnownForwarding{Reason: v1alpha1.ForwardingPosted, Severity: v1alpha1.SeverityInfo}
+	bench.told = postedAs(v1alpha1.SeverityInfo, 61)
 	bench.at(72)
 	g.Expect(bench.status().Forwarding.Reason).To(Equal(v1alpha1.ForwardingPosted))
 	g.Expect(IsHeld(bench.status(), minute(70))).To(BeFalse(), "what fires in Alertmanager stays so")
@@ -224,12 +232,17 @@ func TestAClockThatWasSetBackHoldsNothing(t *testing.T) {
 	g.Expect(IsHeld(bench.status(), minute(70))).To(BeFalse())
 }
 
+// postedAs is what a leader knows of an Incident whose episode opened at a minute.
+func postedAs(severity v1alpha1.Severity, opened int) KnownForwarding {
+	return KnownForwarding{Reason: v1alpha1.ForwardingPosted, Severity: severity, Alertmanagers: 1, Opened: minute(opened)}
+}
+
 // A fold may be late, and a window may open between the forwardTime and the fold.
 func TestAWindowLeavesWhatWasPostedBeforeIt(t *testing.T) {
 	g, bench := NewWithT(t), holdingBench()
 	bench.at(1, eventOf(1, firingAt("info")))
 	g.Expect(bench.status().Forwarding.Reason).To(Equal(v1alpha1.ForwardingHeld))
-	bench.told = KnownForwarding{Reason: v1alpha1.ForwardingPosted, Severity: v1alpha1.SeverityInfo}
+	bench.told = postedAs(v1alpha1.SeverityInfo, 1)
 	bench.maintain(windowOf("db", 12, 50))
 	bench.at(13)
 	g.Expect(bench.status().Mute.ForwardedSeverity).To(Equal(v1alpha1.SeverityInfo))

@@ -169,6 +169,7 @@ type occasion struct {
 type post struct {
 	key      types.NamespacedName
 	received time.Time // see incidentQueue
+	opened   time.Time // when its episode opened, if it fires
 	wanted   alerts.Wanted
 	alerts   []json.RawMessage
 	size     int // of the alerts
@@ -191,10 +192,13 @@ func (p *poster) prepare(ctx context.Context, at occasion, key types.NamespacedN
 		wanted = p.withHistory(ctx, at, key, wanted)
 	}
 	if wanted.IsEmpty() {
-		p.record.accept(key, "")
+		p.record.accept(key, "", time.Time{})
 		return nil
 	}
 	one := &post{key: key, received: received, wanted: wanted}
+	if wanted.Firing() != "" && incident != nil {
+		one.opened = incident.Status.OpenedTime.OrZero()
+	}
 	for _, alert := range alerts.Make(key, incident, wanted, at.target.Settings, at.now, at.ahead) {
 		data, _ := json.Marshal(alert) // strings and times always encode
 		one.alerts, one.size = append(one.alerts, data), one.size+len(data)

@@ -29,6 +29,7 @@ type record struct {
 type state struct {
 	history  alerts.History    // what it has posted
 	severity v1alpha1.Severity // with which the Incident fires, by what Alertmanager has accepted; empty: it does not
+	opened   time.Time         // when the episode opened that it has accepted
 	rejected time.Time         // since when Alertmanager accepts requests, but not those with this Incident; zero: it does
 }
 
@@ -91,12 +92,12 @@ func (r *record) addFormer(key types.NamespacedName, labels map[string]string) {
 	r.change(key, func(s *state) { s.history.AddFormer(labels) })
 }
 
-// accept notes that Alertmanager has accepted an Incident with a severity, empty if it does not fire. It reports whether it fires
-// with another one than before.
-func (r *record) accept(key types.NamespacedName, severity v1alpha1.Severity) (isNew bool) {
+// accept notes that Alertmanager has accepted an Incident with a severity, empty if it does not fire, in the episode that opened
+// at a time. It reports whether it fires with another severity, or in another episode, than before.
+func (r *record) accept(key types.NamespacedName, severity v1alpha1.Severity, opened time.Time) (isNew bool) {
 	r.change(key, func(s *state) {
-		isNew = severity != "" && s.severity != severity
-		s.severity, s.rejected = severity, time.Time{}
+		isNew = severity != "" && (s.severity != severity || !s.opened.Equal(opened))
+		s.severity, s.opened, s.rejected = severity, opened, time.Time{}
 	})
 	return isNew
 }
@@ -169,6 +170,7 @@ func (r *record) rejects(selects func(types.NamespacedName) bool, now time.Time)
 // outcome is what has come of the posts about an Incident to an Alertmanager.
 type outcome struct {
 	severity v1alpha1.Severity // with which it fires there; empty if it does not
+	opened   time.Time         // when the episode opened that fires there
 	failure  string            // why Alertmanager accepts nothing, or not this Incident; empty: it does, or has not failed for long
 	rejected bool              // it has not accepted this Incident for failingAfter
 }
@@ -179,7 +181,7 @@ func (r *record) outcomeOf(key types.NamespacedName, now time.Time) (o outcome) 
 	defer r.mu.Unlock()
 	rejected := time.Time{}
 	if s := r.incidents[key]; s != nil {
-		o.severity, rejected = s.severity, s.rejected
+		o.severity, o.opened, rejected = s.severity, s.opened, s.rejected
 	}
 	switch {
 	case !rejected.IsZero() && now.Sub(rejected) >= unpostedAfter:

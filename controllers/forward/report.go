@@ -47,7 +47,7 @@ func (t *term) forwarding(
 	before := incident.Status.Forwarding
 	switch {
 	case r.accepted > 0:
-		return fold.KnownForwarding{Reason: v1alpha1.ForwardingPosted, Severity: severity, Alertmanagers: r.accepted}
+		return fold.KnownForwarding{Reason: v1alpha1.ForwardingPosted, Severity: severity, Alertmanagers: r.accepted, Opened: r.opened}
 	case r.isPending:
 		return fold.KnownForwarding{}
 	case len(r.causes) == 0:
@@ -62,6 +62,7 @@ func (t *term) forwarding(
 type results struct {
 	exclusion  alerts.Exclusion // why it is not posted to those to which it is not
 	accepted   int64            // how many have accepted it
+	opened     time.Time        // when the latest episode opened that one of them has accepted
 	isPending  bool             // one has not answered yet
 	isRejected bool             // one has not accepted it for failingAfter
 	causes     sets.Set[string] // why the others do not accept it
@@ -82,7 +83,9 @@ func (t *term) results(
 		accepted, isPending, cause := false, false, "" // by one of its addresses
 		for _, p := range e.posters.all() {
 			o := p.record.outcomeOf(key, now)
-			accepted = accepted || o.severity == severity
+			if o.severity == severity {
+				accepted, r.opened = true, fold.Latest(r.opened, o.opened)
+			}
 			isPending = isPending || o.failure == ""
 			r.isRejected = r.isRejected || o.rejected
 			cause = o.failure

@@ -236,3 +236,29 @@ func TestAStormOfNewsIsWrittenAtARate(t *testing.T) {
 		r.Expect(testutil.ToFloat64(criticalUntold.WithLabelValues(namespace, "Muted"))).To(BeEquivalentTo(1))
 	})
 }
+
+// An Alertmanager that did not accept an end still has the last episode.
+func TestWhatIsKnownNamesTheEpisodeThatWasPosted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.lead()
+		r.report()
+		key := r.alert("k", v1alpha1.AlertFiring)
+		r.wait(reportInterval)
+		opened := func() time.Time {
+			return r.term.forwarder.Forwarding(types.NamespacedName{Namespace: key.Namespace, Name: key.Name}).Opened
+		}
+		first := r.status(key).OpenedTime.Time
+		r.Expect(opened()).To(BeTemporally("==", first))
+		r.am.fail = func(string) int { return http.StatusBadGateway }
+		r.alert("k", v1alpha1.AlertResolved)
+		r.wait(time.Minute)
+		r.alert("k", v1alpha1.AlertFiring, func(a *v1alpha1.Alert) { a.StartTime = new(v1alpha1.NewTimestamp(time.Now())) })
+		r.wait(time.Minute)
+		r.Expect(opened()).To(BeTemporally("==", first))
+		r.am.fail = nil
+		r.wait(maxBackoff + reportInterval)
+		r.Expect(opened()).To(BeTemporally("==", r.status(key).OpenedTime.Time))
+		r.Expect(opened()).To(BeTemporally(">", first))
+	})
+}

@@ -91,7 +91,7 @@ func (s *splitter) request(ctx context.Context, at occasion, posts []*post, time
 func (s *splitter) accept(posts []*post) {
 	s.metrics.succeeded(time.Now())
 	for _, p := range posts {
-		if s.record.accept(p.key, p.wanted.Firing()) {
+		if s.record.accept(p.key, p.wanted.Firing(), p.opened) {
 			s.accepted(p.key)
 		}
 	}
