@@ -28,8 +28,7 @@
 //     read of the Incident. An event is *listed for* an Incident if the list has it without a mark for that Incident.
 //  3. Take the cached events that are listed for the Incident and are not in its ledger, in commit order, and fold them. They
 //     enter the ledger. An entry is dropped only if its event is not listed for the Incident any more. Write the status on
-//     condition that the Incident is still the version that was read. If it is not, or if the Incident to create is there
-//     already, start over.
+//     condition that the Incident is still the version that was read. If it is not, start over.
 //  4. Delete the events that are settled for all their Incidents, on condition of their UIDs. Which these are is kept in
 //     memory; after a restart, the ledgers and the marks tell it again.
 //

@@ -25,7 +25,7 @@ const eventsPath = "/api/v1/events/webhook"
 type arrived struct {
 	*http.Request
 	start    time.Time // by the clock of this process
-	received time.Time // start converted to the API server's clock, with which alert times are compared
+	received time.Time // the same by the API server's clock, with which alert times are compared
 
 	operation  *protocol.Operation // of the path; nil for an unknown path
 	identifier string              // in the path
@@ -94,7 +94,7 @@ type authenticated struct {
 }
 
 // authenticate finds the integration of the token, and notes the use of the token. An unknown path is not found, whatever the
-// token. To a request without a valid token, all else that is wrong with it says more.
+// token. Of a request without a valid token, whatever else is wrong is told first.
 func (h *handler) authenticate(a *arrived) (*authenticated, *problem) {
 	if a.operation == nil {
 		return nil, &problemNotFound

@@ -126,8 +126,8 @@ func newIndex() *index {
 	}
 }
 
-// set indexes an Incident as it is now, unless that is known, or a newer version, or it was resolved before since. It returns
-// what was known.
+// set indexes an Incident as it is now, and returns what was known, and whether this is news: not if that is known, or a newer
+// version. One that was resolved before since is forgotten at once, unless silences concern it.
 func (x *index) set(incident *v1alpha1.Incident, since time.Time) (before indexed, news bool) {
 	key, status := client.ObjectKeyFromObject(incident), &incident.Status
 	entry := indexed{

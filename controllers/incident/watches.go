@@ -26,7 +26,7 @@ import (
 // onEvent enqueues the Incidents of an AlertEvent when it comes, and once more when their ledgers get space: those that are
 // Open when the AlertEvent goes, and those for which it gets a mark. Other changes of its metadata mean nothing.
 //
-// Alerts that repeat what an open Incident says are not urgent. All AlertEvents that are there at the start are: they have
+// Alerts that fire for an open Incident are not urgent, whatever else they change. All AlertEvents that are there at the start are: they have
 // waited longest.
 func (r *reconciler) onEvent() handler.EventHandler {
 	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.AlertEvent, initial bool, folds requests.Queue) {
@@ -50,7 +50,7 @@ func (r *reconciler) onEvent() handler.EventHandler {
 			}
 			for name, firing := range replica.IncidentNames(after) {
 				key := types.NamespacedName{Namespace: after.Namespace, Name: name}
-				if firing && !initial && r.isOpen(ctx, key) { // it repeats what is known
+				if firing && !initial && r.isOpen(ctx, key) {
 					requests.Add(folds, key)
 				} else {
 					requests.AddUrgent(folds, key)

@@ -141,7 +141,7 @@ func startOf(incident *v1alpha1.Incident, now time.Time) time.Time {
 }
 
 // Urgent reports whether an Incident changed in a way that Alertmanager has to know at once; counts and texts can wait for the
-// next round. before is nil if it was not open, and labels are the names of those that are forwarded. received is the time at
+// next round. before is nil if it was Resolved or absent, and labels are the names of those that are forwarded. received is the time at
 // which the alert that caused a transition was received; zero for other changes.
 func Urgent(before, after *v1alpha1.Incident, labels []string) (received time.Time, urgent bool) {
 	if before == nil {
