@@ -115,5 +115,5 @@ func StaysAcknowledged(status *v1alpha1.IncidentStatus) bool {
 	if status.State != v1alpha1.IncidentOpen || then == nil || then.Severity == "" {
 		return false
 	}
-	return !isMoreSevere(status.Alert.Severity, then.Severity)
+	return !IsMoreSevere(status.Alert.Severity, then.Severity)
 }

@@ -173,7 +173,7 @@ func (f *folding) endFlapping(at time.Time) (ended bool) {
 
 // raiseKept has the severity rise with which the Incident is forwarded.
 func (f *folding) raiseKept() {
-	if severity := f.status.Alert.Severity; firesOn(f.status) && isMoreSevere(severity, f.status.Flapping.KeptFiring.Severity) {
+	if severity := f.status.Alert.Severity; firesOn(f.status) && IsMoreSevere(severity, f.status.Flapping.KeptFiring.Severity) {
 		f.status.Flapping.KeptFiring.Severity = severity
 	}
 }
@@ -241,7 +241,7 @@ func ForwardedPeriods(status *v1alpha1.IncidentStatus) []SeverityPeriod {
 	}
 	told, later, last := slices.Clone(periods[:begun]), []SeverityPeriod(nil), begun-1
 	for _, p := range periods[begun:] {
-		if last >= 0 && isMoreSevere(p.Severity, told[last].Severity) {
+		if last >= 0 && IsMoreSevere(p.Severity, told[last].Severity) {
 			told[last].To = p.From
 			told, last = append(told, p), last+1
 		}
@@ -256,8 +256,8 @@ func ForwardedPeriods(status *v1alpha1.IncidentStatus) []SeverityPeriod {
 	return append(told, later...)
 }
 
-// isMoreSevere reports whether a severity is above another one. An unknown one is above all.
-func isMoreSevere(a, b v1alpha1.Severity) bool {
+// IsMoreSevere reports whether a severity is above another one. An unknown one is above all.
+func IsMoreSevere(a, b v1alpha1.Severity) bool {
 	severities := v1alpha1.Severities()
 	return slices.Index(severities, a) < slices.Index(severities, b)
 }

@@ -437,7 +437,7 @@ func TestFlappingFollowsTheOpenings(t *testing.T) {
 			g.Expect(bench.isForwarded()).To(Equal(isOpen || kept), "in minute %d", n)
 			forwarded := ForwardedSeverity(bench.status())
 			if flaps && kept {
-				g.Expect(highest == "" || !isMoreSevere(highest, forwarded)).To(BeTrue(), "%s after %s", forwarded, highest)
+				g.Expect(highest == "" || !IsMoreSevere(highest, forwarded)).To(BeTrue(), "%s after %s", forwarded, highest)
 				highest = forwarded
 			} else {
 				highest = ""

@@ -26,7 +26,7 @@ import (
 // onEvent enqueues the Incidents of an AlertEvent when it comes, and once more when their ledgers get space: those that are
 // Open when the AlertEvent goes, and those for which it gets a mark. Other changes of its metadata mean nothing.
 //
-// Alerts that fire for an open Incident are not urgent, whatever else they change. All AlertEvents that are there at the start are: they have
+// Alerts that fire for an open Incident, and do not make it more severe, are not urgent. All AlertEvents that are there at the start are: they have
 // waited longest.
 func (r *reconciler) onEvent() handler.EventHandler {
 	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.AlertEvent, initial bool, folds requests.Queue) {
@@ -38,7 +38,7 @@ func (r *reconciler) onEvent() handler.EventHandler {
 			r.releases.Forget(queue.RefOf(before))
 			for name := range replica.IncidentNames(before) {
 				key := types.NamespacedName{Namespace: before.Namespace, Name: name}
-				if r.isOpen(ctx, key) {
+				if r.open(ctx, key) != nil {
 					requests.Add(folds, key)
 				}
 			}
@@ -50,7 +50,7 @@ func (r *reconciler) onEvent() handler.EventHandler {
 			}
 			for name, firing := range replica.IncidentNames(after) {
 				key := types.NamespacedName{Namespace: after.Namespace, Name: name}
-				if firing && !initial && r.isOpen(ctx, key) {
+				if open := r.open(ctx, key); firing && !initial && open != nil && !raises(after, open) {
 					requests.Add(folds, key)
 				} else {
 					requests.AddUrgent(folds, key)
@@ -82,10 +82,26 @@ func (r *reconciler) reportUnreadable(ctx context.Context, event *v1alpha1.Alert
 		"Cannot be decoded; left unprocessed: %s", plaintext.ShortMessage(cause.Error()))
 }
 
-func (r *reconciler) isOpen(ctx context.Context, key types.NamespacedName) bool {
-	var incident v1alpha1.Incident
-	err := r.cache.Get(ctx, key, &incident, client.UnsafeDisableDeepCopy)
-	return err == nil && incident.Status.State == v1alpha1.IncidentOpen
+// open returns an Incident as the cache has it, which must not be modified; nil if it is not Open.
+func (r *reconciler) open(ctx context.Context, key types.NamespacedName) *v1alpha1.Incident {
+	incident := &v1alpha1.Incident{}
+	err := r.cache.Get(ctx, key, incident, client.UnsafeDisableDeepCopy)
+	if err != nil || incident.Status.State != v1alpha1.IncidentOpen {
+		return nil
+	}
+	return incident
+}
+
+// raises reports whether an alert of an AlertEvent says that the Incident is more severe than it is.
+func raises(event *v1alpha1.AlertEvent, incident *v1alpha1.Incident) bool {
+	for i := range event.Alerts {
+		alert := &event.Alerts[i]
+		if alert.Severity != "" && fold.IsMoreSevere(alert.Severity, incident.Status.Alert.Severity) &&
+			event.IncidentNameFor(alert) == incident.Name {
+			return true
+		}
+	}
+	return false
 }
 
 // onIncident enqueues an Incident when it changes, and when the cache shows it no longer, unless there is nothing to do.

@@ -34,6 +34,11 @@ func TestOnlyRepeatsOfOpenIncidentsAreNotUrgent(t *testing.T) {
 	s.fold("over")
 	s.release()
 
+	severe := func(severity v1alpha1.Severity) v1alpha1.Alert {
+		alert := s.Alert(v1alpha1.AlertFiring, "open")
+		alert.Severity = severity
+		return alert
+	}
 	for sentence, test := range map[string]struct {
 		alerts  []v1alpha1.Alert
 		initial bool
@@ -42,6 +47,8 @@ func TestOnlyRepeatsOfOpenIncidentsAreNotUrgent(t *testing.T) {
 	}{
 		"a repeat of an open Incident is not urgent": {
 			alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertFiring, "open"), s.Alert(v1alpha1.AlertFiring, "open")}, want: handler.LowPriority},
+		"a repeat with a higher severity is": {alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertFiring, "open"), severe("critical")}},
+		"a repeat with a lower one is not":   {alerts: []v1alpha1.Alert{severe("info")}, want: handler.LowPriority},
 		"a resolve among repeats is": {
 			alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertResolved, "open"), s.Alert(v1alpha1.AlertFiring, "open")}},
 		"an alert of a new key is":            {alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertFiring, "new")}},
