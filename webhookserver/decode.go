@@ -2,11 +2,16 @@ package webhookserver
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
@@ -269,3 +274,37 @@ func (p *parser) parse(text []byte) (any, []payload.Warning, error) {
 }
 
 func (p *parser) release() { p.held.Release() }
+
+// identify gives the alerts of a request their ids, the names of their Incidents, and generated dedup keys to those that have
+// neither a key nor the name of an Incident. Ids are random. Those of a request with an idempotency key are derived from what the
+// request says, so that a copy of it yields the same ids and keys, and another request under the same key does not.
+func identify(alerts []mapping.Alert, integration, key string, identity []byte) {
+	for i := range alerts {
+		id := uuid.Must(uuid.NewV7()).String()
+		if key != "" {
+			id = derivedID(integration, key, identity, i)
+		}
+		alerts[i].ID = id
+		if alerts[i].IncidentName != "" {
+			continue
+		}
+		if alerts[i].DedupKey == "" {
+			alerts[i].DedupKey = v1alpha1.GeneratedKey(id)
+		}
+		alerts[i].IncidentName = v1alpha1.IncidentName(integration, alerts[i].DedupKey)
+	}
+}
+
+// derivedID hashes the parts, each behind its length, into 128 bits.
+func derivedID(integration, key string, identity []byte, index int) string {
+	hash := sha256.New()
+	var number [8]byte
+	for _, part := range [][]byte{[]byte(integration), []byte(key), identity} {
+		binary.BigEndian.PutUint64(number[:], uint64(len(part)))
+		hash.Write(number[:])
+		hash.Write(part)
+	}
+	binary.BigEndian.PutUint64(number[:], uint64(index))
+	hash.Write(number[:])
+	return hex.EncodeToString(hash.Sum(nil)[:16])
+}

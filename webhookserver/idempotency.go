@@ -1,17 +1,9 @@
 package webhookserver
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"net/http"
 	"net/url"
 	"strings"
-
-	"github.com/google/uuid"
-
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
 // deliveryHeaders are the headers by which senders name a delivery, where the name stays the same when the
@@ -60,38 +52,4 @@ func (a *arrived) operationKey(key string) string {
 		return key
 	}
 	return strings.Join([]string{a.Method, a.operation.Path, url.PathEscape(a.identifier), key}, "\x00")
-}
-
-// identify gives the alerts of a request their ids, the names of their Incidents, and generated dedup keys to those that have
-// neither a key nor the name of an Incident. Ids are random. Those of a request with an idempotency key are derived from what the
-// request says, so that a copy of it yields the same ids and keys, and another request under the same key does not.
-func identify(alerts []mapping.Alert, integration, key string, identity []byte) {
-	for i := range alerts {
-		id := uuid.Must(uuid.NewV7()).String()
-		if key != "" {
-			id = derivedID(integration, key, identity, i)
-		}
-		alerts[i].ID = id
-		if alerts[i].IncidentName != "" {
-			continue
-		}
-		if alerts[i].DedupKey == "" {
-			alerts[i].DedupKey = v1alpha1.GeneratedKey(id)
-		}
-		alerts[i].IncidentName = v1alpha1.IncidentName(integration, alerts[i].DedupKey)
-	}
-}
-
-// derivedID hashes the parts, each behind its length, into 128 bits.
-func derivedID(integration, key string, identity []byte, index int) string {
-	hash := sha256.New()
-	var number [8]byte
-	for _, part := range [][]byte{[]byte(integration), []byte(key), identity} {
-		binary.BigEndian.PutUint64(number[:], uint64(len(part)))
-		hash.Write(number[:])
-		hash.Write(part)
-	}
-	binary.BigEndian.PutUint64(number[:], uint64(index))
-	hash.Write(number[:])
-	return hex.EncodeToString(hash.Sum(nil)[:16])
 }

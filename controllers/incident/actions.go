@@ -57,36 +57,6 @@ func (r *reconciler) carryOut(ctx context.Context, c *confirmed, plan fold.Plan)
 	return incident, nil
 }
 
-// create creates the Incident, its status still empty. It returns nil if there is one already: a Resolved one, or one that the
-// cache does not show yet.
-func (r *reconciler) create(ctx context.Context, o *facts, plan *fold.Plan) (*v1alpha1.Incident, error) {
-	leave, err := r.gate.enter(ctx, o.key.Namespace, true)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	incident := &v1alpha1.Incident{
-		ObjectMeta: metav1.ObjectMeta{Namespace: o.key.Namespace, Name: o.key.Name, Labels: plan.ObjectLabels},
-		Spec:       *plan.Create,
-	}
-	err = errIncidentLimit
-	if r.counts.MayOpen(o.key.Namespace) && !r.sweeper.IsFull(o.key.Namespace) {
-		err = r.createLabelled(ctx, incident)
-	}
-	if apierrors.IsAlreadyExists(err) {
-		return nil, nil
-	}
-	if blocked := asBlocked(err); blocked != nil {
-		return nil, blocked
-	}
-	if err != nil {
-		return nil, fmt.Errorf("creating the Incident: %w", err)
-	}
-	r.blocked.unblock(o.key.Namespace)
-	r.writes.wrote(incident, o.now)
-	return incident, nil
-}
-
 // noSpace is why the content of alerts is not kept.
 const noSpace = "The namespace has more than its share of content in Incidents that are not Resolved"
 
@@ -202,16 +172,6 @@ func (r *reconciler) isOlder(stored *storedEvent, than *v1alpha1.AlertEvent) boo
 		stored.created.Time.Before(than.CreationTimestamp.Truncate(time.Second))
 }
 
-// settle passes the AlertEvents that the plan has settled to the release.
-func (r *reconciler) settle(o *facts, plan fold.Plan) {
-	settled := sets.New(plan.ToSettle...)
-	for _, event := range o.toFold {
-		if settled.Has(event.UID) {
-			r.releases.Settle(event, o.key.Name)
-		}
-	}
-}
-
 // announce reports the transitions, now that they are written. In a storm most of them are in the timelines only.
 func (r *reconciler) announce(ctx context.Context, incident *v1alpha1.Incident, plan fold.Plan) {
 	logger := log.FromContext(ctx).WithValues("integration", incident.Spec.IntegrationName)
@@ -253,18 +213,6 @@ func (r *reconciler) reportUnknown(ctx context.Context, c *confirmed, plan *fold
 
 // labelTimeout bounds how long a fold waits for the labels of its Incident, which an admission webhook may delay.
 const labelTimeout = 5 * time.Second
-
-// createLabelled creates an Incident, without its labels if the API server rejects it with them.
-func (r *reconciler) createLabelled(ctx context.Context, incident *v1alpha1.Incident) error {
-	err := r.live.Create(ctx, incident)
-	blocked := asBlocked(err)
-	if blocked == nil || blocked.reason != v1alpha1.ReasonIncidentRejected || len(incident.Labels) == 0 || !isRejected(err) {
-		return err
-	}
-	log.FromContext(ctx).Info("The Incident was rejected, creating it without labels", "rejection", err.Error())
-	incident.Labels = nil
-	return r.live.Create(ctx, incident)
-}
 
 // label sets the labels of an episode that begins, and returns the Incident as it is then; nil labels change nothing. It comes
 // before the status: after a crash in between, the next fold begins the episode again and finds the labels. The patch succeeds

@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	expirecache "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/lru"
@@ -315,4 +318,56 @@ func (r *reconciler) waitBlocked(ctx context.Context, o *facts, cause *blockedEr
 		log.FromContext(ctx).Info("Alerts wait for their Incident", "reason", cause.reason, "cause", cause.cause.Error())
 	}
 	return ctrl.Result{RequeueAfter: wait}
+}
+
+// create creates the Incident, its status still empty. It returns nil if there is one already: a Resolved one, or one that the
+// cache does not show yet.
+func (r *reconciler) create(ctx context.Context, o *facts, plan *fold.Plan) (*v1alpha1.Incident, error) {
+	leave, err := r.gate.enter(ctx, o.key.Namespace, true)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	incident := &v1alpha1.Incident{
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.key.Namespace, Name: o.key.Name, Labels: plan.ObjectLabels},
+		Spec:       *plan.Create,
+	}
+	err = errIncidentLimit
+	if r.counts.MayOpen(o.key.Namespace) && !r.sweeper.IsFull(o.key.Namespace) {
+		err = r.createLabelled(ctx, incident)
+	}
+	if apierrors.IsAlreadyExists(err) {
+		return nil, nil
+	}
+	if blocked := asBlocked(err); blocked != nil {
+		return nil, blocked
+	}
+	if err != nil {
+		return nil, fmt.Errorf("creating the Incident: %w", err)
+	}
+	r.blocked.unblock(o.key.Namespace)
+	r.writes.wrote(incident, o.now)
+	return incident, nil
+}
+
+// createLabelled creates an Incident, without its labels if the API server rejects it with them.
+func (r *reconciler) createLabelled(ctx context.Context, incident *v1alpha1.Incident) error {
+	err := r.live.Create(ctx, incident)
+	blocked := asBlocked(err)
+	if blocked == nil || blocked.reason != v1alpha1.ReasonIncidentRejected || len(incident.Labels) == 0 || !isRejected(err) {
+		return err
+	}
+	log.FromContext(ctx).Info("The Incident was rejected, creating it without labels", "rejection", err.Error())
+	incident.Labels = nil
+	return r.live.Create(ctx, incident)
+}
+
+// settle passes the AlertEvents that the plan has settled to the release.
+func (r *reconciler) settle(o *facts, plan fold.Plan) {
+	settled := sets.New(plan.ToSettle...)
+	for _, event := range o.toFold {
+		if settled.Has(event.UID) {
+			r.releases.Settle(event, o.key.Name)
+		}
+	}
 }
