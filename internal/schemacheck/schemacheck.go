@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -66,10 +67,8 @@ type definition struct {
 // errUnchecked is the verdict before the first check.
 var errUnchecked = errors.New("the CustomResourceDefinitions are not checked yet")
 
-// New returns a checker.
-func New(config *rest.Config, log logr.Logger) (*Checker, error) {
-	c := &Checker{log: log}
-	c.verdict.Store(&errUnchecked)
+// wantedDefinitions are those of this version. They never change, and must not be modified.
+var wantedDefinitions = sync.OnceValues(func() (all []definition, err error) {
 	for _, text := range [][]byte{
 		crd.AlertEvent, crd.Heartbeat, crd.Incident, crd.IncidentSummary, crd.MaintenanceWindow, crd.WebhookIntegration,
 	} {
@@ -77,12 +76,22 @@ func New(config *rest.Config, log logr.Logger) (*Checker, error) {
 		if err := yaml.Unmarshal(text, &wanted); err != nil {
 			return nil, fmt.Errorf("reading a CustomResourceDefinition: %w", err)
 		}
-		c.wanted = append(c.wanted, wanted)
+		all = append(all, wanted)
 	}
+	return all, nil
+})
+
+// New returns a checker.
+func New(config *rest.Config, log logr.Logger) (*Checker, error) {
+	wanted, err := wantedDefinitions()
+	if err != nil {
+		return nil, err
+	}
+	c := &Checker{log: log, wanted: wanted}
+	c.verdict.Store(&errUnchecked)
 	config = rest.CopyConfig(config)
 	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
 	config.Timeout = timeout
-	var err error
 	if c.client, err = rest.UnversionedRESTClientFor(config); err != nil {
 		return nil, fmt.Errorf("creating the client of the schema check: %w", err)
 	}
