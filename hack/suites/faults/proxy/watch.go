@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -160,11 +161,20 @@ func (g *watchGate) lateness(call Call, line []byte) time.Duration {
 	return g.shuffle
 }
 
+// readLines sends the lines of a watch. One that is not JSON, such as that of a Lease, has none: what came of it is sent at once.
 func readLines(response *http.Response, lines chan<- []byte, stop <-chan struct{}) {
 	defer close(lines)
 	reader := bufio.NewReaderSize(response.Body, 64<<10)
+	read := func() ([]byte, error) { return reader.ReadBytes('\n') }
+	if !strings.HasPrefix(response.Header.Get("Content-Type"), "application/json") {
+		read = func() ([]byte, error) {
+			part := make([]byte, 64<<10)
+			n, err := reader.Read(part)
+			return part[:n], err
+		}
+	}
 	for {
-		line, err := reader.ReadBytes('\n')
+		line, err := read()
 		if len(line) > maxWatchLine {
 			return
 		}
