@@ -20,8 +20,8 @@ const periodsPerExpiry = 2
 // annotationAcknowledged is the annotation by which the forwarding tells who has acknowledged an Incident.
 const annotationAcknowledged = "acknowledged_by"
 
-// dropForwarded drops the alerts that a Tocsin has forwarded, unless the integration is federated and they have not passed too many:
-// they would open Incidents about Incidents, which would be forwarded in turn, for ever.
+// dropForwarded drops the alerts that a Tocsin has forwarded, unless the integration is federated and they have not passed too
+// many: they would open Incidents about Incidents, which would be forwarded in turn, for ever.
 func (h *handler) dropForwarded(integration *v1alpha1.WebhookIntegration, alerts []mapping.Alert, received time.Time) {
 	for i := range alerts {
 		alert := &alerts[i]

@@ -8,7 +8,8 @@
 //     earlier ends from its first sweep. If two of them tell of one end, it is posted twice at most.
 //  2. poster.run (poster.go): a poster, one for each address of an Alertmanager, takes the Incidents of its next request from
 //     its schedule (schedule.go): first those of which it was told, then those of its round, which has all open ones once a
-//     minute, or more often if alerts expire earlier. Ended ones come after the round (takeOpen, takeEnded), since open ones expire and ends do not.
+//     minute, or more often if alerts expire earlier. Ended ones come after the round (takeOpen, takeEnded), since open ones
+//     expire and ends do not.
 //  3. poster.prepare (poster.go) reads each of them, has package alerts, which is pure, decide with which labels Alertmanager is
 //     to know it, adds what was posted before and must end, and makes the alerts.
 //  4. The splitter of the poster (splitter.go) posts them in one request. If Alertmanager accepts only some, it finds out which.

@@ -126,12 +126,17 @@ func TestAnExpiredAcknowledgementIsAnAlertOfItsOwn(t *testing.T) {
 		expire := func() {
 			r.edit(key, func(status *v1alpha1.IncidentStatus) {
 				status.Episode.ExpiredAcknowledgements++
-				status.Timeline = append(status.Timeline, v1alpha1.Transition{Type: v1alpha1.TransitionUnacknowledged})
+				status.Timeline = append(status.Timeline, v1alpha1.Transition{
+					Type: v1alpha1.TransitionUnacknowledged, Time: v1alpha1.NewTimestamp(time.Now()),
+				})
 			})
 			r.poster.schedule.changed.add(key, time.Time{})
 			synctest.Wait()
 		}
+		r.stop()
 		expire()
+		r.lead() // which has not posted what fires now
+		r.wait(time.Minute)
 		r.Expect(r.am.firing()).To(ConsistOf("alertname=Disk severity=warning tocsin_reminder=1"))
 		r.maintain(within(0, time.Hour))
 		expire()

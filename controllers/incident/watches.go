@@ -26,8 +26,8 @@ import (
 // onEvent enqueues the Incidents of an AlertEvent when it comes, and once more when their ledgers get space: those that are
 // Open when the AlertEvent goes, and those for which it gets a mark. Other changes of its metadata mean nothing.
 //
-// Alerts that fire for an open Incident, and do not make it more severe, are not urgent. All AlertEvents that are there at the start are: they have
-// waited longest.
+// Alerts that fire for an open Incident, and do not make it more severe, are not urgent. All AlertEvents that are there at the
+// start are: they have waited longest.
 func (r *reconciler) onEvent() handler.EventHandler {
 	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.AlertEvent, initial bool, folds requests.Queue) {
 		if after != nil {

@@ -245,8 +245,8 @@ func (r *reader) share(builders []*builder) (once bool) {
 	return once
 }
 
-// noteOrigins says where each field comes from: keys are those that the payload rules read, of the object that was assembled for them,
-// and named those of the payload that they took for a field's name.
+// noteOrigins says where each field comes from: keys are those that the payload rules read, of the object that was assembled for
+// them, and named those of the payload that they took for a field's name.
 func (b *builder) noteOrigins(keys *payload.Keys, named map[string]string) {
 	from := &b.out.From
 	from.Mapping, from.Preset = b.reader.program.digests.mapping, b.reader.program.digests.preset

@@ -62,7 +62,7 @@ func (t *Target) Want(
 	}
 	since, labels := startOf(incident, now), labelsOf(incident, integration, t.Settings)
 	add := func(severity v1alpha1.Severity, from, to time.Time) {
-		s := set{labels: labels, severity: severity, from: from, to: to}
+		s := set{labels, severity, from, to}
 		if t.hasSeverity(severity) && !slices.ContainsFunc(w.sets, s.isSame) {
 			w.sets = append(w.sets, s)
 		}
@@ -79,7 +79,29 @@ func (t *Target) Want(
 			add(period.Severity, from, period.To)
 		}
 	}
+	if former, to := beforeReminder(incident); w.mute == nil && t.isToEnd(status, to, now) {
+		labels = labelsOf(former, integration, t.Settings)
+		add(severity, since, to)
+	}
 	return w
+}
+
+// beforeReminder returns an Incident as it was before its last acknowledgement expired, and until when. A new leader ends the
+// alert with the label of that, which it has not posted. The time is zero if no acknowledgement has expired.
+func beforeReminder(incident *v1alpha1.Incident) (former *v1alpha1.Incident, to time.Time) {
+	status := incident.Status
+	if status.Episode == nil || status.Episode.ExpiredAcknowledgements == 0 {
+		return incident, time.Time{}
+	}
+	for _, entry := range status.Timeline {
+		if entry.Type == v1alpha1.TransitionUnacknowledged && !entry.Time.Before(status.OpenedTime.OrZero()) {
+			to = entry.Time.Time
+		}
+	}
+	episode := *status.Episode
+	episode.ExpiredAcknowledgements--
+	status.Episode = &episode
+	return &v1alpha1.Incident{ObjectMeta: incident.ObjectMeta, Spec: incident.Spec, Status: status}, to
 }
 
 // fires reports whether an Incident is posted as one that fires, unless it is muted.
@@ -141,8 +163,8 @@ func startOf(incident *v1alpha1.Incident, now time.Time) time.Time {
 }
 
 // Urgent reports whether an Incident changed in a way that Alertmanager has to know at once; counts and texts can wait for the
-// next round. before is nil if it was Resolved or absent, and labels are the names of those that are forwarded. received is the time at
-// which the alert that caused a transition was received; zero for other changes.
+// next round. before is nil if it was Resolved or absent, and labels are the names of those that are forwarded. received is the
+// time at which the alert that caused a transition was received; zero for other changes.
 func Urgent(before, after *v1alpha1.Incident, labels []string) (received time.Time, urgent bool) {
 	if before == nil {
 		return time.Time{}, true
