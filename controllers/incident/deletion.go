@@ -110,9 +110,9 @@ func (r *reconciler) gone(ctx context.Context, shown *v1alpha1.Incident) bool {
 	return true
 }
 
-// deleteEnded deletes a Resolved Incident whose retention is over, or one that never got a status. It looks again at one that
-// cannot go yet after as long as it has waited so far: at the longest deletionRetry if AlertEvents hold it, at the least so if the
-// archive does not have it, since after an outage there may be very many, which the sweeps find.
+// deleteEnded deletes a Resolved Incident whose retention is over, or one that never got a status. It looks again at one
+// that cannot go yet after as long as it has waited so far: at the longest deletionRetry if AlertEvents hold it, at the
+// least so if the archive does not have it, since after an outage there may be very many, which the sweeps find.
 func (r *reconciler) deleteEnded(ctx context.Context, o *facts, due time.Time) (result ctrl.Result, err error) {
 	waited := o.apiTime.Sub(due)
 	if r.ArchiveRequired && !fold.IsArchived(&o.incident.Status) {

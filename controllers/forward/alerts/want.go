@@ -79,18 +79,19 @@ func (t *Target) Want(
 			add(period.Severity, from, period.To)
 		}
 	}
-	if former, to := beforeReminder(incident); w.mute == nil && t.isToEnd(status, to, now) {
+	if former, to := beforeReminder(incident, w.mute); t.isToEnd(status, to, now) {
 		labels = labelsOf(former, integration, t.Settings)
 		add(severity, since, to)
 	}
 	return w
 }
 
-// beforeReminder returns an Incident as it was before its last acknowledgement expired, and until when. A new leader ends the
-// alert with the label of that, which it has not posted. The time is zero if no acknowledgement has expired.
-func beforeReminder(incident *v1alpha1.Incident) (former *v1alpha1.Incident, to time.Time) {
+// beforeReminder returns an Incident as it was before its last acknowledgement expired, and until when. A new leader ends
+// the alert with the label of that, which it has not posted. The time is zero if no acknowledgement has expired, and while
+// the Incident is muted: then its alert stays as it is.
+func beforeReminder(incident *v1alpha1.Incident, mute *v1alpha1.Mute) (former *v1alpha1.Incident, to time.Time) {
 	status := incident.Status
-	if status.Episode == nil || status.Episode.ExpiredAcknowledgements == 0 {
+	if mute != nil || status.Episode == nil || status.Episode.ExpiredAcknowledgements == 0 {
 		return incident, time.Time{}
 	}
 	for _, entry := range status.Timeline {
