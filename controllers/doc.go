@@ -65,10 +65,10 @@
 //
 // # Labels
 //
-// Labels of alerts may become labels of the Incident object (incident/reconciler.go, actions.go). A new Incident is created
-// with them. When one is reopened, they are patched before the status, on condition of the UID and the resourceVersion that
-// were read, and the status is written over the version that the patch made: as if both were one write. If the patch fails,
-// the status is written without it.
+// Labels of alerts may become labels of the Incident object (incident/actions.go). A new Incident is created with them.
+// When one is reopened, they are patched before the status, on condition of the UID and the resourceVersion that were read,
+// and the status is written over the version that the patch made: as if both were one write. If the patch fails, the status
+// is written without it.
 //
 // # Marks
 //
