@@ -176,23 +176,12 @@ func quote(text string) json.RawMessage {
 // quotedLen returns the length of a Go string as JSON.
 func quotedLen(s string) int {
 	n := len(s) + len(`""`)
-	for i := range len(s) {
-		if s[i] >= utf8.RuneSelf {
-			return n + runesGrowth(s[i:])
-		}
-		n += int(growthOf[s[i]])
-	}
-	return n
-}
-
-// runesGrowth is the number of bytes that Go's encoder adds to the characters of a string.
-func runesGrowth(s string) (n int) {
 	for _, r := range s {
 		if r < utf8.RuneSelf {
 			n += int(growthOf[r])
-			continue
+		} else {
+			n += escapeGrowth(r)
 		}
-		n += escapeGrowth(r)
 	}
 	return n
 }
