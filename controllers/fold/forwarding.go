@@ -18,7 +18,7 @@ type KnownForwarding struct {
 	Reason        v1alpha1.ForwardingReason // empty: not known
 	Severity      v1alpha1.Severity         // with which it was posted
 	Alertmanagers int64                     // to which it was posted
-	Opened        time.Time                 // when the episode opened that was posted: it may be the last one
+	Opened        time.Time                 // when the episode that was posted opened: it may be an earlier one
 	Message       string                    // why it was not
 }
 

@@ -50,7 +50,7 @@ func (r *reconciler) onEvent() handler.EventHandler {
 			}
 			for name, firing := range replica.IncidentNames(after) {
 				key := types.NamespacedName{Namespace: after.Namespace, Name: name}
-				if open := r.open(ctx, key); firing && !initial && open != nil && !raises(after, open) {
+				if firing && !initial && r.repeats(ctx, after, key) {
 					requests.Add(folds, key)
 				} else {
 					requests.AddUrgent(folds, key)
@@ -90,6 +90,12 @@ func (r *reconciler) open(ctx context.Context, key types.NamespacedName) *v1alph
 		return nil
 	}
 	return incident
+}
+
+// repeats reports whether an Incident is Open, and no alert of an AlertEvent makes it more severe.
+func (r *reconciler) repeats(ctx context.Context, event *v1alpha1.AlertEvent, key types.NamespacedName) bool {
+	incident := r.open(ctx, key)
+	return incident != nil && !raises(event, incident)
 }
 
 // raises reports whether an alert of an AlertEvent says that the Incident is more severe than it is.

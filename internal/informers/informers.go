@@ -21,7 +21,7 @@ type Registration interface {
 func Feed[T client.Object](
 	objects cache.Informers, kind T, set func(object T, initial bool), remove func(T),
 ) (Registration, error) {
-	informer, err := objects.GetInformer(context.Background(), kind) // which blocks only for what is not running
+	informer, err := objects.GetInformer(context.Background(), kind)
 	if err != nil {
 		return nil, fmt.Errorf("getting the informer of %T: %w", kind, err)
 	}

@@ -90,19 +90,20 @@ func (t *Target) Want(
 // the alert with the label of that, which it has not posted. The time is zero if no acknowledgement has expired, and while
 // the Incident is muted: then its alert stays as it is.
 func beforeReminder(incident *v1alpha1.Incident, mute *v1alpha1.Mute) (former *v1alpha1.Incident, to time.Time) {
-	status := incident.Status
+	status := &incident.Status
 	if mute != nil || status.Episode == nil || status.Episode.ExpiredAcknowledgements == 0 {
-		return incident, time.Time{}
+		return nil, time.Time{}
 	}
-	for _, entry := range status.Timeline {
+	for i := range status.Timeline {
+		entry := &status.Timeline[i]
 		if entry.Type == v1alpha1.TransitionUnacknowledged && !entry.Time.Before(status.OpenedTime.OrZero()) {
 			to = entry.Time.Time
 		}
 	}
-	episode := *status.Episode
+	before, episode := *incident, *status.Episode
 	episode.ExpiredAcknowledgements--
-	status.Episode = &episode
-	return &v1alpha1.Incident{ObjectMeta: incident.ObjectMeta, Spec: incident.Spec, Status: status}, to
+	before.Status.Episode = &episode
+	return &before, to
 }
 
 // fires reports whether an Incident is posted as one that fires, unless it is muted.
