@@ -7,6 +7,7 @@ package schemacheck
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,6 +52,7 @@ type Checker struct {
 	log    logr.Logger
 
 	verdict atomic.Pointer[error]
+	judged  [sha256.Size]byte // the hash of the document to which the verdict belongs
 }
 
 // definition is what the check needs of a CustomResourceDefinition.
@@ -118,9 +120,19 @@ func (c *Checker) Start(ctx context.Context) error {
 }
 
 // Check checks once. The verdict remains if the API server is not available, or does not publish all kinds: one that has just
-// started denies everything, and publishes one kind after the other.
+// started denies everything, and publishes one kind after the other. It must not be called by two goroutines at a time.
 func (c *Checker) Check(ctx context.Context) {
-	installed, err := c.installed(ctx)
+	text, err := c.client.Get().AbsPath(document).SetHeader("Accept", "application/json").MaxRetries(0).DoRaw(ctx)
+	hash := sha256.Sum256(text)
+	if err == nil && hash == c.judged {
+		return
+	}
+	var published struct {
+		Components struct{ Schemas map[string]any }
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &published)
+	}
 	last := c.Verdict()
 	if err != nil {
 		if errors.Is(last, errUnchecked) && apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
@@ -131,7 +143,7 @@ func (c *Checker) Check(ctx context.Context) {
 	var verdict error
 	for i := range c.wanted {
 		wanted := &c.wanted[i]
-		schema := installed[component+wanted.Spec.Names.Kind]
+		schema := published.Components.Schemas[component+wanted.Spec.Names.Kind]
 		if schema == nil {
 			if errors.Is(last, errUnchecked) {
 				c.verdict.Store(new(fmt.Errorf("%w: the API server publishes no %s", errUnchecked, wanted.Spec.Names.Kind)))
@@ -146,19 +158,7 @@ func (c *Checker) Check(ctx context.Context) {
 		c.log.Error(verdict, "Rejecting alerts: the API server would drop some of their fields")
 	}
 	c.verdict.Store(&verdict)
-}
-
-// installed returns the schemas that the API server publishes, by the names of their components.
-func (c *Checker) installed(ctx context.Context) (map[string]any, error) {
-	text, err := c.client.Get().AbsPath(document).SetHeader("Accept", "application/json").MaxRetries(0).DoRaw(ctx)
-	if err != nil {
-		return nil, err
-	}
-	var published struct {
-		Components struct{ Schemas map[string]any }
-	}
-	err = json.Unmarshal(text, &published)
-	return published.Components.Schemas, err
+	c.judged = hash
 }
 
 // missing returns the paths of the properties that an installed schema lacks, in order. path is that of the schema.

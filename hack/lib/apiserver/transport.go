@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -153,18 +154,19 @@ var errNotServed = errors.New("404 page not found")
 // openAPI returns the OpenAPI document of a group and version, as far as it describes kinds. Other paths that lead to no resource
 // are not served.
 func (s *Server) openAPI(path string) *reply {
-	schemas := map[string]any{}
+	var schemas []string
 	for _, r := range s.options.Definitions.resources {
 		if path == "/openapi/v3/apis/"+r.GroupVersion().String() {
 			labels := strings.Split(r.Group, ".")
 			slices.Reverse(labels)
-			schemas[strings.Join(append(labels, r.Version, r.Kind), ".")] = s.published(r)
+			name := strings.Join(append(labels, r.Version, r.Kind), ".")
+			schemas = append(schemas, fmt.Sprintf("%q:%s", name, s.published(r)))
 		}
 	}
 	if len(schemas) == 0 {
 		return &reply{code: http.StatusNotFound, body: []byte(errNotServed.Error()), plain: true}
 	}
-	return &reply{code: http.StatusOK, body: encode(map[string]any{"components": map[string]any{"schemas": schemas}})}
+	return &reply{code: http.StatusOK, body: []byte(`{"components":{"schemas":{` + strings.Join(schemas, ",") + "}}}")}
 }
 
 // serve processes a request.
