@@ -10,7 +10,7 @@ import (
 // with which the end is forwarded, and the next episode begins without it.
 type assignmentRule struct{ noRule }
 
-func (assignmentRule) report(f *folding, a receivedAlert) string {
+func (assignmentRule) foldReport(f *folding, a receivedAlert) string {
 	switch {
 	case a.Status != v1alpha1.AlertAssigned && a.Status != v1alpha1.AlertUnassigned:
 		return ""
@@ -40,7 +40,7 @@ func (f *folding) assign(a receivedAlert) {
 	if !isSame {
 		f.status.Assignee = &v1alpha1.Assignee{Name: name, Time: entry.Time, By: entry.By}
 	}
-	f.plan.record(entry)
+	f.plan.addEntry(entry)
 	f.plan.Urgent = true
 }
 
@@ -49,7 +49,7 @@ func (f *folding) unassign(a receivedAlert) {
 		return
 	}
 	f.status.Assignee = nil
-	f.plan.record(a.transition(v1alpha1.TransitionUnassigned, "Unassigned"))
+	f.plan.addEntry(a.transition(v1alpha1.TransitionUnassigned, "Unassigned"))
 	f.plan.Urgent = true
 }
 

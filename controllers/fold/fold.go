@@ -122,9 +122,9 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, policy *Policy, r
 	status.Timeline = slices.Clone(stored.Timeline)
 	for i := range p.Transitions {
 		entry := &p.Transitions[i]
-		bare.record(v1alpha1.Transition{Type: entry.Type, Time: entry.Time, Severity: entry.Severity})
+		bare.addEntry(v1alpha1.Transition{Type: entry.Type, Time: entry.Time, Severity: entry.Severity})
 	}
-	bare.recordOnce(v1alpha1.Transition{Type: v1alpha1.TransitionContentRejected, Time: *timestamp(now), Message: reason})
+	bare.addEntryOnce(v1alpha1.Transition{Type: v1alpha1.TransitionContentRejected, Time: *timestamp(now), Message: reason})
 	return bare
 }
 

@@ -44,7 +44,7 @@ func (f *folding) apply(a receivedAlert) string {
 	}
 	result := f.step(a)
 	if a.Status == v1alpha1.AlertNoted && a.Comment != "" {
-		f.plan.record(a.transition(v1alpha1.TransitionNoted, "Noted"))
+		f.plan.addEntry(a.transition(v1alpha1.TransitionNoted, "Noted"))
 	}
 	f.count(a)
 	return result
@@ -60,7 +60,7 @@ func (f *folding) step(a receivedAlert) string {
 		return f.ignore(a, v1alpha1.IgnoredOvertaken)
 	}
 	for _, r := range rules {
-		if result := r.report(f, a); result != "" {
+		if result := r.foldReport(f, a); result != "" {
 			return result
 		}
 	}
@@ -92,7 +92,7 @@ func (f *folding) stepOpen(a receivedAlert) string {
 		return ResultResolved
 	}
 	if after := f.status.Alert.Severity; before != after && before != "" {
-		f.plan.record(v1alpha1.Transition{
+		f.plan.addEntry(v1alpha1.Transition{
 			Type: v1alpha1.TransitionSeverityChanged, Time: *timestamp(a.received), Severity: after,
 			Message: fmt.Sprintf("Severity changed from %s to %s", before, after),
 		})
@@ -158,7 +158,7 @@ func (f *folding) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	}
 	entry.Severity = s.Alert.Severity
 	entry.Message = fmt.Sprintf("%s with severity %s: %s", entry.Message, s.Alert.Severity, s.Alert.Title)
-	f.plan.record(entry)
+	f.plan.addEntry(entry)
 	f.plan.Urgent = true
 }
 
@@ -177,7 +177,7 @@ func (f *folding) merge(a receivedAlert) {
 		said := boundContent(content, &a.AlertContent, a.defaults, a.integration)
 		f.sizeBound = alertcontent.Size(content)
 		if said != "" {
-			f.plan.recordOnce(v1alpha1.Transition{Type: v1alpha1.TransitionContentReplaced, Time: *timestamp(a.received), Message: said})
+			f.plan.addEntryOnce(v1alpha1.Transition{Type: v1alpha1.TransitionContentReplaced, Time: *timestamp(a.received), Message: said})
 		}
 	}
 	episode, began := f.episode(), valueOf(a.StartTime, timestamp(a.received))
@@ -194,7 +194,7 @@ func (f *folding) resolve(reason, message string, entry v1alpha1.Transition) {
 	f.status.Resolution = &v1alpha1.Resolution{Reason: reason, By: entry.By}
 	f.status.Expiry = nil
 	f.condition(v1alpha1.ConditionResolved, metav1.ConditionTrue, entry.Time.Time, reason, message)
-	f.plan.record(entry)
+	f.plan.addEntry(entry)
 	f.plan.Urgent = true
 	for _, r := range rules {
 		r.ends(f)
@@ -245,19 +245,19 @@ func (f *folding) condition(
 	})
 }
 
-// record adds an entry to the timeline, which keeps the newest.
-func (p *Plan) record(entry v1alpha1.Transition) {
+// addEntry adds an entry to the timeline, which keeps the newest.
+func (p *Plan) addEntry(entry v1alpha1.Transition) {
 	entry.Message = plaintext.ShortMessage(entry.Message)
 	p.Transitions = append(p.Transitions, entry)
 	p.Status.Timeline = append(p.Status.Timeline, entry)
 	p.Status.Timeline = p.Status.Timeline[max(0, len(p.Status.Timeline)-v1alpha1.MaxTimeline):]
 }
 
-// recordOnce adds an entry to the timeline, unless it ends with one of the same kind: a sender whose every alert is too
+// addEntryOnce adds an entry to the timeline, unless it ends with one of the same kind: a sender whose every alert is too
 // large does not push everything else out of it.
-func (p *Plan) recordOnce(entry v1alpha1.Transition) {
+func (p *Plan) addEntryOnce(entry v1alpha1.Transition) {
 	if last := len(p.Status.Timeline) - 1; last < 0 || p.Status.Timeline[last].Type != entry.Type {
-		p.record(entry)
+		p.addEntry(entry)
 	}
 }
 

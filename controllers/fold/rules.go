@@ -15,8 +15,8 @@ type rule interface {
 	alert(f *folding, a receivedAlert, before former) // an alert has been folded
 	finish(f *folding, before former)                 // all alerts have been folded, and the time may have ended the episode
 
-	// report folds a report that the life cycle does not know, and returns its result; empty for all other alerts.
-	report(f *folding, a receivedAlert) (result string)
+	// foldReport folds a report that the life cycle does not know, and returns its result; empty for all other alerts.
+	foldReport(f *folding, a receivedAlert) (result string)
 
 	// quiet returns since when an Open Incident with the key is without alerts at the earliest, or that it never is.
 	quiet(dedupKey string, p *Policy) (from time.Time, never bool)
@@ -74,7 +74,7 @@ func (noRule) opens(*folding)                                             {}
 func (noRule) ends(*folding)                                              {}
 func (noRule) alert(*folding, receivedAlert, former)                      {}
 func (noRule) finish(*folding, former)                                    {}
-func (noRule) report(*folding, receivedAlert) string                      { return "" }
+func (noRule) foldReport(*folding, receivedAlert) string                  { return "" }
 func (noRule) quiet(string, *Policy) (from time.Time, never bool)         { return from, never }
 func (noRule) due(*v1alpha1.IncidentStatus, *Policy) (never time.Time)    { return never }
 func (noRule) bare(_, _ *v1alpha1.IncidentStatus, _ *Policy, _ time.Time) {}

@@ -33,9 +33,9 @@ type Silencing struct {
 // silenceRule records requests for silences, and what is known about silences in Alertmanager.
 type silenceRule struct{ noRule }
 
-// report records the request of a user for a silence, or the end of it. A request lasts no longer than the episode: a silence
+// foldReport records the request of a user for a silence, or the end of it. A request lasts no longer than the episode: a silence
 // that outlives it would keep the receiver from hearing that the Incident is resolved.
-func (silenceRule) report(f *folding, a receivedAlert) string {
+func (silenceRule) foldReport(f *folding, a receivedAlert) string {
 	switch {
 	case a.Status != v1alpha1.AlertSilenced:
 		return ""
@@ -46,11 +46,11 @@ func (silenceRule) report(f *folding, a receivedAlert) string {
 			return ResultSilenced
 		}
 		f.status.Silence = nil
-		f.plan.record(a.transition(v1alpha1.TransitionUnsilenced, "Silence ended"))
+		f.plan.addEntry(a.transition(v1alpha1.TransitionUnsilenced, "Silence ended"))
 	default:
 		until := v1alpha1.NewTimestamp(a.received.Add(a.SilenceFor.Duration))
 		f.status.Silence = &v1alpha1.Silence{EndTime: until, By: a.by(), Comment: a.Comment}
-		f.plan.record(a.transition(v1alpha1.TransitionSilenced, "Silenced for "+plaintext.Duration(a.SilenceFor.Duration)))
+		f.plan.addEntry(a.transition(v1alpha1.TransitionSilenced, "Silenced for "+plaintext.Duration(a.SilenceFor.Duration)))
 	}
 	f.plan.Urgent = true
 	return ResultSilenced
@@ -90,7 +90,7 @@ func (f *folding) endSilence() {
 		return
 	}
 	f.status.Silence = nil
-	f.plan.record(v1alpha1.Transition{
+	f.plan.addEntry(v1alpha1.Transition{
 		Type: v1alpha1.TransitionUnsilenced, Time: *timestamp(f.in.Now),
 		Message: fmt.Sprintf("Silence ended in Alertmanager %s, which does not tell who ended it", f.in.Silencing.EndedIn),
 	})
