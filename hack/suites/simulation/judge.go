@@ -177,7 +177,8 @@ func (j *judge) check(records []*oracle.Record, faultsEnded time.Time) oracle.Fi
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	found := j.history.Check(records, oracle.Moment{FaultsEnded: faultsEnded, Now: time.Now()})
-	if !j.story.breaksWatches() { // a summary is counted from a cache, which learns of a lost change with the next one
+	// A summary is counted from a cache, which learns of a lost change with the next one. The baseline counts none.
+	if !j.story.breaksWatches() && !j.story.endsOlder() {
 		found = append(found, j.counts.check(j.mutes.recounts(), time.Now(), j.story.stays)...)
 	}
 	if j.pager != nil {
