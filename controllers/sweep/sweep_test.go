@@ -6,6 +6,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
@@ -33,9 +34,11 @@ func (s *stage) evictAll() {
 func TestEvictionBeginsWithTheOldest(t *testing.T) {
 	onStage(t, 1, func(s *stage) {
 		s.resolve(crowded, "old", "an-older-name") // which the API server lists first
+		evicted := testutil.ToFloat64(incidentsEvicted)
 		for range 2 {
 			s.evictAll()
 			s.Expect(s.names()).To(Equal([]string{"an-older-name"}), "no more than needed")
+			s.Expect(testutil.ToFloat64(incidentsEvicted)).To(Equal(evicted + 1))
 		}
 		s.Expect(s.swept).To(Equal(1), "once a term")
 	})
@@ -74,6 +77,27 @@ func TestEvictionSparesWhatIsNotArchived(t *testing.T) {
 
 		s.counts.Bytes.Set(crowded, 2*s.counts.Bytes.Own())
 		s.Expect(s.IsFull(crowded)).To(BeTrue(), "their bytes would fill it, too")
+	})
+}
+
+// The list of an eviction is older than what it deletes.
+func TestEvictionSparesAnEpisodeThatHasEndedMeanwhile(t *testing.T) {
+	onStage(t, 1, func(s *stage) {
+		s.options.ArchiveRequired = true
+		s.resolve(crowded, "old", "new")
+		s.archive("old")
+		s.sweepOnce()
+		s.calls = nil
+		s.arrive = func(call int) {
+			if s.calls[call] == "get old" {
+				again := s.incident(crowded, "old")
+				again.Status.Episode.Number, again.Status.Archive = 2, nil
+				s.Expect(s.users.Status().Update(s.ctx, again)).To(Succeed())
+			}
+		}
+		s.Expect(s.evictOnce()).To(BeZero())
+		s.Expect(s.calls).To(ContainElement("get old"))
+		s.Expect(s.names()).To(HaveLen(2), "the archive does not have the second episode")
 	})
 }
 
@@ -133,7 +157,9 @@ func TestTheConditionArchived(t *testing.T) {
 		behind, err := s.sweep(s.ctx)
 		s.Expect(err).NotTo(HaveOccurred())
 		s.Expect(behind).To(BeTrue(), "so that the next sweep is soon")
+		s.Expect(testutil.ToFloat64(archiveOverdue)).To(BeEquivalentTo(1))
 		s.archive("disk")
 		s.Expect(reason()).To(Equal("True " + v1alpha1.ReasonArchiving))
+		s.Expect(testutil.ToFloat64(archiveOverdue)).To(BeZero())
 	})
 }
