@@ -33,6 +33,14 @@ func flappingBench() *foldBench {
 	return b
 }
 
+// digest is that of the Incident's ledger; empty if there is no Incident.
+func (b *foldBench) digest() string {
+	if b.incident == nil {
+		return ""
+	}
+	return b.status().Ledger.Digest
+}
+
 // archive notes that everything is archived, as the archiver does.
 func (b *foldBench) archive() {
 	ended := EndedEpisodes(b.status())
@@ -62,6 +70,28 @@ func TestTheDescriptionOfAnEpisode(t *testing.T) {
 		InitialSeverity: v1alpha1.SeverityWarning, HighestSeverity: v1alpha1.SeverityCritical, Severity: v1alpha1.SeverityInfo,
 		Digest: b.status().Ledger.Digest,
 	}))
+}
+
+// Somebody may have written such a status by hand.
+func TestOnlyAWholeEpisodeThatHasEndedIsDescribed(t *testing.T) {
+	for sentence, status := range map[string]v1alpha1.IncidentStatus{
+		"it is open":         {State: v1alpha1.IncidentOpen, Episode: &v1alpha1.Episode{}, ResolvedTime: minuteStamp(1)},
+		"it has no episode":  {State: v1alpha1.IncidentResolved, ResolvedTime: minuteStamp(1)},
+		"nobody saw its end": {State: v1alpha1.IncidentResolved, Episode: &v1alpha1.Episode{}},
+	} {
+		_, ok := DescribeEpisode(&status)
+		NewWithT(t).Expect(ok).To(BeFalse(), sentence)
+		NewWithT(t).Expect(EndedEpisodes(&status)).To(BeEmpty(), sentence)
+	}
+}
+
+func TestTheSeveritiesOfAnEpisodeWhoseTimelineHasLostItsOpening(t *testing.T) {
+	g, b := NewWithT(t), newBench()
+	b.fold(eventOf(1, firingAt("warning")))
+	b.note(2, v1alpha1.MaxTimeline)
+	b.fold(eventOf(3, resolvingAlert()))
+	e, _ := DescribeEpisode(b.status())
+	g.Expect([]v1alpha1.Severity{e.InitialSeverity, e.HighestSeverity}).To(HaveEach(v1alpha1.SeverityWarning), "the only one known")
 }
 
 func TestAReopenedIncidentKeepsItsEndedEpisodeUntilItIsArchived(t *testing.T) {
@@ -118,29 +148,37 @@ func TestAnOutdatedNoteIsCorrected(t *testing.T) {
 }
 
 func TestAnEpisodeWithAlertsThatCameAfterItWasArchivedIsKept(t *testing.T) {
-	g, b := NewWithT(t), newBench() // with a window for late firings
-	b.archiveRequired = true
-	b.flap(1, 100)
-	b.archive()
-	late := firingAlert()
-	late.StartTime = minuteStamp(1)
-	b.fold(eventOf(4, late))
-	g.Expect(b.status().State).To(Equal(v1alpha1.IncidentResolved))
-	g.Expect(b.status().Archive.State).To(Equal(v1alpha1.ArchiveWaiting))
-	again := firingAlert()
-	again.StartTime = minuteStamp(90)
-	b.fold(eventOf(90, again))
-	g.Expect(b.status().UnarchivedEpisodes).To(HaveLen(1))
-	kept, err := UnpackEpisode(&b.status().UnarchivedEpisodes[0])
-	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(kept.AlertCount).To(BeEquivalentTo(3))
+	late, again := firingAlert(), firingAlert()
+	late.StartTime, again.StartTime = minuteStamp(1), minuteStamp(90)
+	for sentence, fold := range map[string]func(g *WithT, b *foldBench){
+		"until the next one opens": func(g *WithT, b *foldBench) {
+			b.fold(eventOf(4, late))
+			g.Expect(b.status().State).To(Equal(v1alpha1.IncidentResolved))
+			g.Expect(b.status().Archive.State).To(Equal(v1alpha1.ArchiveWaiting))
+			b.fold(eventOf(90, again))
+		},
+		"also if the next one opens in the same fold": func(_ *WithT, b *foldBench) { b.fold(eventOf(4, late), eventOf(90, again)) },
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g, b := NewWithT(t), newBench() // with a window for late firings
+			b.archiveRequired = true
+			b.flap(1, 100)
+			b.archive()
+			fold(g, b)
+			g.Expect(b.status().UnarchivedEpisodes).To(HaveLen(1))
+			kept, err := UnpackEpisode(&b.status().UnarchivedEpisodes[0])
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(kept.AlertCount).To(BeEquivalentTo(3))
+		})
+	}
 }
 
 func TestFlappingFasterThanTheArchiveIsBoundedAndCounted(t *testing.T) {
 	for _, size := range []int{10, 2_000, 100_000} {
 		g, b := NewWithT(t), flappingBench()
-		omitted := 0
+		omitted, last := 0, ""
 		for n := range 100 {
+			last = b.digest()
 			omitted += b.flap(n+1, size).Omitted
 		}
 		waiting := b.status().UnarchivedEpisodes
@@ -157,6 +195,7 @@ func TestFlappingFasterThanTheArchiveIsBoundedAndCounted(t *testing.T) {
 			episodes++
 			if e.Omitted != nil {
 				g.Expect(i).To(Equal(len(waiting)-1), "the newest counts them")
+				g.Expect(e.Digest).To(Equal(last), "and if it has been archived without them, it is once more")
 				alerts += e.Omitted.AlertCount
 				episodes += e.Omitted.Episodes
 				g.Expect(e.Omitted.LastResolvedTime).To(Equal(*minuteStamp(2*99 + 1)))
@@ -175,6 +214,7 @@ func TestWithoutAnArchiveNothingIsKept(t *testing.T) {
 	b.flap(2, 10)
 	g.Expect(b.status().UnarchivedEpisodes).NotTo(BeEmpty())
 	b.archiveRequired = false // the flag was removed
+	g.Expect(b.fold().Write).To(BeFalse(), "that alone is no reason")
 	b.flap(3, 10)
 	g.Expect(b.status().UnarchivedEpisodes).To(BeEmpty())
 	g.Expect(b.status().Archive.State).To(Equal(v1alpha1.ArchiveComplete))

@@ -88,6 +88,7 @@ func TestAnAcknowledgementCoversNoHigherSeverity(t *testing.T) {
 		"less severe":           {[]v1alpha1.Alert{severe("info")}, true},
 		"more severe":           {[]v1alpha1.Alert{severe("critical")}, false},
 		"less severe again":     {[]v1alpha1.Alert{severe("critical"), severe("warning")}, true},
+		"as it was, resolved":   {[]v1alpha1.Alert{resolvingAlert()}, false},
 		"more severe, resolved": {[]v1alpha1.Alert{severe("critical"), resolvingAlert()}, false},
 		"critical, after so many notes that the timeline has nothing else": {append(repeat(note), severe("critical")), false},
 		"critical, before so many notes":                                   {append([]v1alpha1.Alert{severe("critical")}, repeat(note)...), false},

@@ -151,7 +151,7 @@ func TestAutoResolve(t *testing.T) {
 		bench.now = minute(61)
 		p := bench.fold()
 		s := bench.status()
-		g.Expect([]bool{p.Write, p.Urgent}).To(Equal([]bool{true, true}))
+		g.Expect([]bool{p.Write, p.Urgent, p.IsIdle()}).To(Equal([]bool{true, true, false}))
 		g.Expect(p.Transitions).To(Equal([]v1alpha1.Transition{
 			{Type: v1alpha1.TransitionResolved, Time: *minuteStamp(61), Message: "Resolved after 1h0m0s without an alert"},
 		}))
@@ -199,6 +199,7 @@ func TestAnIntegrationMissesAHeartbeat(t *testing.T) {
 	policy := PolicyOf(integration, nil, a, b)
 	g.Expect(policy.Heartbeats.Keys).To(ConsistOf("heartbeat/a", "heartbeat/b"))
 	g.Expect(policy.Heartbeats.Missed).To(BeTrue())
+	g.Expect(PolicyOf(integration, nil, b, a).Heartbeats.Missed).To(BeTrue(), "in any order")
 	g.Expect(PolicyOf(integration, nil, a).Heartbeats.Missed).To(BeFalse())
 	b.Status.MissedTime, b.Status.MissedUntilTime = nil, minuteStamp(3)
 	policy = PolicyOf(integration, nil, b, a)
@@ -206,6 +207,22 @@ func TestAnIntegrationMissesAHeartbeat(t *testing.T) {
 	g.Expect(policy.Heartbeats.HeardSince).To(Equal(minute(3)))
 	a.Status.ObservedTime = minuteStamp(4)
 	g.Expect(PolicyOf(integration, nil, b, a).Heartbeats.HeardSince).To(Equal(minute(4)), "one that was missed was deleted and defined again")
+}
+
+func TestAnIncidentIsDueWhenTheFirstOfItsRulesIs(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		acknowledged int // minutes from the second one on
+		silenced     string
+	}{
+		"an earlier rule": {acknowledged: 30, silenced: "2h"},
+		"a later rule":    {acknowledged: 120, silenced: "30m"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			bench := openIncident()
+			bench.at(2, eventOf(2, acknowledgedFor(c.acknowledged), silencingAlert(c.silenced)))
+			NewWithT(t).Expect(Due(bench.incident, &bench.policy)).To(Equal(minute(32)))
+		})
+	}
 }
 
 // A job that has failed is not well again because autoResolveAfter has passed: its Incident ends when the heartbeat is heard.

@@ -35,6 +35,13 @@ func (b *foldBench) toggle(at ...int) {
 	}
 }
 
+// note adds so many notes to the timeline.
+func (b *foldBench) note(n, count int) {
+	note := alertOf(v1alpha1.AlertNoted, v1alpha1.AlertContent{})
+	note.IsReport, note.By, note.Comment = true, "maria", "still looking"
+	b.at(n, eventOf(n, slices.Repeat([]v1alpha1.Alert{note}, count)...))
+}
+
 // resolvedByMaria is the resolve of a user.
 func resolvedByMaria() v1alpha1.Alert {
 	alert := resolvingAlert()
@@ -57,7 +64,11 @@ func TestAnIncidentFlaps(t *testing.T) {
 		"when it opens more often than it may":         {func(b *foldBench) { b.toggle(1, 2, 3, 4, 5) }, metav1.ConditionTrue, 5},
 		"since it opened so often, however often then": {func(b *foldBench) { b.toggle(1, 2, 3, 4, 5, 6, 7, 8, 9) }, metav1.ConditionTrue, 5},
 		"not if the openings are further apart":        {func(b *foldBench) { b.toggle(1, 2, 6, 7, 11) }, "", never},
-		"if one of many is within the period":          {func(b *foldBench) { b.toggle(1, 2, 6, 7, 10) }, metav1.ConditionTrue, 10},
+		"by the default number of openings, if the integration says only the period": {func(b *foldBench) {
+			b.policy.Flapping = &v1alpha1.FlappingPolicy{Period: minutes(20)}
+			b.toggle(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
+		}, metav1.ConditionTrue, 11},
+		"if one of many is within the period": {func(b *foldBench) { b.toggle(1, 2, 6, 7, 10) }, metav1.ConditionTrue, 10},
 		"no more when the openings of the period are few, while it is open": {func(b *foldBench) {
 			b.toggle(1, 2, 3, 4, 5)
 			b.at(11)
@@ -148,6 +159,9 @@ func TestTheStatusOfAnIncidentThatFlaps(t *testing.T) {
 	g.Expect(bench.at(63).Write).To(BeTrue())
 	g.Expect(Due(bench.incident, &bench.policy)).To(BeZero(), "once")
 	g.Expect(bench.at(64).IsIdle()).To(BeTrue())
+	bench.policy.Flapping.Openings = 1
+	bench.toggle(100, 101, 102)
+	g.Expect(bench.flapping().Message).To(Equal("The incident has opened more than once in 1h."))
 }
 
 func TestOnlySoManyOpeningsAreKept(t *testing.T) {
@@ -191,8 +205,18 @@ func TestAnEndIsKeptBack(t *testing.T) {
 		}, 6},
 		"until a person says that it is over": {func(b *foldBench) {
 			flaps(b)
-			b.at(8, eventOf(8, resolvedByMaria()))
+			NewWithT(t).Expect(b.at(8, eventOf(8, resolvedByMaria())).Urgent).To(BeTrue(), "people wait for the all-clear")
 		}, 8},
+		"whatever a person notes": {func(b *foldBench) {
+			flaps(b)
+			b.note(8, 1)
+		}, 11},
+		"whatever a person said before it ended, which a cache shows late": {func(b *foldBench) {
+			flaps(b)
+			overtaken := eventOf(5, resolvedByMaria())
+			overtaken.UID = "another"
+			b.at(8, overtaken)
+		}, 11},
 		"whatever the sender repeats": {func(b *foldBench) {
 			flaps(b)
 			b.at(8, eventOf(8, resolvingAlert()))
@@ -212,6 +236,12 @@ func TestAnEndIsKeptBack(t *testing.T) {
 			b.at(11)
 			b.toggle(12)
 		}, 12},
+		"nor if nobody has folded that it flaps no longer": {func(b *foldBench) { b.toggle(1, 2, 3, 4, 5, 12) }, 12},
+		"no longer, if it flaps for longer": {func(b *foldBench) {
+			b.policy.Flapping.KeepFiringFor = minutes(2)
+			flaps(b)
+			b.at(11)
+		}, 8},
 		"not if nothing is forwarded": {func(b *foldBench) {
 			b.toggle(1, 2, 3, 4, 5)
 			in := b.input(eventOf(6, resolvingAlert()))
@@ -284,6 +314,7 @@ func TestWhatAWindowHidesIsNotKeptFiring(t *testing.T) {
 	g.Expect(KeepsFiring(bench.status(), minute(10))).To(BeTrue())
 	bench.toggle(11)
 	g.Expect(ForwardedSeverity(bench.status())).To(Equal(v1alpha1.SeverityError))
+	g.Expect(ForwardedPeriods(bench.status())).To(ContainElement(SeverityPeriod{Severity: "error", From: minute(6)}))
 }
 
 // TestAClockThatWasSetBackKeepsNothingFiring has a resolve that was noted by a clock that was an hour ahead.
@@ -303,6 +334,7 @@ func TestTheSeverityDoesNotFallWhileAnIncidentFlaps(t *testing.T) {
 	bench.toggle(1, 2, 3, 4, 5, 6)
 	fires(7, "warning")
 	g.Expect(ForwardedSeverity(bench.status())).To(Equal(v1alpha1.SeverityError))
+	g.Expect(ForwardedEnd(bench.status())).To(BeZero(), "it is open")
 	fires(8, "critical")
 	g.Expect(ForwardedSeverity(bench.status())).To(Equal(v1alpha1.SeverityCritical), "a rise counts at once")
 	fires(9, "info")
@@ -324,6 +356,41 @@ func TestTheSeverityDoesNotFallWhileAnIncidentFlaps(t *testing.T) {
 	}))
 	bench.at(18, eventOf(18, resolvedByMaria()))
 	g.Expect(ForwardedPeriods(bench.status())).To(ContainElement(SeverityPeriod{Severity: "warning", From: minute(14), To: minute(18)}))
+}
+
+func TestTheSeverityFallsWhenAnIncidentFlapsNoMore(t *testing.T) {
+	g, bench := NewWithT(t), unsteadyBench(5)
+	bench.toggle(1, 2, 3, 4, 5, 6, 7) // its end was kept back until minute 11, and it flaps until minute 13
+	bench.at(8, eventOf(8, firingAt("info")))
+	bench.at(13)
+	g.Expect(ForwardedPeriods(bench.status())[2:]).To(Equal([]SeverityPeriod{
+		{Severity: "error", From: minute(5), To: minute(13)}, {Severity: "info", From: minute(8)},
+	}))
+}
+
+// The timeline is short, and people may fill it.
+func TestWhatWasForwardedBeforeTheTimelineBegins(t *testing.T) {
+	for sentence, c := range map[string]struct {
+		happens func(b *foldBench)
+		want    SeverityPeriod
+	}{
+		"a timeline of the last episode": {func(b *foldBench) { b.note(7, 17) },
+			SeverityPeriod{Severity: "error", From: minute(5), To: minute(11)}},
+		"a timeline of notes": {func(b *foldBench) { b.note(7, 20) },
+			SeverityPeriod{Severity: "error", From: minute(6), To: minute(11)}},
+		"a timeline that begins after the end was kept back": {func(b *foldBench) {
+			b.toggle(7)
+			b.note(8, 19)
+			b.at(9, eventOf(9, firingAt("info")))
+		}, SeverityPeriod{Severity: "error", From: minute(6)}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			bench := unsteadyBench(5)
+			bench.toggle(1, 2, 3, 4, 5, 6)
+			c.happens(bench)
+			NewWithT(t).Expect(ForwardedPeriods(bench.status())).To(Equal([]SeverityPeriod{c.want}))
+		})
+	}
 }
 
 // A person ends what fires on with a severity that the episode never had.

@@ -180,6 +180,7 @@ func TestFoldWithoutAnIncident(t *testing.T) {
 			g.Expect(p.Urgent).To(Equal(c.creates))
 			g.Expect(p.Unmatched).To(Equal(c.unmatched))
 			g.Expect(p.ToSettle).To(HaveLen(len(events)))
+			g.Expect(p.IsIdle()).To(BeFalse(), "the results have to be told")
 			g.Expect(p.Status.Ledger.Events).To(HaveLen(c.entries))
 		})
 	}
@@ -239,6 +240,7 @@ func TestFoldMatchesAlertsToTheIncident(t *testing.T) {
 			results: []string{ResultAcknowledged}, settled: 1,
 		},
 		"by the integration and the key":      {event: eventOf(2, byKey), results: []string{ResultAcknowledged}, settled: 1},
+		"whatever else its event has":         {event: eventOf(2, elsewhere, byKey), results: []string{ResultAcknowledged}, settled: 1},
 		"not when the integration is another": {event: foreign, results: []string{ResultInvalid}, settled: 1},
 		"not when the key is another":         {event: eventOf(2, otherKey), results: []string{ResultInvalid}, settled: 1},
 		"and leaves those of other Incidents": {event: eventOf(2, elsewhere), results: []string{}},
@@ -257,6 +259,45 @@ func TestFoldMatchesAlertsToTheIncident(t *testing.T) {
 				g.Expect(p.Results[0].Received).To(Equal(minute(2)), "the creation time stands in for the received time")
 			}
 		})
+	}
+}
+
+// What decides on the deletion of an Incident is in its status, for the time when its integration is gone.
+func TestTheRetentionIsRecorded(t *testing.T) {
+	hours := func(n int) *metav1.Duration { return minutes(60 * n) }
+	kept := func(n int) Policy { return Policy{Retention: hours(n).Duration} }
+	leaves := Policy{Absent: true, SeenToGo: true, Retention: hours(4).Duration}
+	gone, orphaned := PolicyOf(nil, nil), 3+4*60
+	g, bench := NewWithT(t), newBench()
+	for _, step := range []struct {
+		sentence  string
+		policy    Policy
+		at        int
+		alerts    []v1alpha1.Alert
+		writes    bool
+		retention *metav1.Duration
+		orphaned  *v1alpha1.Timestamp
+	}{
+		{"not if it is the default", kept(168), 1, []v1alpha1.Alert{firingAlert()}, true, nil, nil},
+		{"not for its own sake", kept(2), 2, nil, false, nil, nil},
+		{"with the next change", kept(3), 3, []v1alpha1.Alert{resolvingAlert()}, true, hours(3), nil},
+		{"when the integration goes", leaves, 4, nil, true, hours(4), nil},
+		{"once", leaves, 5, nil, false, hours(4), nil},
+		{"for as long as it is gone", gone, orphaned - 1, nil, false, hours(4), nil},
+		{"with the time at which it would have been deleted", gone, orphaned, nil, true, hours(4), minuteStamp(orphaned)},
+		{"from which on the default counts, once", gone, orphaned + 168*60, nil, false, hours(4), minuteStamp(orphaned)},
+		{"until the integration is back", kept(4), orphaned + 168*60, nil, true, hours(4), nil},
+		{"and the Incident opens", kept(4), 20000, []v1alpha1.Alert{firingAlert()}, true, hours(4), nil},
+		{"of which nothing is recorded without it", gone, 40000, nil, false, hours(4), nil},
+	} {
+		bench.policy = step.policy
+		var events []*v1alpha1.AlertEvent
+		if len(step.alerts) > 0 {
+			events = append(events, eventOf(step.at, step.alerts...))
+		}
+		g.Expect(bench.at(step.at, events...).Write).To(Equal(step.writes), step.sentence)
+		g.Expect(bench.status().Retention).To(Equal(step.retention), step.sentence)
+		g.Expect(bench.status().OrphanedTime).To(Equal(step.orphaned), step.sentence)
 	}
 }
 

@@ -17,6 +17,9 @@ func TestForwardingOf(t *testing.T) {
 	before := func(reason v1alpha1.ForwardingReason, severity v1alpha1.Severity) *v1alpha1.Forwarding {
 		return &v1alpha1.Forwarding{Reason: reason, Severity: severity, Time: earlier}
 	}
+	held := v1alpha1.IncidentStatus{
+		OpenedTime: &earlier, Episode: &v1alpha1.Episode{ForwardTime: new(v1alpha1.NewTimestamp(now.Add(time.Minute)))},
+	}
 	posted := fold.KnownForwarding{Reason: v1alpha1.ForwardingPosted, Severity: "error", Alertmanagers: 2}
 	for sentence, test := range map[string]struct {
 		status   v1alpha1.IncidentStatus
@@ -37,6 +40,12 @@ func TestForwardingOf(t *testing.T) {
 		},
 		"a silence that has ended, and a new leader": {
 			status: v1alpha1.IncidentStatus{Forwarding: before("Silenced", "info")}, reason: "Posted", severity: "info", isNew: true,
+		},
+		"it is held back":                          {status: held, known: posted, reason: "Held", isNew: true},
+		"what is filtered is not held back":        {status: held, known: fold.KnownForwarding{Reason: "Filtered"}, reason: "Filtered", isNew: true},
+		"what is never forwarded is not held back": {status: held, known: fold.KnownForwarding{Reason: "Off"}, reason: "Off", isNew: true},
+		"what an Alertmanager has sent is not held back": {
+			status: held, known: fold.KnownForwarding{Reason: "FromAlertmanager"}, reason: "FromAlertmanager", isNew: true,
 		},
 		"what is not posted is not silenced": {silenced: true, known: fold.KnownForwarding{Reason: "Filtered"}, reason: "Filtered", isNew: true},
 		"a window":                           {status: v1alpha1.IncidentStatus{Mute: &v1alpha1.Mute{}}, known: posted, reason: "Muted", isNew: true},

@@ -38,8 +38,12 @@ func TestAnIncidentIsHeldBack(t *testing.T) {
 		happens func(b *foldBench)
 		until   *v1alpha1.Timestamp // nil: it is not held back
 	}{
-		"for the default time":            {func(b *foldBench) { b.at(1, eventOf(1, firingAt("info"))) }, minuteStamp(11)},
-		"for the time of its severity":    {func(b *foldBench) { b.at(1, eventOf(1, firingAt("error"))) }, minuteStamp(6)},
+		"for the default time":         {func(b *foldBench) { b.at(1, eventOf(1, firingAt("info"))) }, minuteStamp(11)},
+		"for the time of its severity": {func(b *foldBench) { b.at(1, eventOf(1, firingAt("error"))) }, minuteStamp(6)},
+		"for the time of a warning": {func(b *foldBench) {
+			b.policy.ForwardAfter.Warning = minutes(3)
+			b.at(1, eventOf(1, firingAt("warning")))
+		}, minuteStamp(4)},
 		"unless its severity has no time": {func(b *foldBench) { b.at(1, eventOf(1, firingAt("critical"))) }, nil},
 		"unless nothing of the integration is": {func(b *foldBench) {
 			b.policy.ForwardAfter = nil
@@ -84,6 +88,18 @@ func TestAnIncidentIsHeldBack(t *testing.T) {
 			NewWithT(t).Expect(b.at(2).Write).To(BeTrue())
 			NewWithT(t).Expect(b.at(3).IsIdle()).To(BeTrue())
 		}, minuteStamp(21)},
+		"as the integration now says, also in a window": {func(b *foldBench) {
+			b.maintain(windowOf("db", 0, 50))
+			b.at(1, eventOf(1, firingAt("info")))
+			b.policy.ForwardAfter = &v1alpha1.ForwardAfter{Default: minutes(20)}
+			NewWithT(t).Expect(b.at(2).Write).To(BeTrue())
+			NewWithT(t).Expect(b.at(3).IsIdle()).To(BeTrue())
+		}, minuteStamp(21)},
+		"no longer, for what comes after its end": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("error")))
+			b.at(8, eventOf(8, resolvingAlert()))
+			b.at(9, eventOf(9, resolvingAlert()))
+		}, minuteStamp(6)},
 		"until the integration no longer says so": {func(b *foldBench) {
 			b.at(1, eventOf(1, firingAt("info")))
 			b.policy.ForwardAfter = nil
@@ -195,6 +211,28 @@ func TestTheStatusTellsOfAnIncidentThatIsHeldBack(t *testing.T) {
 	g.Expect(bench.at(12).IsIdle()).To(BeTrue())
 }
 
+func TestAnIncidentThatIsNeverForwardedIsNotHeldBack(t *testing.T) {
+	spec := v1alpha1.WebhookIntegrationSpec{ForwardAfter: &v1alpha1.ForwardAfter{Default: minutes(10)}}
+	g := NewWithT(t)
+	g.Expect(PolicyOf(&v1alpha1.WebhookIntegration{Spec: spec}, nil).ForwardAfter).To(Equal(spec.ForwardAfter))
+	spec.Forward = v1alpha1.ForwardNever
+	g.Expect(PolicyOf(&v1alpha1.WebhookIntegration{Spec: spec}, nil).ForwardAfter).To(BeNil())
+}
+
+func TestTheTimelineTellsWhetherAnIncidentIsPosted(t *testing.T) {
+	g, bench := NewWithT(t), openIncident()
+	said := func(n int) []v1alpha1.Transition { return bench.at(n).Transitions }
+	bench.told = postedAs(v1alpha1.SeverityWarning, 1)
+	g.Expect(said(2)).To(HaveExactElements(HaveField("Message", "Posted to Alertmanager")))
+	bench.told.Severity = v1alpha1.SeverityError
+	g.Expect(said(3)).To(BeEmpty(), "with another severity is as before")
+	g.Expect(bench.status().Forwarding.Severity).To(Equal(v1alpha1.SeverityError))
+	bench.told = KnownForwarding{Reason: v1alpha1.ForwardingFiltered, Message: "Its labels do not match."}
+	g.Expect(said(4)).To(HaveExactElements(HaveField("Message", "Not posted to Alertmanager. Its labels do not match.")))
+	bench.told = KnownForwarding{Disabled: true}
+	g.Expect(bench.at(5).IsIdle()).To(BeTrue(), "turning the forwarding off costs no writes")
+}
+
 func TestWhatIsForwardedWhileItIsHeldBack(t *testing.T) {
 	status := &v1alpha1.IncidentStatus{
 		State: v1alpha1.IncidentOpen, OpenedTime: minuteStamp(10), Episode: &v1alpha1.Episode{ForwardTime: minuteStamp(20)},
@@ -265,6 +303,14 @@ func TestWhatIsHeldBackWasNotForwardedBeforeAWindow(t *testing.T) {
 	bench.maintain(windowOf("db", 8, 50))
 	bench.at(9, eventOf(9, firingAt("critical")))
 	g.Expect(bench.status().Mute.ForwardedSeverity).To(Equal(v1alpha1.SeverityError), "at its time, it was free")
+}
+
+// What the first alert of a fold opens is held back for the second one, too.
+func TestAnIncidentThatOpensInTheFoldThatMutesItWasNotForwarded(t *testing.T) {
+	g, bench := NewWithT(t), holdingBench()
+	bench.maintain(windowOf("db", 0, 50, v1alpha1.SeverityError))
+	bench.at(2, eventOf(1, firingAt("info")), eventOf(2, firingAt("error")))
+	g.Expect(bench.status().Mute).To(HaveValue(HaveField("ForwardedSeverity", BeEmpty())))
 }
 
 // foldInBatches has the first bench fold alerts one by one, and the second one as many at once as comes.

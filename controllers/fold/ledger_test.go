@@ -139,6 +139,15 @@ func TestUnmatchedEventsHaveTheirPlacesBeforeThoseThatWouldFillTheLedger(t *test
 	g.Expect(p.Status.AlertCount).To(BeEquivalentTo(v1alpha1.MaxLedger + 1))
 }
 
+// As above, if an earlier fold has found them without an Incident.
+func TestEventsThatWereSettledBeforeTheIncidentEnterTheLedger(t *testing.T) {
+	g, bench := NewWithT(t), newBench()
+	bench.gone["uid-2"] = true
+	in := bench.input(eventOf(3, firingAlert()))
+	in.Settled = []*v1alpha1.AlertEvent{eventOf(1, resolvingAlert()), eventOf(2, resolvingAlert())}
+	g.Expect(namesOf(Decide(in).Status.Ledger)).To(Equal([]string{"uid-1", "uid-3"}), "as far as they exist")
+}
+
 func TestDigest(t *testing.T) {
 	sum := func(ids ...string) string {
 		var digest queue.Digest

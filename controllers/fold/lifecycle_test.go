@@ -398,6 +398,35 @@ func TestAStatusWithoutContentStillTellsWhatIsLate(t *testing.T) {
 	bench.incident.Status = plan.WithoutContent(stored, &bench.policy, "rejected", minute(41)).Status
 	bench.fold(eventOf(4, alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{EndTime: minuteStamp(30)})))
 	g.Expect(bench.status().State).To(Equal(v1alpha1.IncidentOpen), "the resolve is of the episode before")
+
+	bench.policy.LateFiringWindow = time.Hour
+	stored = bench.status().DeepCopy()
+	plan = bench.fold(eventOf(50, alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{EndTime: minuteStamp(45)})))
+	bench.incident.Status = plan.WithoutContent(stored, &bench.policy, "rejected", minute(50)).Status
+	plan = bench.fold(eventOf(51, alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartTime: minuteStamp(44)})))
+	g.Expect(resultsOf(plan)).To(Equal([]string{ResultLate}), "it began before the end")
+}
+
+func TestTheTimelineOfAStatusWithoutContent(t *testing.T) {
+	g, bench := NewWithT(t), newBench()
+	reject := func(n int, alerts ...v1alpha1.Alert) Plan {
+		stored := v1alpha1.IncidentStatus{}
+		if bench.incident != nil {
+			stored = bench.incident.Status
+		}
+		plan := bench.at(n, eventOf(n, alerts...))
+		bare := plan.WithoutContent(&stored, &bench.policy, "too large", minute(n))
+		bench.incident.Status = bare.Status
+		return bare
+	}
+	titled := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Title: "of a kind that is rejected"})
+	want := []v1alpha1.Transition{
+		{Type: v1alpha1.TransitionOpened, Time: *minuteStamp(1), Severity: v1alpha1.SeverityWarning},
+		{Type: v1alpha1.TransitionContentRejected, Time: *minuteStamp(1), Message: "too large"},
+	}
+	g.Expect(reject(1, titled).Transitions).To(Equal(want), "without texts")
+	g.Expect(reject(2, titled).Transitions).To(BeEmpty(), "a sender who does it every time does not fill it")
+	g.Expect(bench.status().Timeline).To(Equal(want))
 }
 
 func TestTheTitleOfAnEpisode(t *testing.T) {

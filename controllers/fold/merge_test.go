@@ -3,6 +3,7 @@ package fold
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -191,9 +192,12 @@ func TestContentWithTooManyKeys(t *testing.T) {
 		for i := range alertcontent.MaxKeys {
 			bag[strconv.Itoa(from+i)] = json.RawMessage("0")
 		}
-		return v1alpha1.AlertContent{Custom: bag}
+		return v1alpha1.AlertContent{Custom: bag, Description: strings.Repeat("x", 16000)}
 	}
 	g, bench := NewWithT(t), newBench()
+	same := slices.Repeat([]v1alpha1.Alert{alertOf(v1alpha1.AlertFiring, keys(0))}, 20) // together, they are larger than they may be
+	bench.fold(eventOf(0, same...))
+	g.Expect(bench.status().Timeline).To(HaveLen(1), "as many as they may be are not too many")
 	for n := range 3 {
 		bench.fold(eventOf(n+1, alertOf(v1alpha1.AlertFiring, keys(1000*n))))
 		g.Expect(alertcontent.Keys(&bench.status().Alert)).To(BeNumerically("<=", alertcontent.MaxKeys))
@@ -226,7 +230,10 @@ func TestContentTooLarge(t *testing.T) {
 		g.Expect(bench.status().Alert.Custom).To(HaveLen(1))
 		g.Expect(bench.status().Alert.Custom).To(HaveKey("b"))
 		g.Expect(bench.status().Alert.Labels).To(BeEquivalentTo(map[string]string{"team": "ops"}))
-		g.Expect(kindsOf(p.Transitions)).To(Equal([]v1alpha1.TransitionType{v1alpha1.TransitionContentReplaced}))
+		g.Expect(p.Transitions).To(Equal([]v1alpha1.Transition{{
+			Type: v1alpha1.TransitionContentReplaced, Time: *minuteStamp(2),
+			Message: "The merged content was too large; the newest alert's bags replaced the older ones",
+		}}))
 		p = bench.fold(eventOf(3, with("c", 100<<10)))
 		g.Expect(p.Transitions).To(BeEmpty(), "a sender who does it every time does not fill the timeline")
 	})
@@ -239,6 +246,27 @@ func TestContentTooLarge(t *testing.T) {
 		g.Expect(bench.status().Alert.Annotations).To(BeEmpty())
 		g.Expect(bench.status().Alert.Custom).To(HaveKey("small"))
 		g.Expect(p.Transitions[0].Message).To(ContainSubstring("dropped annotations.huge"))
+	})
+	t.Run("what the operator adds to an alert counts", func(t *testing.T) {
+		nearly := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Title: "Disk full"})
+		for sentence, add := range map[string]func(*v1alpha1.AlertEvent){
+			"the integration's labels": func(event *v1alpha1.AlertEvent) {
+				event.Spec.Defaults = &v1alpha1.AlertDefaults{Labels: map[string]v1alpha1.LabelValue{}}
+				for i := range 64 {
+					event.Spec.Defaults.Labels[fmt.Sprint("label-", i)] = v1alpha1.LabelValue(strings.Repeat("x", 256))
+				}
+			},
+			"a title of the description": func(event *v1alpha1.AlertEvent) {
+				event.Alerts[0].Title, event.Alerts[0].Description = "", strings.Repeat("x", maxTitleChars)
+			},
+		} {
+			event := eventOf(1, nearly)
+			add(event)
+			event.Alerts[0].Custom = v1alpha1.Bag{"large": value(alertcontent.MaxBytes - alertcontent.Size(&event.Alerts[0].AlertContent) - 100)}
+			bench := newBench()
+			bench.fold(event)
+			NewWithT(t).Expect(alertcontent.Size(&bench.status().Alert)).To(BeNumerically("<=", alertcontent.MaxBytes), sentence)
+		}
 	})
 	t.Run("an alert without bags does not blank those there are more than it must", func(t *testing.T) {
 		g := NewWithT(t)

@@ -106,8 +106,10 @@ func TestAnIncidentIsMuted(t *testing.T) {
 		bench.at(12, eventOf(12, firingAlert()))
 		want := bench.status().Mute.DeepCopy()
 		bench.policy.Stub, bench.policy.Maintenance = true, nil
-		bench.at(13, eventOf(13, critical))
+		stored := bench.status().DeepCopy()
+		p := bench.at(13, eventOf(13, critical))
 		g.Expect(bench.status().Mute).To(Equal(want))
+		g.Expect(p.WithoutContent(stored, &bench.policy, "too large", bench.now).Status.Mute).To(Equal(want))
 		bench.at(20)
 		g.Expect(bench.status().Mute).To(BeNil())
 		bench.at(21, eventOf(21, critical))
@@ -132,6 +134,12 @@ func TestAnIncidentIsMuted(t *testing.T) {
 		g.Expect(bench.at(30).IsIdle()).To(BeTrue(), "the end of a window writes no Resolved Incident")
 		bench.at(31, eventOf(31, firingAlert()))
 		g.Expect(bench.status().Mute).To(BeNil())
+	})
+	t.Run("until it is resolved, although the window has ended before, if nobody has folded that", func(t *testing.T) {
+		g, bench := start(t, windowOf("db", 10, 20))
+		bench.at(12, eventOf(12, firingAlert()))
+		bench.at(21, eventOf(21, resolvingAlert()))
+		g.Expect(bench.status().Mute).To(Equal(&v1alpha1.Mute{StartTime: *minuteStamp(12)}), "what was never forwarded has no end")
 	})
 	t.Run("as one that was never forwarded if it is resolved and opened again in one fold", func(t *testing.T) {
 		g, bench := start(t, windowOf("db", 10, 20))
@@ -177,6 +185,9 @@ func TestAnIncidentIsMuted(t *testing.T) {
 		bench.at(12)
 		g.Expect(bench.status().Mute).To(Equal(&v1alpha1.Mute{StartTime: *minuteStamp(11), Window: "next", EndTime: minuteStamp(40)}))
 		g.Expect(bench.at(25).IsIdle()).To(BeTrue(), "one window follows another without a break")
+		bench.maintain(windowOf("another", 15, 40))
+		bench.at(26)
+		g.Expect(bench.status().Mute.Window).To(Equal("another"))
 	})
 	t.Run("also if the content of its alerts is rejected", func(t *testing.T) {
 		g, bench := start(t, windowOf("db", 10, 20))

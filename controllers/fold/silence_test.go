@@ -110,6 +110,7 @@ func TestARequestForASilence(t *testing.T) {
 		bench.fold(eventOf(2, silencingAlert("2h")))
 		bench.silenced = Silencing{Known: true, Covering: requested}
 		bench.fold()
+		g.Expect(Due(bench.incident, &bench.policy)).To(BeZero(), "Alertmanager tells when it ends")
 		bench.now, bench.silenced = minute(123), Silencing{Known: true}
 		bench.fold()
 		g.Expect(bench.status().SilencedBy).To(BeNil())
@@ -128,6 +129,13 @@ func TestARequestForASilence(t *testing.T) {
 		g.Expect(bench.status().Silence).To(BeNil())
 		g.Expect(kindsOf(p.Transitions)).To(Equal([]v1alpha1.TransitionType{v1alpha1.TransitionUnsilenced}))
 		g.Expect(bench.fold(eventOf(4, silencingAlert("0s"))).Transitions).To(BeEmpty(), "nothing to end")
+		bench.fold(eventOf(5, silencingAlert("2h")))
+		condition := meta.FindStatusCondition(bench.status().Conditions, v1alpha1.ConditionSilenced)
+		g.Expect(condition.Reason).To(Equal(v1alpha1.ReasonSilenceRequested), "once more, before anything is known")
+		forever := silencingAlert("")
+		forever.SilenceFor = nil
+		bench.fold(eventOf(6, forever))
+		g.Expect(bench.status().Silence).To(BeNil(), "without a time, it is none")
 	})
 	t.Run("opens nothing", func(t *testing.T) {
 		p := newBench().fold(eventOf(1, silencingAlert("2h")))
@@ -168,6 +176,9 @@ func TestTheConditionSilenced(t *testing.T) {
 			request: "2h", now: Silencing{}, want: "False", reason: v1alpha1.ReasonSilenceRequested, message: messageSilenceRequested},
 		"one was requested and found": {
 			request: "2h", now: Silencing{Known: true, Covering: covering}, want: "True", reason: v1alpha1.ReasonSilenced, message: by},
+		"one was requested, and nothing is known yet of a silence that was found": {
+			request: "2h", had: covering, now: Silencing{}, want: "True", reason: v1alpha1.ReasonSilenced, message: by},
+		"the requested one was over before anybody looked: there is none": {request: "1m", now: Silencing{Known: true}},
 		"one was requested without forwarding": {
 			request: "2h", now: Silencing{Disabled: true}, want: "False", reason: v1alpha1.ReasonForwardingDisabled,
 			message: messageForwardingDisabled},
@@ -191,6 +202,7 @@ func TestTheConditionSilenced(t *testing.T) {
 			condition := meta.FindStatusCondition(bench.status().Conditions, v1alpha1.ConditionSilenced)
 			if c.want == "" {
 				g.Expect(condition).To(BeNil())
+				g.Expect(Due(bench.incident, &bench.policy)).To(BeZero())
 				return
 			}
 			g.Expect([]any{condition.Status, condition.Reason, condition.Message}).To(Equal([]any{c.want, c.reason, c.message}))

@@ -17,6 +17,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,6 +35,10 @@ import (
 type Options struct {
 	// LooseClocks says that the clocks are wrong by which processes measure how long they wait and remember.
 	LooseClocks bool
+
+	// Loose says that a process may have got what reached it later than the facts tell: a list or an event of a watch that the
+	// network had brought was not read yet. Then a step may go by less than what reached it.
+	Loose bool
 
 	// Say is told each step that was judged. Default: nobody.
 	Say func(format string, args ...any)
@@ -239,8 +244,8 @@ func (j *Judge) judgeWrite(c *Commit, i *incident, ledger map[types.UID]bool) {
 // what it has added to the ledger.
 func (j *Judge) judgeStep(c *Commit, i *incident, seen protocol.Step, added map[types.UID]bool) {
 	var before, possible []string
-	for _, left := range append([]int64{0}, i.ends()...) {
-		for v := range j.views(c.By, i, guess{added: added, left: left, at: c.At}) {
+	for g := range j.guesses(i, guess{added: added, at: c.At}) {
+		for v := range j.views(c.By, i, g) {
 			for _, step := range v.Steps(nil) {
 				if step.Seen(seen) {
 					i.settleUnmatched(c.By, step.Unmatched)
@@ -259,6 +264,27 @@ func (j *Judge) judgeStep(c *Commit, i *incident, seen protocol.Step, added map[
 	}
 	slices.Sort(possible)
 	j.reject(c.By, fmt.Sprintf("%s, %s", i.name, seen), i.String()+"; "+strings.Join(before, ", or "), possible...)
+}
+
+// guesses yields what the facts leave open about the views of a step.
+func (j *Judge) guesses(i *incident, g guess) iter.Seq[guess] {
+	return func(yield func(guess) bool) {
+		for _, g.left = range append([]int64{0}, i.ends()...) {
+			if !yield(g) {
+				return
+			}
+		}
+		if !j.options.Loose {
+			return
+		}
+		g.left, g.late = 0, true
+		for _, e := range i.events {
+			if g.added[e.uid] {
+				g.read = e.stored
+			}
+		}
+		yield(g)
+	}
 }
 
 // maxViews is how many views a finding tells.

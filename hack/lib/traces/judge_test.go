@@ -29,9 +29,9 @@ type site struct {
 	status   map[string]any
 }
 
-func newSite() *site {
+func newSite(options traces.Options) *site {
 	s := &site{
-		judge: traces.New(traces.Options{}), process: traces.NewProcess("replica"),
+		judge: traces.New(options), process: traces.NewProcess("replica"),
 		now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), revision: 1,
 	}
 	s.process.Shown("", s.revision, true, s.now)
@@ -276,13 +276,37 @@ func TestSteps(t *testing.T) {
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
-			s := newSite()
+			s := newSite(traces.Options{})
 			test.steps(s)
 			if test.rejected == "" {
 				g.Expect(s.judge.Findings()).To(BeEmpty())
 			} else {
 				g.Expect(s.judge.Findings()).To(HaveLen(1))
 				g.Expect(s.judge.Findings()[0]).To(ContainSubstring(test.rejected))
+			}
+		})
+	}
+}
+
+func TestAProcessMayReadLaterThanTheNetworkBrings(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		folded   string
+		rejected int
+	}{
+		"it has read the first event":                  {"firing2", 0},
+		"it has read both, and folds the second first": {"firing3", 1},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			for isLoose, rejected := range map[bool]int{false: 1, true: test.rejected} {
+				g := NewWithT(t)
+				s := newSite(traces.Options{Loose: isLoose})
+				s.open()
+				s.store("firing2")
+				s.store("firing3")
+				s.show()
+				s.list()
+				s.write(s.version, "Open", test.folded)
+				g.Expect(s.judge.Findings()).To(HaveLen(rejected))
 			}
 		})
 	}

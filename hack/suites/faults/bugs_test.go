@@ -34,9 +34,9 @@ func TestPatchesCompile(t *testing.T) {
 
 // TestPatchesAreUsed finds patches that no bug needs.
 func TestPatchesAreUsed(t *testing.T) {
-	files, err := filepath.Glob(patchFiles([]string{"*"})[0])
-	if err != nil || len(files) < len(bugs) {
-		t.Fatalf("%d patches for %d bugs: %v", len(files), len(bugs), err)
+	files, err := filepath.Glob(filepath.Join(testenv.Root(), patchFolder, "*.patch"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d patches: %v", len(files), err)
 	}
 	var used []string
 	for _, b := range bugs {

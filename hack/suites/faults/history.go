@@ -41,14 +41,14 @@ func (h *etcdHistory) revision(ctx context.Context) (int64, error) {
 }
 
 // since returns everything that was committed after the revision, until now.
-func (h *etcdHistory) since(ctx context.Context, revision int64) ([]oracle.Commit, error) {
+func (h *etcdHistory) since(ctx context.Context, revision int64) ([]commit, error) {
 	until, err := h.revision(ctx)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var all []oracle.Commit
+	var all []commit
 	request := map[string]any{"create_request": map[string]any{
 		"key": encode(registry), "range_end": encode(sentinel + "~"), "start_revision": strconv.FormatInt(revision+1, 10),
 	}}
@@ -75,6 +75,12 @@ func (h *etcdHistory) since(ctx context.Context, revision int64) ([]oracle.Commi
 	return all, err
 }
 
+// commit is a version of an object of Tocsin.
+type commit struct {
+	oracle.Commit
+	revision int64
+}
+
 // watchMessage is the part of etcd's WatchResponse that is needed.
 type watchMessage struct {
 	Result struct {
@@ -94,20 +100,19 @@ type etcdEvent struct {
 	} `json:"kv"`
 }
 
-// commit is the version of an object of Tocsin.
-func (e *etcdEvent) commit() (c oracle.Commit, ok bool) {
+func (e *etcdEvent) commit() (c commit, ok bool) {
 	parts := strings.Split(strings.TrimPrefix(string(e.KV.Key), registry), "/")
 	if len(parts) != 3 {
 		return c, false
 	}
-	return oracle.Commit{
+	return commit{revision: e.KV.ModRevision, Commit: oracle.Commit{
 		Deleted:   e.Type == "DELETE",
 		Created:   e.KV.CreateRevision == e.KV.ModRevision,
 		Resource:  parts[0],
 		Namespace: parts[1],
 		Name:      parts[2],
 		Object:    e.KV.Value,
-	}, true
+	}}, true
 }
 
 // size is the size of etcd's database in bytes.

@@ -16,12 +16,23 @@ func (r *run) readHistory(ctx context.Context, since int64) (*oracle.History, er
 		return nil, fmt.Errorf("reading etcd's history: %w", err)
 	}
 	history := oracle.NewHistory(r.options)
+	r.committed = nil
 	for _, commit := range commits {
 		if !slices.ContainsFunc(r.tenants, func(t tenant) bool { return t.namespace == commit.Namespace }) {
 			continue
 		}
 		commit.ByUser = commit.Resource == "incidents" && commit.Deleted
-		history.Commit(commit)
+		history.Commit(commit.Commit)
+		r.committed = append(r.committed, commit)
 	}
 	return history, nil
+}
+
+// judgeTrace returns the steps of the replicas that the model rejects, and how many there were. What was done with data that was
+// lost is not judged.
+func (r *run) judgeTrace() (rejected oracle.Findings, steps int, err error) {
+	if !r.options.LostFrom.IsZero() {
+		return nil, 0, nil
+	}
+	return r.trace.judge(r.committed)
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/hack/lib/traces"
 	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
 )
 
@@ -30,6 +31,7 @@ type replica struct {
 	leaving atomic.Bool  // out of the load balancer
 	kills   atomic.Int32 // by the harness
 	exits   atomic.Int32 // all ends of the process
+	traced  atomic.Pointer[traces.Process]
 
 	mu   sync.Mutex // held from the question whether the process is down to its start
 	down bool       // not started again
@@ -68,6 +70,7 @@ func (r *replica) supervise() {
 	for again := true; again; again = r.restart() {
 		<-r.manager.Exited()
 		r.exits.Add(1)
+		r.traced.Store(nil)
 		time.Sleep(restartDelay)
 		for r.held.Load() {
 			time.Sleep(restartDelay)

@@ -44,6 +44,9 @@ type run struct {
 	options oracle.Options  // a fault sets what it makes meaningless
 	notes   []string        // for the table
 	found   oracle.Findings // by the fault itself
+
+	trace     *trace
+	committed []commit // for the tenants
 }
 
 func (r *run) note(format string, args ...any) {
@@ -59,6 +62,7 @@ type report struct {
 
 	acknowledged, refused, unknown int
 	copies                         int
+	steps                          int // that the model accepted or rejected
 	rate                           float64
 	healed                         time.Duration
 	elapsed                        time.Duration
@@ -104,7 +108,11 @@ func (r *rig) runScenario(ctx context.Context, s *scenario) (*report, error) {
 		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
 	result.healed = time.Since(ended)
-	result.findings = slices.Concat(found, run.found)
+	rejected, steps, err := run.judgeTrace()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.name, err)
+	}
+	result.findings, result.steps = slices.Concat(found, run.found, rejected), steps
 	for _, replica := range run.replicas {
 		result.findings = append(result.findings, prefixed("F: ", replica.alarms())...)
 	}
@@ -145,7 +153,7 @@ func (r *rig) prepare(ctx context.Context) (*run, int64, error) {
 		}
 		run.tenants = append(run.tenants, t)
 	}
-	run.traffic = newTraffic(r, run.tenants)
+	run.traffic, run.trace = newTraffic(r, run.tenants), r.observe()
 	return run, since, run.waitKnown(ctx)
 }
 

@@ -40,6 +40,30 @@ type Fate struct {
 	Garble int
 }
 
+// Observer is told what passes. Its methods are called at the same time from several goroutines.
+type Observer interface {
+	// Came is called before an API server sees the request.
+	Came(x *Exchange)
+	// Answered is called before the answer goes on, also if it is to be lost.
+	Answered(x *Exchange)
+	// Shown is called when a line of a watch has gone on, whenever the watch began.
+	Shown(call Call, line []byte)
+}
+
+// Exchange is a request and its answer, which an Observer must not modify.
+type Exchange struct {
+	Call
+	Header http.Header
+	Query  url.Values
+	Body   []byte
+
+	Code        int // 0: no API server has answered
+	ContentType string
+	Answer      []byte
+
+	Note any // the observer's own
+}
+
 // Proxy is a fault proxy.
 type Proxy struct {
 	// URL is where it listens.
@@ -52,10 +76,11 @@ type Proxy struct {
 	prefer    atomic.Int32
 	watches   watchGate
 
-	mu     sync.Mutex
-	rule   func(Call) Fate
-	denied map[string]int
-	flows  map[string]string
+	mu       sync.Mutex
+	rule     func(Call) Fate
+	observer Observer
+	denied   map[string]int
+	flows    map[string]string
 }
 
 // Start starts a proxy to the API servers at these URLs, which it approaches with the token. The one
@@ -102,6 +127,30 @@ func (p *Proxy) SetRule(rule func(Call) Fate) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.rule = rule
+}
+
+// SetObserver has the observer be told of what comes from now on; nil: nobody is.
+func (p *Proxy) SetObserver(observer Observer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.observer = observer
+}
+
+// nobody is told.
+type nobody struct{}
+
+func (nobody) Came(*Exchange)     {}
+func (nobody) Answered(*Exchange) {}
+func (nobody) Shown(Call, []byte) {}
+
+// observed returns who is told of a request.
+func (p *Proxy) observed() Observer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.observer == nil {
+		return nobody{}
+	}
+	return p.observer
 }
 
 // Forbidden are the numbers of calls that the API server forbade, those in namespaces that are being
@@ -152,21 +201,27 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !fate.begin(w, r) {
 		return
 	}
+	observer, x := p.observed(), &Exchange{Call: call, Header: r.Header, Query: r.URL.Query(), Body: body}
+	observer.Came(x)
 	response, err := p.forward(r, body)
 	if err != nil {
+		observer.Answered(x)
 		reset(w)
 		return
 	}
 	defer func() { _ = response.Body.Close() }()
 	if call.Verb == "watch" && response.StatusCode == http.StatusOK {
-		p.watches.pass(w, r, call, response)
+		p.watches.pass(w, r, call, response, func(line []byte) { p.observed().Shown(call, line) })
 		return
 	}
 	answer, err := io.ReadAll(response.Body)
 	if err != nil {
+		observer.Answered(x)
 		reset(w)
 		return
 	}
+	x.Code, x.ContentType, x.Answer = response.StatusCode, response.Header.Get("Content-Type"), answer
+	observer.Answered(x)
 	p.note(call, response.StatusCode, answer, response.Header.Get("X-Kubernetes-Pf-Flowschema-Uid"))
 	if fate.After != nil {
 		fate.After()

@@ -85,8 +85,8 @@ func (g *watchGate) expire(w *watch) {
 	}
 }
 
-// pass copies a watch line by line.
-func (g *watchGate) pass(w http.ResponseWriter, r *http.Request, call Call, response *http.Response) {
+// pass copies a watch line by line, and calls shown for each.
+func (g *watchGate) pass(w http.ResponseWriter, r *http.Request, call Call, response *http.Response, shown func(line []byte)) {
 	maps.Copy(w.Header(), response.Header)
 	w.WriteHeader(http.StatusOK)
 	flusher := http.NewResponseController(w)
@@ -122,7 +122,7 @@ func (g *watchGate) pass(w http.ResponseWriter, r *http.Request, call Call, resp
 		case <-r.Context().Done():
 			return
 		case line := <-late:
-			if !g.write(w, state, call, line) {
+			if !g.write(w, state, call, line, shown) {
 				return
 			}
 		case line, ok := <-lines:
@@ -131,7 +131,7 @@ func (g *watchGate) pass(w http.ResponseWriter, r *http.Request, call Call, resp
 			}
 			if delay := g.lateness(call, line); delay > 0 {
 				time.AfterFunc(delay, func() { late <- line })
-			} else if !g.write(w, state, call, line) {
+			} else if !g.write(w, state, call, line, shown) {
 				return
 			}
 		}
@@ -139,7 +139,7 @@ func (g *watchGate) pass(w http.ResponseWriter, r *http.Request, call Call, resp
 }
 
 // write writes a line if it may pass. It is false when the watcher is gone.
-func (g *watchGate) write(w http.ResponseWriter, state *watch, call Call, line []byte) bool {
+func (g *watchGate) write(w http.ResponseWriter, state *watch, call Call, line []byte, shown func(line []byte)) bool {
 	if !g.admit(state, call) {
 		return true
 	}
@@ -147,6 +147,7 @@ func (g *watchGate) write(w http.ResponseWriter, state *watch, call Call, line [
 		return false
 	}
 	_ = http.NewResponseController(w).Flush()
+	shown(line)
 	return true
 }
 
