@@ -109,6 +109,8 @@ func TestAReopenedIncidentKeepsItsEndedEpisodeUntilItIsArchived(t *testing.T) {
 		{Number: 2, Digest: b.status().Ledger.Digest, ResolvedTime: *minuteStamp(5)},
 	}))
 
+	second, _ := DescribeEpisode(b.status())
+	g.Expect(kindsOf(second.Timeline)).To(Equal([]v1alpha1.TransitionType{v1alpha1.TransitionReopened, v1alpha1.TransitionResolved}))
 	g.Expect(b.status().Archive).To(Equal(&v1alpha1.ArchiveStatus{State: v1alpha1.ArchiveWaiting}))
 	g.Expect(IsArchived(b.status())).To(BeFalse())
 

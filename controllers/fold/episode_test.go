@@ -104,4 +104,6 @@ func TestAnAcknowledgementCoversNoHigherSeverity(t *testing.T) {
 			NewWithT(t).Expect(StaysAcknowledged(b.status())).To(Equal(c.want))
 		})
 	}
+	unknown := &v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, Acknowledgement: &v1alpha1.Acknowledgement{}}
+	NewWithT(t).Expect(StaysAcknowledged(unknown)).To(BeFalse(), "at a severity that is not known")
 }

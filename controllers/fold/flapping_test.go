@@ -205,8 +205,16 @@ func TestAnEndIsKeptBack(t *testing.T) {
 		}, 6},
 		"until a person says that it is over": {func(b *foldBench) {
 			flaps(b)
-			NewWithT(t).Expect(b.at(8, eventOf(8, resolvedByMaria())).Urgent).To(BeTrue(), "people wait for the all-clear")
+			NewWithT(t).Expect(b.at(8, eventOf(8, resolvedByMaria())).Urgent).To(BeTrue())
 		}, 8},
+		"until then, if a person says so later": {func(b *foldBench) {
+			flaps(b)
+			b.at(12, eventOf(12, resolvedByMaria()))
+		}, 11},
+		"not if it did not flap, whatever a person says": {func(b *foldBench) {
+			b.toggle(1, 2, 3, 4)
+			b.at(5, eventOf(5, resolvedByMaria()))
+		}, 4},
 		"whatever a person notes": {func(b *foldBench) {
 			flaps(b)
 			b.note(8, 1)
@@ -293,6 +301,7 @@ func TestWhatFlapsIsForwardedThoughItHealsWithinTheHold(t *testing.T) {
 	g.Expect(bench.isForwarded()).To(BeTrue(), "whatever its severity becomes")
 	bench.toggle(7)
 	g.Expect(bench.isForwarded()).To(BeTrue())
+	bench.policy.Flapping.KeepFiringFor = nil // which concerns what comes later
 	bench.toggle(9)
 	g.Expect(bench.isForwarded()).To(BeTrue(), "nothing is held back that fires in Alertmanager")
 	bench.toggle(10)
@@ -372,23 +381,28 @@ func TestTheSeverityFallsWhenAnIncidentFlapsNoMore(t *testing.T) {
 func TestWhatWasForwardedBeforeTheTimelineBegins(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		happens func(b *foldBench)
-		want    SeverityPeriod
+		want    []SeverityPeriod
 	}{
 		"a timeline of the last episode": {func(b *foldBench) { b.note(7, 17) },
-			SeverityPeriod{Severity: "error", From: minute(5), To: minute(11)}},
+			[]SeverityPeriod{{Severity: "error", From: minute(5), To: minute(11)}}},
+		"a timeline of the last two, and the severity has risen": {func(b *foldBench) {
+			b.toggle(7)
+			b.at(8, eventOf(8, firingAt("critical")))
+			b.note(9, 16)
+		}, []SeverityPeriod{{Severity: "error", From: minute(5), To: minute(8)}, {Severity: "critical", From: minute(8)}}},
 		"a timeline of notes": {func(b *foldBench) { b.note(7, 20) },
-			SeverityPeriod{Severity: "error", From: minute(6), To: minute(11)}},
+			[]SeverityPeriod{{Severity: "error", From: minute(6), To: minute(11)}}},
 		"a timeline that begins after the end was kept back": {func(b *foldBench) {
 			b.toggle(7)
 			b.note(8, 19)
 			b.at(9, eventOf(9, firingAt("info")))
-		}, SeverityPeriod{Severity: "error", From: minute(6)}},
+		}, []SeverityPeriod{{Severity: "error", From: minute(6)}}},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			bench := unsteadyBench(5)
 			bench.toggle(1, 2, 3, 4, 5, 6)
 			c.happens(bench)
-			NewWithT(t).Expect(ForwardedPeriods(bench.status())).To(Equal([]SeverityPeriod{c.want}))
+			NewWithT(t).Expect(ForwardedPeriods(bench.status())).To(Equal(c.want))
 		})
 	}
 }

@@ -110,6 +110,16 @@ func TestAnIncidentIsHeldBack(t *testing.T) {
 			b.policy = PolicyOf(nil, nil)
 			b.at(4)
 		}, minuteStamp(11)},
+		"also while its settings are unknown": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("info")))
+			b.policy.Stub, b.policy.ForwardAfter = true, nil
+			b.at(4)
+		}, minuteStamp(11)},
+		"as somebody has written, who has not written when it opened": {func(b *foldBench) {
+			b.at(1, eventOf(1, firingAt("info")))
+			b.status().OpenedTime = nil
+			b.at(2, eventOf(2, firingAt("critical")))
+		}, minuteStamp(11)},
 		"also if the integration asks for less after its time": {func(b *foldBench) {
 			b.at(1, eventOf(1, firingAt("error")))
 			b.policy.ForwardAfter = &v1alpha1.ForwardAfter{Default: minutes(20)}
@@ -277,13 +287,18 @@ func postedAs(severity v1alpha1.Severity, opened int) KnownForwarding {
 
 // A fold may be late, and a window may open between the forwardTime and the fold.
 func TestAWindowLeavesWhatWasPostedBeforeIt(t *testing.T) {
-	g, bench := NewWithT(t), holdingBench()
-	bench.at(1, eventOf(1, firingAt("info")))
-	g.Expect(bench.status().Forwarding.Reason).To(Equal(v1alpha1.ForwardingHeld))
-	bench.told = postedAs(v1alpha1.SeverityInfo, 1)
-	bench.maintain(windowOf("db", 12, 50))
-	bench.at(13)
-	g.Expect(bench.status().Mute.ForwardedSeverity).To(Equal(v1alpha1.SeverityInfo))
+	for severity, told := range map[v1alpha1.Severity]KnownForwarding{
+		v1alpha1.SeverityInfo: postedAs(v1alpha1.SeverityInfo, 1),
+		"":                    {}, // it was not posted
+	} {
+		g, bench := NewWithT(t), holdingBench()
+		bench.at(1, eventOf(1, firingAt("info")))
+		g.Expect(bench.status().Forwarding.Reason).To(Equal(v1alpha1.ForwardingHeld))
+		bench.told = told
+		bench.maintain(windowOf("db", 12, 50))
+		bench.at(13)
+		g.Expect(bench.status().Mute.ForwardedSeverity).To(Equal(severity))
+	}
 }
 
 // A window that opens while an Incident is held back, and ends, changes nothing.

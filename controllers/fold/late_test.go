@@ -247,6 +247,14 @@ func TestAFiringOfAnyRoundOfAnEpisodeIsALateDuplicate(t *testing.T) {
 	g.Expect(resultsOf(bench.fold(eventOf(3, firing(time.Second))))).To(Equal([]string{ResultReopened}))
 }
 
+func TestOnlyAFiringBeginsARoundOfAnEpisode(t *testing.T) {
+	bench := openIncident()
+	ack := alertOf(v1alpha1.AlertAcknowledged, v1alpha1.AlertContent{StartTime: minuteStamp(4)})
+	resolve := alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{EndTime: minuteStamp(3)})
+	p := bench.fold(eventOf(5, ack), eventOf(6, resolve))
+	NewWithT(t).Expect(resultsOf(p)).To(Equal([]string{ResultAcknowledged, ResultResolved}))
+}
+
 func TestReceivedTimeIsBoundByTheCreation(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		received, want, heard time.Duration // from the creation

@@ -195,7 +195,7 @@ func TestContentWithTooManyKeys(t *testing.T) {
 		return v1alpha1.AlertContent{Custom: bag, Description: strings.Repeat("x", 16000)}
 	}
 	g, bench := NewWithT(t), newBench()
-	same := slices.Repeat([]v1alpha1.Alert{alertOf(v1alpha1.AlertFiring, keys(0))}, 20) // together, they are larger than they may be
+	same := slices.Repeat([]v1alpha1.Alert{alertOf(v1alpha1.AlertFiring, keys(0))}, 20) // together, larger than they may be
 	bench.fold(eventOf(0, same...))
 	g.Expect(bench.status().Timeline).To(HaveLen(1), "as many as they may be are not too many")
 	for n := range 3 {
@@ -249,20 +249,24 @@ func TestContentTooLarge(t *testing.T) {
 	})
 	t.Run("what the operator adds to an alert counts", func(t *testing.T) {
 		nearly := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Title: "Disk full"})
-		for sentence, add := range map[string]func(*v1alpha1.AlertEvent){
-			"the integration's labels": func(event *v1alpha1.AlertEvent) {
+		for sentence, c := range map[string]struct {
+			below int // the largest content
+			add   func(*v1alpha1.AlertEvent)
+		}{
+			"the integration's labels": {8000, func(event *v1alpha1.AlertEvent) {
 				event.Spec.Defaults = &v1alpha1.AlertDefaults{Labels: map[string]v1alpha1.LabelValue{}}
 				for i := range 64 {
 					event.Spec.Defaults.Labels[fmt.Sprint("label-", i)] = v1alpha1.LabelValue(strings.Repeat("x", 256))
 				}
-			},
-			"a title of the description": func(event *v1alpha1.AlertEvent) {
+			}},
+			"a title of the description": {700, func(event *v1alpha1.AlertEvent) {
 				event.Alerts[0].Title, event.Alerts[0].Description = "", strings.Repeat("x", maxTitleChars)
-			},
+			}},
 		} {
 			event := eventOf(1, nearly)
-			add(event)
-			event.Alerts[0].Custom = v1alpha1.Bag{"large": value(alertcontent.MaxBytes - alertcontent.Size(&event.Alerts[0].AlertContent) - 100)}
+			c.add(event)
+			large := alertcontent.MaxBytes - c.below - alertcontent.Size(&event.Alerts[0].AlertContent)
+			event.Alerts[0].Custom = v1alpha1.Bag{"large": value(large)}
 			bench := newBench()
 			bench.fold(event)
 			NewWithT(t).Expect(alertcontent.Size(&bench.status().Alert)).To(BeNumerically("<=", alertcontent.MaxBytes), sentence)

@@ -188,6 +188,9 @@ func TestAnIncidentIsMuted(t *testing.T) {
 		bench.maintain(windowOf("another", 15, 40))
 		bench.at(26)
 		g.Expect(bench.status().Mute.Window).To(Equal("another"))
+		bench.maintain(windowOf("another", 15, 50))
+		bench.at(27)
+		g.Expect(bench.status().Mute.EndTime).To(Equal(minuteStamp(50)))
 	})
 	t.Run("also if the content of its alerts is rejected", func(t *testing.T) {
 		g, bench := start(t, windowOf("db", 10, 20))

@@ -178,6 +178,9 @@ func TestTheConditionSilenced(t *testing.T) {
 			request: "2h", now: Silencing{Known: true, Covering: covering}, want: "True", reason: v1alpha1.ReasonSilenced, message: by},
 		"one was requested, and nothing is known yet of a silence that was found": {
 			request: "2h", had: covering, now: Silencing{}, want: "True", reason: v1alpha1.ReasonSilenced, message: by},
+		"one was requested, and the one that was found is gone": {
+			request: "2h", had: covering, now: Silencing{Known: true}, want: "False", reason: v1alpha1.ReasonSilenceRequested,
+			message: messageSilenceRequested},
 		"the requested one was over before anybody looked: there is none": {request: "1m", now: Silencing{Known: true}},
 		"one was requested without forwarding": {
 			request: "2h", now: Silencing{Disabled: true}, want: "False", reason: v1alpha1.ReasonForwardingDisabled,

@@ -28,8 +28,8 @@ func (r *run) readHistory(ctx context.Context, since int64) (*oracle.History, er
 	return history, nil
 }
 
-// judgeTrace returns the steps of the replicas that the model rejects, and how many there were. The model knows neither data that was
-// lost nor watches without an order.
+// judgeTrace returns the steps of the replicas that the model rejects, and how many there were. The model knows neither data that
+// was lost nor watches without an order.
 func (r *run) judgeTrace() (rejected oracle.Findings, steps int, err error) {
 	if !r.options.LostFrom.IsZero() || r.options.LooseOrder {
 		return nil, 0, nil

@@ -183,7 +183,8 @@ func (r *report) print() {
 	case r.void != "":
 		verdict = "void"
 	}
-	fmt.Printf("%-6s %-18s %5.0f/s before, %d acknowledged, %d refused, %d unknown, %d second copies, %d steps judged, healed in %s, took %s",
+	fmt.Printf("%-6s %-18s %5.0f/s before, %d acknowledged, %d refused, %d unknown, %d second copies, %d steps judged, "+
+		"healed in %s, took %s",
 		verdict, r.scenario, r.rate, r.acknowledged, r.refused, r.unknown, r.copies, r.steps,
 		r.healed.Round(100*time.Millisecond), r.elapsed.Round(time.Second))
 	if len(r.notes) > 0 {

@@ -31,7 +31,7 @@ type trace struct {
 
 	mu     sync.Mutex
 	facts  []fact
-	writes []*sentWrite // in the order of their answers
+	writes map[objectKey][]*sentWrite // in the order of their answers
 }
 
 // fact is something that a process learned. It is told to the judge right after the commit of a revision: at the earliest moment,
@@ -50,7 +50,7 @@ type sentWrite struct {
 
 // observe begins a trace of all replicas. It ends with the next one.
 func (r *rig) observe() *trace {
-	t := &trace{}
+	t := &trace{writes: map[objectKey][]*sentWrite{}}
 	for _, replica := range r.replicas {
 		replica.traced.Store(nil)
 		replica.proxy.SetObserver(&observer{t, replica})
@@ -109,7 +109,9 @@ func (o *observer) wrote(x *proxy.Exchange, by *traces.Process) {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.writes = append(o.writes, write)
+	resource, _, _ := strings.Cut(x.Resource, "/")
+	key := objectKey{resource, x.Namespace, x.Name}
+	o.writes[key] = append(o.writes[key], write)
 }
 
 // listed notes a list of AlertEvents. Folds list the metadata from the quorum, and caches whole objects.
@@ -227,7 +229,7 @@ func (t *trace) judge(commits []commit) (rejected oracle.Findings, steps int, er
 		if err := utiljson.Unmarshal(c.Object, &step.Object); err != nil {
 			return nil, 0, fmt.Errorf("reading %v of revision %d: %w", key, c.revision, err)
 		}
-		if w := t.writeOf(&c, before.revision); w != nil {
+		if w := t.writeOf(key, &c, before.revision); w != nil {
 			_, step.Subresource, _ = strings.Cut(w.Resource, "/")
 			step.By, step.Verb, step.Body = w.by, w.Verb, w.Body
 		}
@@ -244,14 +246,12 @@ func setRevision(object map[string]any, revision int64) {
 	}
 }
 
-// writeOf returns the write that made a commit: the one whose answer says so, or one without an answer that could have. Nil: a user,
-// or the API server, made it.
-func (t *trace) writeOf(c *commit, before int64) *sentWrite {
+// writeOf returns the write that made a commit of an object, after this revision of it: the one whose answer says so, or one
+// without an answer that could have. Nil: a user, or the API server, made it.
+func (t *trace) writeOf(key objectKey, c *commit, before int64) *sentWrite {
 	var maybe *sentWrite
-	for _, w := range t.writes {
-		resource, _, _ := strings.Cut(w.Resource, "/")
-		if resource != c.Resource || w.Namespace != c.Namespace || w.Name != c.Name || (w.Verb == "create") != c.Created ||
-			(w.Verb == "delete") != c.Deleted {
+	for _, w := range t.writes[key] {
+		if (w.Verb == "create") != c.Created || (w.Verb == "delete") != c.Deleted {
 			continue
 		}
 		isAnswered := w.Code == http.StatusOK || w.Code == http.StatusCreated
