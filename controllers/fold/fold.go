@@ -159,8 +159,7 @@ type folding struct {
 	status    *v1alpha1.IncidentStatus // of the plan
 	sizeBound int                      // the content is not larger than this
 	ledger    *ledgerBook
-	isNew     bool                   // the Incident has no status yet
-	unmatched []v1alpha1.LedgerEntry // events whose alerts came before there was an Incident
+	unmatched []v1alpha1.LedgerEntry // events whose alerts came before there was an Incident; none if it has a status
 	plan      Plan
 }
 
@@ -172,7 +171,7 @@ func openFold(in Input) *folding {
 	f := &folding{in: in, spec: in.Incident.Spec, sizeBound: alertcontent.Size(&stored.Alert)}
 	f.plan.Status, f.status = *stored.DeepCopy(), &f.plan.Status
 	f.ledger = openLedger(stored.Ledger, in.Incident.ResourceVersion, in.Queue)
-	if f.isNew = stored.State == ""; f.isNew {
+	if stored.State == "" {
 		f.unmatched = f.settledBefore()
 	}
 	for _, r := range rules {
@@ -185,7 +184,7 @@ func openFold(in Input) *folding {
 // when the Incident opens, so they need space, too.
 func (f *folding) isFull() bool {
 	needed := 1
-	if f.isNew && f.plan.Write {
+	if f.plan.Write {
 		needed += len(f.unmatched)
 	}
 	return f.ledger.space() < needed
@@ -350,7 +349,7 @@ func (f *folding) written() *v1alpha1.Incident {
 
 // closeLedger writes the ledger to the status.
 func (f *folding) closeLedger() {
-	if f.isNew && f.plan.Write {
+	if f.plan.Write {
 		// What came before the Incident is settled with it, and must not be found again as its own.
 		f.ledger.addBefore(f.unmatched)
 	}

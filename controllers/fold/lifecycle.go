@@ -83,7 +83,7 @@ func (f *folding) stepOpen(a receivedAlert) string {
 		return f.ignore(a, v1alpha1.IgnoredStale)
 	}
 	before := f.status.Alert.Severity
-	f.merge(a)
+	f.noteReplaced(a, f.merge(a))
 	if a.Status == v1alpha1.AlertFiring {
 		f.status.Expiry = expiryOf(a)
 	}
@@ -147,7 +147,7 @@ func (f *folding) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	f.condition(v1alpha1.ConditionResolved, metav1.ConditionFalse, a.received, v1alpha1.ReasonFiring, messageFiring)
 	f.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionFalse, a.received,
 		v1alpha1.ReasonNotAcknowledged, messageNotAcknowledged)
-	f.merge(a)
+	replaced := f.merge(a)
 	f.labelObject()
 	if s.Alert.Title != defaultTitle+a.integration {
 		s.Episode.Title = plaintext.OneLine(s.Alert.Title, maxEpisodeTitle, bytesPerChar*maxEpisodeTitle)
@@ -159,10 +159,12 @@ func (f *folding) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	entry.Severity = s.Alert.Severity
 	entry.Message = fmt.Sprintf("%s with severity %s: %s", entry.Message, s.Alert.Severity, s.Alert.Title)
 	f.plan.addEntry(entry)
+	f.noteReplaced(a, replaced) // after the opening: it is of this episode
 	f.plan.Urgent = true
 }
 
-func (f *folding) merge(a receivedAlert) {
+// merge merges the content of an alert. It returns what had to be replaced because the content was too large, empty if nothing had.
+func (f *folding) merge(a receivedAlert) (replaced string) {
 	content, mergeInto := &f.status.Alert, mergeContent
 	if a.Status == v1alpha1.AlertResolved {
 		mergeInto = mergeResolve
@@ -174,17 +176,22 @@ func (f *folding) merge(a receivedAlert) {
 	// the sum of the alerts could have passed the limit.
 	f.sizeBound += alertcontent.Size(&a.AlertContent) + defaultsSize(a.defaults) + resolvedTextsSize
 	if f.sizeBound > alertcontent.MaxBytes || alertcontent.Keys(content) > alertcontent.MaxKeys {
-		said := boundContent(content, &a.AlertContent, a.defaults, a.integration)
+		replaced = boundContent(content, &a.AlertContent, a.defaults, a.integration)
 		f.sizeBound = alertcontent.Size(content)
-		if said != "" {
-			f.plan.addEntryOnce(v1alpha1.Transition{Type: v1alpha1.TransitionContentReplaced, Time: *timestamp(a.received), Message: said})
-		}
 	}
 	episode, began := f.episode(), valueOf(a.StartTime, timestamp(a.received))
 	if !isSet(&episode.StartTime) || began.Before(episode.StartTime.Time) {
 		episode.StartTime = began
 	}
 	noteStart(episode, a)
+	return replaced
+}
+
+// noteReplaced tells in the timeline what had to be replaced.
+func (f *folding) noteReplaced(a receivedAlert, replaced string) {
+	if replaced != "" {
+		f.plan.addEntryOnce(v1alpha1.Transition{Type: v1alpha1.TransitionContentReplaced, Time: *timestamp(a.received), Message: replaced})
+	}
 }
 
 // resolve ends the episode with the entry of the timeline.

@@ -245,7 +245,9 @@ func TestContentTooLarge(t *testing.T) {
 		p := bench.fold(eventOf(1, big))
 		g.Expect(bench.status().Alert.Annotations).To(BeEmpty())
 		g.Expect(bench.status().Alert.Custom).To(HaveKey("small"))
-		g.Expect(p.Transitions[0].Message).To(ContainSubstring("dropped annotations.huge"))
+		g.Expect(p.Transitions).To(HaveExactElements(HaveField("Type", v1alpha1.TransitionOpened), And(
+			HaveField("Type", v1alpha1.TransitionContentReplaced), HaveField("Message", ContainSubstring("dropped annotations.huge")),
+		)), "it is of the episode that begins, which the archive describes from its opening on")
 	})
 	t.Run("what the operator adds to an alert counts", func(t *testing.T) {
 		nearly := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Title: "Disk full"})
