@@ -52,7 +52,10 @@ func (v *view) learn(version string, object *coordinationv1.Lease, began time.Ti
 	if v.known && !began.After(v.learned) && !isNewer(version, v.version) {
 		return
 	}
-	v.known, v.object, v.learned = true, object, time.Now()
+	v.known, v.learned = true, time.Now()
+	if !equality.Semantic.DeepEqual(v.object, object) { // else a write under way is still over this object
+		v.object = object
+	}
 	if version != "" {
 		v.version = version
 	}
@@ -76,9 +79,10 @@ func (v *view) learn(version string, object *coordinationv1.Lease, began time.Ti
 	}
 }
 
-// check notes that a read showed no renewal. v.mu is held, as for all that has no lock of its own.
+// check notes that a read showed no renewal. What nobody holds needs none: a write over this version takes it. v.mu is held, as
+// for all that has no lock of its own.
 func (v *view) check(began time.Time) {
-	if v.checked || began.IsZero() || began.Before(v.expires) {
+	if v.checked || began.IsZero() || began.Before(v.expires) || v.holder() == "" {
 		return
 	}
 	now := time.Now()
