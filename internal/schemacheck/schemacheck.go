@@ -52,7 +52,7 @@ type Checker struct {
 	log    logr.Logger
 
 	verdict atomic.Pointer[error]
-	judged  [sha256.Size]byte // the hash of the document to which the verdict belongs
+	judged  [sha256.Size]byte // the hash of the document to which the verdict belongs; only Start's goroutine uses it
 }
 
 // definition is what the check needs of a CustomResourceDefinition.
@@ -106,7 +106,7 @@ func (c *Checker) Verdict() error { return *c.verdict.Load() }
 // Start checks until ctx ends.
 func (c *Checker) Start(ctx context.Context) error {
 	for {
-		c.Check(ctx)
+		c.check(ctx)
 		wait := interval
 		if c.Verdict() != nil {
 			wait = retryInterval
@@ -119,21 +119,18 @@ func (c *Checker) Start(ctx context.Context) error {
 	}
 }
 
-// Check checks once. The verdict remains if the API server is not available, or does not publish all kinds: one that has just
-// started denies everything, and publishes one kind after the other. It must not be called by two goroutines at a time.
-func (c *Checker) Check(ctx context.Context) {
+// check checks once. The verdict remains if the API server is not available, or does not publish all kinds: one that has just
+// started denies everything, and publishes one kind after the other.
+func (c *Checker) check(ctx context.Context) {
 	text, err := c.client.Get().AbsPath(document).SetHeader("Accept", "application/json").MaxRetries(0).DoRaw(ctx)
-	hash := sha256.Sum256(text)
-	if err == nil && hash == c.judged {
+	last, hash := c.Verdict(), sha256.Sum256(text)
+	var installed map[string]any
+	switch {
+	case err == nil && hash == c.judged:
 		return
+	case err == nil:
+		installed, err = schemasOf(text)
 	}
-	var published struct {
-		Components struct{ Schemas map[string]any }
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &published)
-	}
-	last := c.Verdict()
 	if err != nil {
 		if errors.Is(last, errUnchecked) && apierrors.ReasonForError(err) != metav1.StatusReasonUnknown {
 			c.verdict.Store(new(fmt.Errorf("%w: %w", errUnchecked, err)))
@@ -143,7 +140,7 @@ func (c *Checker) Check(ctx context.Context) {
 	var verdict error
 	for i := range c.wanted {
 		wanted := &c.wanted[i]
-		schema := published.Components.Schemas[component+wanted.Spec.Names.Kind]
+		schema := installed[component+wanted.Spec.Names.Kind]
 		if schema == nil {
 			if errors.Is(last, errUnchecked) {
 				c.verdict.Store(new(fmt.Errorf("%w: the API server publishes no %s", errUnchecked, wanted.Spec.Names.Kind)))
@@ -159,6 +156,15 @@ func (c *Checker) Check(ctx context.Context) {
 	}
 	c.verdict.Store(&verdict)
 	c.judged = hash
+}
+
+// schemasOf returns the schemas of an OpenAPI document, by the names of their components.
+func schemasOf(text []byte) (map[string]any, error) {
+	var published struct {
+		Components struct{ Schemas map[string]any }
+	}
+	err := json.Unmarshal(text, &published)
+	return published.Components.Schemas, err
 }
 
 // missing returns the paths of the properties that an installed schema lacks, in order. path is that of the schema.

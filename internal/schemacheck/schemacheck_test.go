@@ -48,7 +48,7 @@ func TestOlderCustomResourceDefinitionsAreFound(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(checker.Verdict()).To(MatchError(errUnchecked))
 	verdict := func() error {
-		checker.Check(t.Context())
+		checker.check(t.Context())
 		return checker.Verdict()
 	}
 	g.Eventually(verdict, "20s", "100ms").Should(Succeed(), "the CustomResourceDefinitions of this version have every field")
@@ -108,12 +108,12 @@ func TestAnAPIServerThatIsAwayChangesNoVerdict(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	checker.Check(ctx)
+	checker.check(ctx)
 	g.Expect(checker.Verdict()).To(MatchError(errUnchecked))
 	g.Eventually(func() error {
-		checker.Check(t.Context())
+		checker.check(t.Context())
 		return checker.Verdict()
 	}, "20s", "100ms").Should(Succeed())
-	checker.Check(ctx)
+	checker.check(ctx)
 	g.Expect(checker.Verdict()).To(Succeed())
 }
