@@ -2,7 +2,6 @@ package fold
 
 import (
 	"slices"
-	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -101,31 +100,3 @@ func (e *EndedEpisode) describeSeverities() {
 
 // byAlert is the author of what no person did.
 const byAlert = "an alert"
-
-// SeverityPeriod is a continuous period in which an Incident was open with one severity.
-type SeverityPeriod struct {
-	Severity v1alpha1.Severity
-	From     time.Time
-	To       time.Time // zero if the period lasts
-}
-
-// SeverityPeriods returns the periods that a timeline tells, oldest first. A timeline keeps MaxTimeline transitions, so
-// older periods are missing.
-func SeverityPeriods(timeline []v1alpha1.Transition) []SeverityPeriod {
-	var periods []SeverityPeriod
-	for i := range timeline {
-		entry := &timeline[i]
-		switch entry.Type {
-		case v1alpha1.TransitionOpened, v1alpha1.TransitionReopened, v1alpha1.TransitionSeverityChanged,
-			v1alpha1.TransitionResolved:
-			if last := len(periods) - 1; last >= 0 && periods[last].To.IsZero() {
-				periods[last].To = entry.Time.Time
-			}
-			if entry.Severity != "" {
-				periods = append(periods, SeverityPeriod{Severity: entry.Severity, From: entry.Time.Time})
-			}
-		default: // the severity stays
-		}
-	}
-	return periods
-}

@@ -151,7 +151,7 @@ func TestAutoResolve(t *testing.T) {
 		bench.now = minute(61)
 		p := bench.fold()
 		s := bench.status()
-		g.Expect([]bool{p.Write, p.Urgent, p.IsIdle()}).To(Equal([]bool{true, true, false}))
+		g.Expect([]bool{p.Write, p.Urgent}).To(Equal([]bool{true, true}))
 		g.Expect(p.Transitions).To(Equal([]v1alpha1.Transition{
 			{Type: v1alpha1.TransitionResolved, Time: *minuteStamp(61), Message: "Resolved after 1h0m0s without an alert"},
 		}))

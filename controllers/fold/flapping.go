@@ -201,61 +201,6 @@ func firesOn(status *v1alpha1.IncidentStatus) bool {
 	return kept != nil && isSet(status.Flapping.EndTime) && valueOf(status.OpenedTime).Before(kept.EndTime.Time)
 }
 
-// KeepsFiring reports whether a Resolved Incident is forwarded as one that fires.
-func KeepsFiring(status *v1alpha1.IncidentStatus, now time.Time) bool {
-	return status.State == v1alpha1.IncidentResolved && keptFiring(status) != nil && now.Before(ForwardedEnd(status)) &&
-		!IsFuture(valueOf(status.ResolvedTime).Time, now)
-}
-
-// ForwardedEnd returns when the end of the last episode is forwarded; zero while the Incident is open.
-func ForwardedEnd(status *v1alpha1.IncidentStatus) time.Time {
-	end := valueOf(status.ResolvedTime).Time
-	if kept := keptFiring(status); kept != nil && !end.IsZero() {
-		end = Latest(end, kept.EndTime.Time)
-	}
-	return end
-}
-
-// ForwardedSeverity returns the severity with which an Incident is forwarded unless it is muted. It does not fall while it flaps.
-func ForwardedSeverity(status *v1alpha1.IncidentStatus) v1alpha1.Severity {
-	if kept := keptFiring(status); kept != nil && (status.State == v1alpha1.IncidentResolved || firesOn(status)) {
-		return kept.Severity
-	}
-	return status.Alert.Severity
-}
-
-// ForwardedPeriods returns the periods in which an Incident was forwarded with one severity, as far as its timeline tells: as it
-// was open, but since its first end that was kept back with the highest severity until then.
-func ForwardedPeriods(status *v1alpha1.IncidentStatus) []SeverityPeriod {
-	periods, kept := SeverityPeriods(status.Timeline), keptFiring(status)
-	if kept == nil {
-		return periods
-	}
-	to := kept.EndTime.Time
-	if status.State == v1alpha1.IncidentOpen && firesOn(status) {
-		to = time.Time{}
-	}
-	begun := slices.IndexFunc(periods, func(p SeverityPeriod) bool { return !p.From.Before(kept.StartTime.Time) })
-	if begun < 0 {
-		begun = len(periods)
-	}
-	told, later, last := slices.Clone(periods[:begun]), []SeverityPeriod(nil), begun-1
-	for _, p := range periods[begun:] {
-		if last >= 0 && IsMoreSevere(p.Severity, told[last].Severity) {
-			told[last].To = p.From
-			told, last = append(told, p), last+1
-		}
-		if !to.IsZero() && (p.To.IsZero() || p.To.After(to)) {
-			later = append(later, p)
-		}
-	}
-	if last < 0 || told[last].Severity != kept.Severity { // the timeline is too short, or a window has kept the others back
-		told, last = append(told, SeverityPeriod{Severity: kept.Severity, From: kept.StartTime.Time}), last+1
-	}
-	told[last].To = to
-	return append(told, later...)
-}
-
 // IsMoreSevere reports whether a severity is above another one. An unknown one is above all.
 func IsMoreSevere(a, b v1alpha1.Severity) bool {
 	severities := v1alpha1.Severities()

@@ -3,6 +3,7 @@ package fold
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -110,4 +111,100 @@ var forwardingMessages = map[v1alpha1.ForwardingReason]string{
 	v1alpha1.ForwardingSilenced: "Silenced in Alertmanager",
 	v1alpha1.ForwardingMuted:    "Muted",
 	v1alpha1.ForwardingHeld:     "Not posted to Alertmanager yet",
+}
+
+// IsHeld reports whether an Open Incident is not forwarded yet at a time, because of its forwardTime. One that was noted by a
+// clock that has been set back since then is forwarded at once: nobody knows for how long it has been open.
+func IsHeld(status *v1alpha1.IncidentStatus, at time.Time) bool {
+	return status.State == v1alpha1.IncidentOpen && status.Episode != nil && isSet(status.Episode.ForwardTime) &&
+		at.Before(status.Episode.ForwardTime.Time) && !wasAccepted(status) && !IsFuture(valueOf(status.OpenedTime).Time, at)
+}
+
+// WasHeld reports whether what ended at a time in the current episode was never forwarded: so is its end.
+func WasHeld(status *v1alpha1.IncidentStatus, ended time.Time) bool {
+	return status.Episode != nil && isSet(status.Episode.ForwardTime) && !ended.After(status.Episode.ForwardTime.Time) &&
+		!ended.Before(valueOf(status.OpenedTime).Time)
+}
+
+// KeepsFiring reports whether a Resolved Incident is forwarded as one that fires.
+func KeepsFiring(status *v1alpha1.IncidentStatus, now time.Time) bool {
+	return status.State == v1alpha1.IncidentResolved && keptFiring(status) != nil && now.Before(ForwardedEnd(status)) &&
+		!IsFuture(valueOf(status.ResolvedTime).Time, now)
+}
+
+// ForwardedEnd returns when the end of the last episode is forwarded; zero while the Incident is open.
+func ForwardedEnd(status *v1alpha1.IncidentStatus) time.Time {
+	end := valueOf(status.ResolvedTime).Time
+	if kept := keptFiring(status); kept != nil && !end.IsZero() {
+		end = Latest(end, kept.EndTime.Time)
+	}
+	return end
+}
+
+// ForwardedSeverity returns the severity with which an Incident is forwarded unless it is muted. It does not fall while it flaps.
+func ForwardedSeverity(status *v1alpha1.IncidentStatus) v1alpha1.Severity {
+	if kept := keptFiring(status); kept != nil && (status.State == v1alpha1.IncidentResolved || firesOn(status)) {
+		return kept.Severity
+	}
+	return status.Alert.Severity
+}
+
+// ForwardedPeriods returns the periods in which an Incident was forwarded with one severity, as far as its timeline tells: as it
+// was open, but since its first end that was kept back with the highest severity until then.
+func ForwardedPeriods(status *v1alpha1.IncidentStatus) []SeverityPeriod {
+	periods, kept := SeverityPeriods(status.Timeline), keptFiring(status)
+	if kept == nil {
+		return periods
+	}
+	to := kept.EndTime.Time
+	if status.State == v1alpha1.IncidentOpen && firesOn(status) {
+		to = time.Time{}
+	}
+	begun := slices.IndexFunc(periods, func(p SeverityPeriod) bool { return !p.From.Before(kept.StartTime.Time) })
+	if begun < 0 {
+		begun = len(periods)
+	}
+	told, later, last := slices.Clone(periods[:begun]), []SeverityPeriod(nil), begun-1
+	for _, p := range periods[begun:] {
+		if last >= 0 && IsMoreSevere(p.Severity, told[last].Severity) {
+			told[last].To = p.From
+			told, last = append(told, p), last+1
+		}
+		if !to.IsZero() && (p.To.IsZero() || p.To.After(to)) {
+			later = append(later, p)
+		}
+	}
+	if last < 0 || told[last].Severity != kept.Severity { // the timeline is too short, or a window has kept the others back
+		told, last = append(told, SeverityPeriod{Severity: kept.Severity, From: kept.StartTime.Time}), last+1
+	}
+	told[last].To = to
+	return append(told, later...)
+}
+
+// SeverityPeriod is a continuous period in which an Incident was open with one severity.
+type SeverityPeriod struct {
+	Severity v1alpha1.Severity
+	From     time.Time
+	To       time.Time // zero if the period lasts
+}
+
+// SeverityPeriods returns the periods that a timeline tells, oldest first. A timeline keeps MaxTimeline transitions, so
+// older periods are missing.
+func SeverityPeriods(timeline []v1alpha1.Transition) []SeverityPeriod {
+	var periods []SeverityPeriod
+	for i := range timeline {
+		entry := &timeline[i]
+		switch entry.Type {
+		case v1alpha1.TransitionOpened, v1alpha1.TransitionReopened, v1alpha1.TransitionSeverityChanged,
+			v1alpha1.TransitionResolved:
+			if last := len(periods) - 1; last >= 0 && periods[last].To.IsZero() {
+				periods[last].To = entry.Time.Time
+			}
+			if entry.Severity != "" {
+				periods = append(periods, SeverityPeriod{Severity: entry.Severity, From: entry.Time.Time})
+			}
+		default: // the severity stays
+		}
+	}
+	return periods
 }

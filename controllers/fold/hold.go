@@ -102,16 +102,3 @@ func (f *folding) isTold() bool {
 func wasAccepted(status *v1alpha1.IncidentStatus) bool {
 	return status.Forwarding != nil && status.Forwarding.Severity != ""
 }
-
-// IsHeld reports whether an Open Incident is not forwarded yet at a time, because of its forwardTime. One that was noted by a
-// clock that has been set back since then is forwarded at once: nobody knows for how long it has been open.
-func IsHeld(status *v1alpha1.IncidentStatus, at time.Time) bool {
-	return status.State == v1alpha1.IncidentOpen && status.Episode != nil && isSet(status.Episode.ForwardTime) &&
-		at.Before(status.Episode.ForwardTime.Time) && !wasAccepted(status) && !IsFuture(valueOf(status.OpenedTime).Time, at)
-}
-
-// WasHeld reports whether what ended at a time in the current episode was never forwarded: so is its end.
-func WasHeld(status *v1alpha1.IncidentStatus, ended time.Time) bool {
-	return status.Episode != nil && isSet(status.Episode.ForwardTime) && !ended.After(status.Episode.ForwardTime.Time) &&
-		!ended.Before(valueOf(status.OpenedTime).Time)
-}

@@ -287,17 +287,20 @@ func postedAs(severity v1alpha1.Severity, opened int) KnownForwarding {
 
 // A fold may be late, and a window may open between the forwardTime and the fold.
 func TestAWindowLeavesWhatWasPostedBeforeIt(t *testing.T) {
-	for severity, told := range map[v1alpha1.Severity]KnownForwarding{
-		v1alpha1.SeverityInfo: postedAs(v1alpha1.SeverityInfo, 1),
-		"":                    {}, // it was not posted
+	for sentence, test := range map[string]struct {
+		told     KnownForwarding
+		severity v1alpha1.Severity
+	}{
+		"if it was posted, it was forwarded":  {postedAs(v1alpha1.SeverityInfo, 1), v1alpha1.SeverityInfo},
+		"if it was not posted, nothing stays": {},
 	} {
 		g, bench := NewWithT(t), holdingBench()
 		bench.at(1, eventOf(1, firingAt("info")))
 		g.Expect(bench.status().Forwarding.Reason).To(Equal(v1alpha1.ForwardingHeld))
-		bench.told = told
+		bench.told = test.told
 		bench.maintain(windowOf("db", 12, 50))
 		bench.at(13)
-		g.Expect(bench.status().Mute.ForwardedSeverity).To(Equal(severity))
+		g.Expect(bench.status().Mute.ForwardedSeverity).To(Equal(test.severity), sentence)
 	}
 }
 

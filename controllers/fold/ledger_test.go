@@ -139,7 +139,7 @@ func TestUnmatchedEventsHaveTheirPlacesBeforeThoseThatWouldFillTheLedger(t *test
 	g.Expect(p.Status.AlertCount).To(BeEquivalentTo(v1alpha1.MaxLedger + 1))
 }
 
-// As above, if an earlier fold has found them without an Incident.
+// An earlier fold has found them without an Incident.
 func TestEventsThatWereSettledBeforeTheIncidentEnterTheLedger(t *testing.T) {
 	g, bench := NewWithT(t), newBench()
 	bench.gone["uid-2"] = true

@@ -83,7 +83,8 @@ func (f *folding) stepOpen(a receivedAlert) string {
 		return f.ignore(a, v1alpha1.IgnoredStale)
 	}
 	before := f.status.Alert.Severity
-	f.noteReplaced(a, f.merge(a))
+	replaced := f.merge(a)
+	f.noteReplaced(a, replaced)
 	if a.Status == v1alpha1.AlertFiring {
 		f.status.Expiry = expiryOf(a)
 	}
@@ -163,7 +164,7 @@ func (f *folding) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	f.plan.Urgent = true
 }
 
-// merge merges the content of an alert. It returns what had to be replaced because the content was too large, empty if nothing had.
+// merge merges the content of an alert. It returns what had to be replaced because the content was too large, empty without that.
 func (f *folding) merge(a receivedAlert) (replaced string) {
 	content, mergeInto := &f.status.Alert, mergeContent
 	if a.Status == v1alpha1.AlertResolved {
@@ -190,7 +191,9 @@ func (f *folding) merge(a receivedAlert) (replaced string) {
 // noteReplaced tells in the timeline what had to be replaced.
 func (f *folding) noteReplaced(a receivedAlert, replaced string) {
 	if replaced != "" {
-		f.plan.addEntryOnce(v1alpha1.Transition{Type: v1alpha1.TransitionContentReplaced, Time: *timestamp(a.received), Message: replaced})
+		f.plan.addEntryOnce(v1alpha1.Transition{
+			Type: v1alpha1.TransitionContentReplaced, Time: *timestamp(a.received), Message: replaced,
+		})
 	}
 }
 

@@ -252,7 +252,7 @@ func TestContentTooLarge(t *testing.T) {
 	t.Run("what the operator adds to an alert counts", func(t *testing.T) {
 		nearly := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Title: "Disk full"})
 		for sentence, c := range map[string]struct {
-			below int // the largest content
+			below int // so many bytes below the limit
 			add   func(*v1alpha1.AlertEvent)
 		}{
 			"the integration's labels": {8000, func(event *v1alpha1.AlertEvent) {
@@ -271,7 +271,9 @@ func TestContentTooLarge(t *testing.T) {
 			event.Alerts[0].Custom = v1alpha1.Bag{"large": value(large)}
 			bench := newBench()
 			bench.fold(event)
-			NewWithT(t).Expect(alertcontent.Size(&bench.status().Alert)).To(BeNumerically("<=", alertcontent.MaxBytes), sentence)
+			g := NewWithT(t)
+			g.Expect(alertcontent.Size(&bench.status().Alert)).To(BeNumerically("<=", alertcontent.MaxBytes), sentence)
+			g.Expect(bench.status().Timeline).To(ContainElement(HaveField("Type", v1alpha1.TransitionContentReplaced)), sentence)
 		}
 	})
 	t.Run("an alert without bags does not blank those there are more than it must", func(t *testing.T) {

@@ -145,7 +145,7 @@ func (r *reconciler) requireShown(ctx context.Context, c *confirmed, newest *v1a
 		if r.Memory.IsCanary(c.key) && (r.Memory.HasStub(event.ref.UID) || r.counts.Hides(event.ref.Namespace)) {
 			continue // the watch works, and no such AlertEvent has an alert that the canary must follow
 		}
-		if !event.settled.Has(c.key.Name) && (newest == nil || r.isOlder(&event, newest)) {
+		if !event.marked.Has(c.key.Name) && (newest == nil || r.isOlder(&event, newest)) {
 			return errNotCached
 		}
 	}

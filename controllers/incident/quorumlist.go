@@ -47,7 +47,7 @@ type storedEvent struct {
 	ref             queue.Ref
 	resourceVersion string
 	created         metav1.Time
-	settled         queue.MarkedNames
+	marked          queue.MarkedNames
 }
 
 // eventList is the AlertEvents of one moment. It is shared and never modified once it is complete. It keeps at most
@@ -130,7 +130,7 @@ func (l *eventList) has(uid, incident string) bool {
 	if _, hidden := l.hidden[maphash.String(uidSeed, uid)]; hidden {
 		return true
 	}
-	return ok && !event.settled.Has(incident)
+	return ok && !event.marked.Has(incident)
 }
 
 // lister makes one list, as the API server's quorum has it and not as a cache does. It fails with errHeavy if the list has more

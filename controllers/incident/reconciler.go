@@ -141,7 +141,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return r.handleFailure(ctx, o, err)
 	}
-	r.settle(o, plan) // an idle provisional plan settles only what a written ledger has, so that it needs no quorum list
+	r.settle(o, plan) // without a quorum list, no alert was folded now: what is settled is in the ledger that is stored
 	return r.finish(ctx, o, plan)
 }
 
