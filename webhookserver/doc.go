@@ -5,9 +5,9 @@
 //
 //  1. arrived: the operation of the path and the method (package protocol), and the token (authenticate.go).
 //  2. authenticated: the integration that lists the hash of the token, from an index by the tag in the token, which the
-//     informer of the WebhookIntegrations feeds (authenticate.go, tokens.go).
-//  3. checked: the query and the headers are valid (check.go).
-//  4. read: the body, within its limits (body.go). A request that cannot be stored soon is rejected before it costs memory.
+//     informer of the WebhookIntegrations feeds (authenticate.go).
+//  3. checked: the query and the headers are valid (read.go).
+//  4. read: the body, within its limits (read.go). A request that cannot be stored soon is rejected before it costs memory.
 //  5. decoded: the alerts, as the operation and its preset or the integration's mapping give them (decode.go, packages protocol,
 //     mapping and payload).
 //  6. stored: the AlertEvent, by package commit. Alerts that need a new Incident are rejected where the namespace may have none

@@ -46,7 +46,7 @@ func (i *incidents) read(
 	ctx context.Context, key types.NamespacedName,
 ) (incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, err error) {
 	known, integration, ok := i.get(key)
-	if incident = known.unresolved; ok && incident == nil {
+	if incident = known.shown; ok && incident == nil {
 		incident, err = i.readResolved(ctx, version{key, known.version})
 	}
 	if err != nil || incident == nil {
@@ -58,7 +58,7 @@ func (i *incidents) read(
 // mayRead reports whether read needs no request, or may make one now.
 func (i *incidents) mayRead(key types.NamespacedName) bool {
 	known, _, ok := i.get(key)
-	if !ok || known.unresolved != nil {
+	if !ok || known.shown != nil {
 		return true
 	}
 	_, ok = i.resolved.Get(version{key, known.version})
@@ -113,7 +113,7 @@ type index struct {
 
 // indexed is an Incident in the index.
 type indexed struct {
-	unresolved  *v1alpha1.Incident // the object of the cache, which must not be modified; nil: it is Resolved or deleted
+	shown       *v1alpha1.Incident // by the cache, also without a status; must not be modified; nil: it is Resolved or gone
 	version     string             // its resourceVersion, or that of its end as the cache showed it
 	integration string
 	resolved    time.Time // or when its end is forwarded, if that is later; zero while it is open
@@ -136,7 +136,7 @@ func (x *index) set(incident *v1alpha1.Incident, since time.Time) (before indexe
 	if status.State == v1alpha1.IncidentResolved && status.ResolvedTime != nil {
 		entry.resolved = fold.ForwardedEnd(status)
 	} else {
-		entry.unresolved = incident
+		entry.shown = incident
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -157,7 +157,7 @@ func (x *index) gone(incident *v1alpha1.Incident, now time.Time) bool {
 	defer x.mu.Unlock()
 	known, ok := x.incidents[client.ObjectKeyFromObject(incident)]
 	isNew := queue.NewerVersion(incident.ResourceVersion, known.version)
-	isShown := known.unresolved != nil && incident.ResourceVersion == known.version // the cache missed how it went
+	isShown := known.shown != nil && incident.ResourceVersion == known.version // the cache missed how it went
 	if ok && !isNew && !isShown {
 		return false
 	}
@@ -217,10 +217,10 @@ func (x *index) mayBeMuted(key types.NamespacedName, severity v1alpha1.Severity)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	entry, known := x.incidents[key]
-	if !known || entry.unresolved == nil {
+	if !known || entry.shown == nil {
 		return known || !x.complete
 	}
-	mute := entry.unresolved.Status.Mute
+	mute := entry.shown.Status.Mute
 	return mute != nil && mute.ForwardedSeverity == severity
 }
 
@@ -228,7 +228,7 @@ func (x *index) mayBeMuted(key types.NamespacedName, severity v1alpha1.Severity)
 func (x *index) isUnresolved(key types.NamespacedName) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.incidents[key].unresolved != nil
+	return x.incidents[key].shown != nil
 }
 
 // active returns the Incidents that are open, and those that were resolved after a time. It forgets what was resolved before.
@@ -237,7 +237,7 @@ func (x *index) active(since time.Time) (open, ended []types.NamespacedName) {
 	defer x.mu.Unlock()
 	for key, entry := range x.incidents {
 		switch {
-		case entry.unresolved != nil:
+		case entry.shown != nil:
 			open = append(open, key)
 		case !entry.isOver(since):
 			ended = append(ended, key)
@@ -255,7 +255,7 @@ func (x *index) silenced() []types.NamespacedName {
 
 // open returns the Incidents that are open.
 func (x *index) open() []types.NamespacedName {
-	return x.filter(func(_ types.NamespacedName, entry indexed) bool { return entry.unresolved != nil })
+	return x.filter(func(_ types.NamespacedName, entry indexed) bool { return entry.shown != nil })
 }
 
 // of returns the Incidents of an integration.

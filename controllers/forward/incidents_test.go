@@ -189,6 +189,6 @@ func TestTheIndexKnowsTheNewestVersion(t *testing.T) {
 
 	g.Expect(set(version("13", time.Time{}))).To(BeTrue())
 	g.Expect(x.gone(version("13", time.Time{}), now)).To(BeTrue(), "a new list lacks it, and no event told its end")
-	g.Expect(x.incidents[key].unresolved).To(BeNil())
+	g.Expect(x.incidents[key].shown).To(BeNil())
 	g.Expect(set(version("14", now))).To(BeTrue())
 }

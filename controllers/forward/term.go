@@ -84,7 +84,7 @@ func (t *term) watch(objects cache.Informers) error {
 
 func (t *term) incidentChanged(incident *v1alpha1.Incident, initial bool) {
 	before, _ := t.incidents.set(incident, time.Time{})
-	received, urgent := alerts.Urgent(before.unresolved, incident, t.forwarder.current().AlertLabels)
+	received, urgent := alerts.Urgent(before.shown, incident, t.forwarder.current().AlertLabels)
 	if !initial && urgent { // else the next round comes to it
 		t.notify(client.ObjectKeyFromObject(incident), received)
 	}
