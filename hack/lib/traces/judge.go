@@ -18,6 +18,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,9 +37,9 @@ type Options struct {
 	// LooseClocks says that the clocks are wrong by which processes measure how long they wait and remember.
 	LooseClocks bool
 
-	// Loose says that a process may have got what reached it later than the facts tell: a list or an event of a watch that the
-	// network had brought was not read yet. Then a step may go by less than what reached it.
-	Loose bool
+	// LateReads says that a process may read an event of a watch later than the facts tell, which is when the network had brought
+	// it. Then a step may go by less than what reached the process.
+	LateReads bool
 
 	// Say is told each step that was judged. Default: nobody.
 	Say func(format string, args ...any)
@@ -143,7 +144,7 @@ func (j *Judge) Read(p *Process, name types.NamespacedName, at time.Time) {
 	}
 	var unmatched protocol.Set
 	for _, strict := range []bool{false, true} {
-		for v := range j.views(p, i, guess{now: true, strict: strict, at: at, since: oldest.stored}) {
+		for v := range j.views(p, i, guess{now: true, strict: strict, at: at, since: oldest.stored, readTo: math.MaxInt64}) {
 			for _, step := range v.Steps(nil) {
 				if step.Kind == protocol.Settle || step.Kind == protocol.Write {
 					unmatched = unmatched.Or(step.Unmatched)
@@ -244,7 +245,7 @@ func (j *Judge) judgeWrite(c *Commit, i *incident, ledger map[types.UID]bool) {
 // what it has added to the ledger.
 func (j *Judge) judgeStep(c *Commit, i *incident, seen protocol.Step, added map[types.UID]bool) {
 	var before, possible []string
-	for g := range j.guesses(i, guess{added: added, at: c.At}) {
+	for g := range j.guesses(i, guess{added: added, readTo: math.MaxInt64, at: c.At}) {
 		for v := range j.views(c.By, i, g) {
 			for _, step := range v.Steps(nil) {
 				if step.Seen(seen) {
@@ -269,18 +270,20 @@ func (j *Judge) judgeStep(c *Commit, i *incident, seen protocol.Step, added map[
 // guesses yields what the facts leave open about the views of a step.
 func (j *Judge) guesses(i *incident, g guess) iter.Seq[guess] {
 	return func(yield func(guess) bool) {
-		for _, g.left = range append([]int64{0}, i.ends()...) {
-			if !yield(g) {
+		for _, left := range append([]int64{0}, i.ends()...) {
+			g := g
+			if g.left = left; !yield(g) {
 				return
 			}
 		}
-		if !j.options.Loose {
+		if !j.options.LateReads {
 			return
 		}
-		g.left, g.late = 0, true
+		g := g
+		g.readTo = 0
 		for _, e := range i.events {
 			if g.added[e.uid] {
-				g.read = e.stored
+				g.readTo = e.stored
 			}
 		}
 		yield(g)

@@ -297,9 +297,9 @@ func TestAProcessMayReadLaterThanTheNetworkBrings(t *testing.T) {
 		"it has read both, and folds the second first": {"firing3", 1},
 	} {
 		t.Run(sentence, func(t *testing.T) {
-			for isLoose, rejected := range map[bool]int{false: 1, true: test.rejected} {
+			for isLate, rejected := range map[bool]int{false: 1, true: test.rejected} {
 				g := NewWithT(t)
-				s := newSite(traces.Options{Loose: isLoose})
+				s := newSite(traces.Options{LateReads: isLate})
 				s.open()
 				s.store("firing2")
 				s.store("firing3")

@@ -17,13 +17,13 @@ func (r *run) readHistory(ctx context.Context, since int64) (*oracle.History, er
 	}
 	history := oracle.NewHistory(r.options)
 	r.committed = nil
-	for _, commit := range commits {
-		if !slices.ContainsFunc(r.tenants, func(t tenant) bool { return t.namespace == commit.Namespace }) {
+	for _, c := range commits {
+		if !slices.ContainsFunc(r.tenants, func(t tenant) bool { return t.namespace == c.Namespace }) {
 			continue
 		}
-		commit.ByUser = commit.Resource == "incidents" && commit.Deleted
-		history.Commit(commit.Commit)
-		r.committed = append(r.committed, commit)
+		c.ByUser = c.Resource == "incidents" && c.Deleted
+		history.Commit(c.Commit)
+		r.committed = append(r.committed, c)
 	}
 	return history, nil
 }

@@ -78,6 +78,8 @@ func (r *rig) runScenario(ctx context.Context, s *scenario) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
+	run.trace = r.observe()
+	defer r.stopObserving()
 	result := &report{scenario: s.name}
 	goroutines := run.goroutines()
 	exits := run.exits()
@@ -153,7 +155,7 @@ func (r *rig) prepare(ctx context.Context) (*run, int64, error) {
 		}
 		run.tenants = append(run.tenants, t)
 	}
-	run.traffic, run.trace = newTraffic(r, run.tenants), r.observe()
+	run.traffic = newTraffic(r, run.tenants)
 	return run, since, run.waitKnown(ctx)
 }
 

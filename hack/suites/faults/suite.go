@@ -143,7 +143,7 @@ func (s *suite) newRig(ctx context.Context, quota int64) (*rig, error) {
 
 // manager builds the manager with these patches, once.
 func (s *suite) manager(ctx context.Context, patches ...string) (string, error) {
-	name := strings.Join(append([]string{"manager"}, patches...), "+")
+	name := strings.ReplaceAll(strings.Join(append([]string{"manager"}, patches...), "+"), "/", "-")
 	if binary := s.binary[name]; binary != "" {
 		return binary, nil
 	}

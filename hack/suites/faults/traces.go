@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -34,6 +33,9 @@ type trace struct {
 	writes map[objectKey][]*sentWrite // in the order of their answers
 }
 
+// objectKey names an object.
+type objectKey struct{ resource, namespace, name string }
+
 // fact is something that a process learned. It is told to the judge right after the commit of a revision: at the earliest moment,
 // since what the process did with it was committed later.
 type fact struct {
@@ -41,21 +43,31 @@ type fact struct {
 	tell  func(*traces.Judge)
 }
 
-// sentWrite is a write that a process sent.
+// sentWrite is a write that a process sent, and that was answered with success or may have been carried out.
 type sentWrite struct {
-	*proxy.Exchange
-	by       *traces.Process
-	revision int64 // by its answer, 0 if that has none
+	by                *traces.Process
+	verb, subresource string
+	body              []byte
+	isAnswered        bool
+	over              int64 // the resourceVersion on condition of which it writes; 0 if it has none
+	revision          int64 // that its answer has; 0 if it has none
 }
 
-// observe begins a trace of all replicas. It ends with the next one.
+// observe begins a trace of all replicas.
 func (r *rig) observe() *trace {
 	t := &trace{writes: map[objectKey][]*sentWrite{}}
 	for _, replica := range r.replicas {
 		replica.traced.Store(nil)
-		replica.proxy.SetObserver(&observer{t, replica})
+		replica.proxy.Observe(&observer{t, replica})
 	}
 	return t
+}
+
+// stopObserving ends it.
+func (r *rig) stopObserving() {
+	for _, replica := range r.replicas {
+		replica.proxy.Observe(nil)
+	}
 }
 
 // observer notes for a trace what passes the proxy of a replica.
@@ -64,68 +76,64 @@ type observer struct {
 	replica *replica
 }
 
-// noted is what an observer notes about a request when it comes.
-type noted struct {
-	by    *traces.Process
-	after int64
-}
-
 // Came implements proxy.Observer.
-func (o *observer) Came(x *proxy.Exchange) {
-	x.Note = noted{o.replica.tracedProcess(), o.newest.Load()}
-}
-
-// Answered implements proxy.Observer.
-func (o *observer) Answered(x *proxy.Exchange) {
-	note, _ := x.Note.(noted)
-	isOK := x.Code == http.StatusOK || x.Code == http.StatusCreated
-	resource, _, _ := strings.Cut(x.Resource, "/")
-	if resource != traces.AlertEvents && resource != traces.Incidents || x.Query.Has("dryRun") {
-		return
+func (o *observer) Came(call proxy.Call, r *http.Request, body []byte) (answered func(int, string, []byte)) {
+	by, came, query := o.replica.tracedProcess(), o.newest.Load(), r.URL.Query()
+	resource, subresource, _ := strings.Cut(call.Resource, "/")
+	if resource != traces.AlertEvents && resource != traces.Incidents || query.Has("dryRun") {
+		return func(int, string, []byte) {}
 	}
-	switch x.Verb {
-	case "create", "update", "patch", "delete":
-		if x.Code == 0 || isOK || x.Code >= http.StatusInternalServerError {
-			o.wrote(x, note.by)
-		}
-	case "list":
-		if isOK && resource == traces.AlertEvents {
-			o.listed(x, note.by)
-		}
-	case "get":
-		if resource == traces.Incidents && !x.Query.Has("resourceVersion") && (isOK || x.Code == http.StatusNotFound) {
-			name := types.NamespacedName{Namespace: x.Namespace, Name: x.Name}
-			read := func(j *traces.Judge) { j.Read(note.by, name, time.Now()) }
-			o.add(note.after, read) // nobody knows of which revision it is
-			o.add(o.newest.Load(), read)
+	return func(code int, contentType string, answer []byte) {
+		isOK := code == http.StatusOK || code == http.StatusCreated
+		switch call.Verb {
+		case "create", "update", "patch", "delete":
+			if isOK || code == 0 || code >= http.StatusInternalServerError {
+				o.wrote(objectKey{resource, call.Namespace, call.Name}, &sentWrite{
+					by: by, verb: call.Verb, subresource: subresource, body: body, isAnswered: isOK,
+					over: revisionOf("", body), revision: o.see(revisionOf(contentType, answer)),
+				})
+			}
+		case "list":
+			if isOK && resource == traces.AlertEvents && !query.Has("continue") {
+				ofMetadata := strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadataList")
+				o.listed(by, call.Namespace, o.see(revisionOf(contentType, answer)), ofMetadata, !query.Has("resourceVersion"))
+			}
+		case "get":
+			if resource == traces.Incidents && !query.Has("resourceVersion") && (isOK || code == http.StatusNotFound) {
+				o.read(by, types.NamespacedName{Namespace: call.Namespace, Name: call.Name}, came)
+			}
 		}
 	}
 }
 
-func (o *observer) wrote(x *proxy.Exchange, by *traces.Process) {
-	write := &sentWrite{Exchange: x, by: by}
-	if x.Verb != "delete" {
-		write.revision = o.see(revisionOf(x.Answer))
-	}
+func (o *observer) wrote(key objectKey, write *sentWrite) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	resource, _, _ := strings.Cut(x.Resource, "/")
-	key := objectKey{resource, x.Namespace, x.Name}
 	o.writes[key] = append(o.writes[key], write)
 }
 
 // listed notes a list of AlertEvents. Folds list the metadata from the quorum, and caches whole objects.
-func (o *observer) listed(x *proxy.Exchange, by *traces.Process) {
-	revision, namespace := o.see(listRevision(x)), x.Namespace
-	ofMetadata := strings.Contains(x.Header.Get("Accept"), "PartialObjectMetadataList")
+func (o *observer) listed(by *traces.Process, namespace string, revision int64, ofMetadata, ofQuorum bool) {
 	switch {
-	case revision == 0 || x.Query.Has("continue"):
 	case !ofMetadata:
-		o.add(revision, func(*traces.Judge) { by.Shown(namespace, revision, true, time.Now()) })
-	case !x.Query.Has("resourceVersion"):
+		o.add(revision, func(*traces.Judge) { by.Shown(namespace, revision, true, noTime) })
+	case ofQuorum:
 		o.add(revision, func(*traces.Judge) { by.Listed(namespace, revision) })
 	}
 }
+
+// read notes a read of an Incident from the quorum. Nobody knows of which revision it is: one of those between its coming and its
+// answer.
+func (o *observer) read(by *traces.Process, name types.NamespacedName, came int64) {
+	read := func(j *traces.Judge) { j.Read(by, name, noTime) }
+	o.add(came, read)
+	if answered := o.newest.Load(); answered != came {
+		o.add(answered, read)
+	}
+}
+
+// noTime is the time of all facts: no clock counts.
+var noTime time.Time
 
 // Shown implements proxy.Observer.
 func (o *observer) Shown(call proxy.Call, line []byte) {
@@ -134,8 +142,8 @@ func (o *observer) Shown(call proxy.Call, line []byte) {
 		return
 	}
 	by := o.replica.tracedProcess()
-	if revision := o.see(revisionOf(event.Object)); revision > 0 {
-		o.add(revision, func(*traces.Judge) { by.Shown(call.Namespace, revision, false, time.Now()) })
+	if revision := o.see(revisionOf("", event.Object)); revision > 0 {
+		o.add(revision, func(*traces.Judge) { by.Shown(call.Namespace, revision, false, noTime) })
 	}
 }
 
@@ -152,19 +160,7 @@ func (t *trace) add(after int64, tell func(*traces.Judge)) {
 	t.facts = append(t.facts, fact{after, tell})
 }
 
-// revisionOf returns the resourceVersion of an object, or of a list, that is JSON; 0 if it has none.
-func revisionOf(object []byte) int64 {
-	var meta struct {
-		Metadata struct{ ResourceVersion string }
-	}
-	if json.Unmarshal(object, &meta) != nil {
-		return 0
-	}
-	revision, _ := strconv.ParseInt(meta.Metadata.ResourceVersion, 10, 64)
-	return revision
-}
-
-// metadataCodecs read the lists of the metadata client.
+// metadataCodecs read the answers to the metadata client.
 var metadataCodecs = func() serializer.CodecFactory {
 	scheme := runtime.NewScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
@@ -173,16 +169,24 @@ var metadataCodecs = func() serializer.CodecFactory {
 	return serializer.NewCodecFactory(scheme)
 }()
 
-func listRevision(x *proxy.Exchange) int64 {
-	if !strings.HasPrefix(x.ContentType, runtime.ContentTypeProtobuf) {
-		return revisionOf(x.Answer)
+// revisionOf returns the resourceVersion of an object or a list, which is JSON or protobuf; 0 if it has none.
+func revisionOf(contentType string, text []byte) int64 {
+	version := ""
+	if strings.HasPrefix(contentType, runtime.ContentTypeProtobuf) {
+		object, _, err := metadataCodecs.UniversalDeserializer().Decode(text, nil, nil)
+		if list, ok := object.(metav1.ListInterface); err == nil && ok {
+			version = list.GetResourceVersion()
+		} else if one, ok := object.(metav1.Object); err == nil && ok {
+			version = one.GetResourceVersion()
+		}
+	} else {
+		var meta struct {
+			Metadata struct{ ResourceVersion string }
+		}
+		_ = json.Unmarshal(text, &meta) // else it has none
+		version = meta.Metadata.ResourceVersion
 	}
-	object, _, err := metadataCodecs.UniversalDeserializer().Decode(x.Answer, nil, nil)
-	list, ok := object.(*metav1.PartialObjectMetadataList)
-	if err != nil || !ok {
-		return 0
-	}
-	revision, _ := strconv.ParseInt(list.ResourceVersion, 10, 64)
+	revision, _ := strconv.ParseInt(version, 10, 64)
 	return revision
 }
 
@@ -196,47 +200,50 @@ func (r *replica) tracedProcess() *traces.Process {
 	}
 }
 
-// objectKey names an object.
-type objectKey struct{ resource, namespace, name string }
-
-// judge has the model judge what was committed. Events of watches count as read when they were on their way: so a process may
-// have gone by less than what reached it.
+// judge has the model judge what was committed for the tenants.
 func (t *trace) judge(commits []commit) (rejected oracle.Findings, steps int, err error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	judge := traces.New(traces.Options{LooseClocks: true, Loose: true})
 	facts := slices.Clone(t.facts)
+	t.mu.Unlock()
 	slices.SortStableFunc(facts, func(a, b fact) int { return cmp.Compare(a.after, b.after) })
+	judge := traces.New(traces.Options{LooseClocks: true, LateReads: true})
 	last := map[objectKey]commit{}
 	for _, c := range commits {
 		for len(facts) > 0 && facts[0].after < c.revision {
 			facts[0].tell(judge)
 			facts = facts[1:]
 		}
+		key := objectKey{c.Resource, c.Namespace, c.Name}
 		if c.Resource != traces.AlertEvents && c.Resource != traces.Incidents {
 			continue
 		}
-		key := objectKey{c.Resource, c.Namespace, c.Name}
-		before := last[key]
-		step := &traces.Commit{Revision: c.revision, At: time.Now(), Type: watch.Modified, Resource: c.Resource}
-		switch {
-		case c.Created:
-			step.Type = watch.Added
-		case c.Deleted:
-			step.Type, c.Object = watch.Deleted, before.Object
-		}
-		last[key] = c
-		if err := utiljson.Unmarshal(c.Object, &step.Object); err != nil {
+		step, err := t.step(key, &c, last[key])
+		if err != nil {
 			return nil, 0, fmt.Errorf("reading %v of revision %d: %w", key, c.revision, err)
 		}
-		if w := t.writeOf(key, &c, before.revision); w != nil {
-			_, step.Subresource, _ = strings.Cut(w.Resource, "/")
-			step.By, step.Verb, step.Body = w.by, w.Verb, w.Body
-		}
-		setRevision(step.Object, c.revision)
+		last[key] = c
 		judge.Commit(step)
 	}
 	return judge.Findings(), judge.Steps(), nil
+}
+
+// step returns a commit of an object for the judge. Before it, the object was as the last commit has it.
+func (t *trace) step(key objectKey, c *commit, before commit) (*traces.Commit, error) {
+	step := &traces.Commit{Revision: c.revision, At: noTime, Type: watch.Modified, Resource: c.Resource}
+	switch {
+	case c.Created:
+		step.Type = watch.Added
+	case c.Deleted:
+		step.Type, c.Object = watch.Deleted, before.Object
+	}
+	if err := utiljson.Unmarshal(c.Object, &step.Object); err != nil {
+		return nil, err
+	}
+	setRevision(step.Object, c.revision)
+	if w := t.take(key, c, before.revision, step.Object); w != nil {
+		step.By, step.Verb, step.Subresource, step.Body = w.by, w.verb, w.subresource, w.body
+	}
+	return step, nil
 }
 
 // setRevision sets the resourceVersion of an object, which etcd's values lack.
@@ -246,21 +253,40 @@ func setRevision(object map[string]any, revision int64) {
 	}
 }
 
-// writeOf returns the write that made a commit of an object, after this revision of it: the one whose answer says so, or one
+// take takes out the write that made a commit of an object, after this revision of it: the one whose answer says so, or one
 // without an answer that could have. Nil: a user, or the API server, made it.
-func (t *trace) writeOf(key objectKey, c *commit, before int64) *sentWrite {
-	var maybe *sentWrite
-	for _, w := range t.writes[key] {
-		if (w.Verb == "create") != c.Created || (w.Verb == "delete") != c.Deleted {
+func (t *trace) take(key objectKey, c *commit, before int64, object map[string]any) *sentWrite {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	writes, maybe := t.writes[key], -1
+	for i, w := range writes {
+		isSame, could := w.revision == c.revision && w.over != c.revision, w.over == before
+		switch {
+		case c.Created:
+			could = true
+		case c.Deleted:
+			isSame = names(w.body, object)
+			could = isSame
+		}
+		if (w.verb == "create") != c.Created || (w.verb == "delete") != c.Deleted || !isSame && (w.isAnswered || !could) {
 			continue
 		}
-		isAnswered := w.Code == http.StatusOK || w.Code == http.StatusCreated
-		switch {
-		case isAnswered && (c.Deleted || w.revision == c.revision):
-			return w
-		case !isAnswered && (c.Created || c.Deleted || bytes.Contains(w.Body, strconv.AppendInt([]byte{'"'}, before, 10))):
-			maybe = w
+		if maybe = i; isSame && w.isAnswered {
+			break
 		}
 	}
-	return maybe
+	if maybe < 0 {
+		return nil
+	}
+	w := writes[maybe]
+	t.writes[key] = slices.Delete(writes, maybe, maybe+1)
+	return w
+}
+
+// names reports whether a request deletes this object, by its UID, or whichever has the name.
+func names(body []byte, object map[string]any) bool {
+	var options metav1.DeleteOptions
+	_ = json.Unmarshal(body, &options) // else it has no preconditions
+	meta, _ := object["metadata"].(map[string]any)
+	return options.Preconditions == nil || options.Preconditions.UID == nil || string(*options.Preconditions.UID) == meta["uid"]
 }

@@ -42,27 +42,21 @@ type Fate struct {
 
 // Observer is told what passes. Its methods are called at the same time from several goroutines.
 type Observer interface {
-	// Came is called before an API server sees the request.
-	Came(x *Exchange)
-	// Answered is called before the answer goes on, also if it is to be lost.
-	Answered(x *Exchange)
+	// Came is called when a request has come. What it returns is called with the answer before that goes on, also if it is to be
+	// lost; the code is 0 if no API server has answered. Nothing of this may be modified.
+	Came(call Call, r *http.Request, body []byte) (answered func(code int, contentType string, answer []byte))
 	// Shown is called when a line of a watch has gone on, whenever the watch began.
 	Shown(call Call, line []byte)
 }
 
-// Exchange is a request and its answer, which an Observer must not modify.
-type Exchange struct {
-	Call
-	Header http.Header
-	Query  url.Values
-	Body   []byte
+// nobody is told.
+type nobody struct{}
 
-	Code        int // 0: no API server has answered
-	ContentType string
-	Answer      []byte
-
-	Note any // the observer's own
+func (nobody) Came(Call, *http.Request, []byte) func(int, string, []byte) {
+	return func(int, string, []byte) {}
 }
+
+func (nobody) Shown(Call, []byte) {}
 
 // Proxy is a fault proxy.
 type Proxy struct {
@@ -94,8 +88,7 @@ func Start(urls []string, token string, preferred int) (*Proxy, error) {
 			DisableCompression:  true,
 			DialContext:         (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
 		},
-		denied: map[string]int{},
-		flows:  map[string]string{},
+		observer: nobody{}, denied: map[string]int{}, flows: map[string]string{},
 	}
 	p.watches.init()
 	p.prefer.Store(int32(preferred))
@@ -129,27 +122,19 @@ func (p *Proxy) SetRule(rule func(Call) Fate) {
 	p.rule = rule
 }
 
-// SetObserver has the observer be told of what comes from now on; nil: nobody is.
-func (p *Proxy) SetObserver(observer Observer) {
+// Observe has the observer be told of what comes from now on; nil: nobody is.
+func (p *Proxy) Observe(observer Observer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.observer = observer
+	if p.observer = observer; observer == nil {
+		p.observer = nobody{}
+	}
 }
 
-// nobody is told.
-type nobody struct{}
-
-func (nobody) Came(*Exchange)     {}
-func (nobody) Answered(*Exchange) {}
-func (nobody) Shown(Call, []byte) {}
-
-// observed returns who is told of a request.
+// observed returns who is told now.
 func (p *Proxy) observed() Observer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.observer == nil {
-		return nobody{}
-	}
 	return p.observer
 }
 
@@ -197,15 +182,14 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if call.Verb == "create" && call.Name == "" {
 		call.Name = nameOf(body)
 	}
+	answered := p.observed().Came(call, r, body)
 	fate := p.fate(call)
 	if !fate.begin(w, r) {
 		return
 	}
-	observer, x := p.observed(), &Exchange{Call: call, Header: r.Header, Query: r.URL.Query(), Body: body}
-	observer.Came(x)
 	response, err := p.forward(r, body)
 	if err != nil {
-		observer.Answered(x)
+		answered(0, "", nil)
 		reset(w)
 		return
 	}
@@ -216,12 +200,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	answer, err := io.ReadAll(response.Body)
 	if err != nil {
-		observer.Answered(x)
+		answered(0, "", nil)
 		reset(w)
 		return
 	}
-	x.Code, x.ContentType, x.Answer = response.StatusCode, response.Header.Get("Content-Type"), answer
-	observer.Answered(x)
+	answered(response.StatusCode, response.Header.Get("Content-Type"), answer)
 	p.note(call, response.StatusCode, answer, response.Header.Get("X-Kubernetes-Pf-Flowschema-Uid"))
 	if fate.After != nil {
 		fate.After()
