@@ -233,10 +233,9 @@ func (d *drawer) user(t *rapid.T) operation {
 }
 
 func (d *drawer) report(t *rapid.T) operation {
-	statuses := []string{"acknowledged", "resolved", "noted", "unacknowledged", "firing", "assigned", "assigned", "unassigned"}
-	longest := 2 * time.Minute
-	if olderProgram != nil { // the baseline knows no assignments, and no acknowledgements that end
-		statuses, longest = statuses[:5], 0
+	statuses, longest := []string{"acknowledged", "resolved", "noted", "unacknowledged", "firing"}, time.Duration(0)
+	if olderProgram == nil { // the baseline knows no assignments, and no acknowledgements that end
+		statuses, longest = append(statuses, "assigned", "assigned", "unassigned"), 2*time.Minute
 	}
 	return report{
 		tenant: d.tenant(t), key: d.key(t), status: rapid.SampledFrom(statuses).Draw(t, "status"),
