@@ -78,8 +78,7 @@ func (r *rig) runScenario(ctx context.Context, s *scenario) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	run.trace = r.observe()
-	defer r.stopObserving()
+	defer run.observe()()
 	result := &report{scenario: s.name}
 	goroutines := run.goroutines()
 	exits := run.exits()

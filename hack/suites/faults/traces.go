@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,20 +54,17 @@ type sentWrite struct {
 	revision          int64 // that its answer has; 0 if it has none
 }
 
-// observe begins a trace of all replicas.
-func (r *rig) observe() *trace {
-	t := &trace{writes: map[objectKey][]*sentWrite{}}
+// observe begins the trace of a run, and returns what ends it.
+func (r *run) observe() (stop func()) {
+	r.trace = &trace{writes: map[objectKey][]*sentWrite{}}
 	for _, replica := range r.replicas {
 		replica.traced.Store(nil)
-		replica.proxy.Observe(&observer{t, replica})
+		replica.proxy.Observe(&observer{r.trace, replica})
 	}
-	return t
-}
-
-// stopObserving ends it.
-func (r *rig) stopObserving() {
-	for _, replica := range r.replicas {
-		replica.proxy.Observe(nil)
+	return func() {
+		for _, replica := range r.replicas {
+			replica.proxy.Observe(nil)
+		}
 	}
 }
 
@@ -78,30 +76,45 @@ type observer struct {
 
 // Came implements proxy.Observer.
 func (o *observer) Came(call proxy.Call, r *http.Request, body []byte) (answered func(int, string, []byte)) {
-	by, came, query := o.replica.tracedProcess(), o.newest.Load(), r.URL.Query()
-	resource, subresource, _ := strings.Cut(call.Resource, "/")
-	if resource != traces.AlertEvents && resource != traces.Incidents || query.Has("dryRun") {
-		return func(int, string, []byte) {}
-	}
+	q := &request{Call: call, by: o.replica.tracedProcess(), came: o.newest.Load(), query: r.URL.Query(), body: body}
+	q.resource, q.subresource, _ = strings.Cut(call.Resource, "/")
+	q.ofMetadata = strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadataList")
 	return func(code int, contentType string, answer []byte) {
-		isOK := code == http.StatusOK || code == http.StatusCreated
-		switch call.Verb {
-		case "create", "update", "patch", "delete":
-			if isOK || code == 0 || code >= http.StatusInternalServerError {
-				o.wrote(objectKey{resource, call.Namespace, call.Name}, &sentWrite{
-					by: by, verb: call.Verb, subresource: subresource, body: body, isAnswered: isOK,
-					over: revisionOf("", body), revision: o.see(revisionOf(contentType, answer)),
-				})
-			}
-		case "list":
-			if isOK && resource == traces.AlertEvents && !query.Has("continue") {
-				ofMetadata := strings.Contains(r.Header.Get("Accept"), "PartialObjectMetadataList")
-				o.listed(by, call.Namespace, o.see(revisionOf(contentType, answer)), ofMetadata, !query.Has("resourceVersion"))
-			}
-		case "get":
-			if resource == traces.Incidents && !query.Has("resourceVersion") && (isOK || code == http.StatusNotFound) {
-				o.read(by, types.NamespacedName{Namespace: call.Namespace, Name: call.Name}, came)
-			}
+		isTraced := q.resource == traces.AlertEvents || q.resource == traces.Incidents
+		if isTraced && !q.query.Has("dryRun") {
+			o.answered(q, code, contentType, answer)
+		}
+	}
+}
+
+// request is a request of a process.
+type request struct {
+	proxy.Call
+	resource, subresource string
+	by                    *traces.Process
+	came                  int64 // the newest resourceVersion then
+	query                 url.Values
+	body                  []byte
+	ofMetadata            bool
+}
+
+func (o *observer) answered(q *request, code int, contentType string, answer []byte) {
+	isOK := code == http.StatusOK || code == http.StatusCreated
+	switch ofQuorum := !q.query.Has("resourceVersion"); q.Verb {
+	case "create", "update", "patch", "delete":
+		if isOK || code == 0 || code >= http.StatusInternalServerError {
+			o.wrote(objectKey{q.resource, q.Namespace, q.Name}, &sentWrite{
+				by: q.by, verb: q.Verb, subresource: q.subresource, body: q.body, isAnswered: isOK,
+				over: revisionOf("", q.body), revision: o.see(revisionOf(contentType, answer)),
+			})
+		}
+	case "list":
+		if isOK && q.resource == traces.AlertEvents && !q.query.Has("continue") {
+			o.listed(q.by, q.Namespace, o.see(revisionOf(contentType, answer)), q.ofMetadata, ofQuorum)
+		}
+	case "get":
+		if q.resource == traces.Incidents && ofQuorum && (isOK || code == http.StatusNotFound) {
+			o.read(q.by, types.NamespacedName{Namespace: q.Namespace, Name: q.Name}, q.came)
 		}
 	}
 }
@@ -149,7 +162,10 @@ func (o *observer) Shown(call proxy.Call, line []byte) {
 
 // see returns a revision, and remembers the newest one.
 func (t *trace) see(revision int64) int64 {
-	for newest := t.newest.Load(); revision > newest && !t.newest.CompareAndSwap(newest, revision); newest = t.newest.Load() {
+	for newest := t.newest.Load(); revision > newest; newest = t.newest.Load() {
+		if t.newest.CompareAndSwap(newest, revision) {
+			break
+		}
 	}
 	return revision
 }
