@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -148,7 +149,11 @@ func (w *world) lastReceived(namespace string) (last time.Time) {
 		if r.Namespace != namespace {
 			continue
 		}
-		for _, d := range r.Deliveries {
+		for i, d := range r.Deliveries {
+			mayBeStored := func(d oracle.Delivery) bool { return d.Outcome != oracle.Refused }
+			if r.IdempotencyKey != "" && slices.ContainsFunc(r.Deliveries[:i], mayBeStored) {
+				break // copies of what may be stored are no newer alerts
+			}
 			due := d.Began.Add(receivedLate)
 			isCalm := d.Outcome == oracle.Acknowledged && due.Before(time.Now()) && w.calm.isCalm(namespace, d.Began, due)
 			if isCalm && d.Began.After(last) {
