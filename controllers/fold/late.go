@@ -24,7 +24,7 @@ import (
 // itself, no alert has said that the trouble was over, so whatever fires then reopens it.
 func isLateDuplicate(s *v1alpha1.IncidentStatus, a receivedAlert, window time.Duration) bool {
 	if !isSet(a.StartTime) || window <= 0 || !isSet(s.ResolvedTime) || a.received.Sub(s.ResolvedTime.Time) >= window ||
-		IsFuture(s.ResolvedTime.Time, a.received) { // the clock has been set back, and would hide it until then
+		IsFuture(s.ResolvedTime.Time, a.heard) { // the clock has been set back, and would hide it until then
 		return false
 	}
 	resolved := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResolved)

@@ -247,6 +247,20 @@ func TestAFiringOfAnyRoundOfAnEpisodeIsALateDuplicate(t *testing.T) {
 	g.Expect(resultsOf(bench.fold(eventOf(3, firing(time.Second))))).To(Equal([]string{ResultReopened}))
 }
 
+// Its receipt is long before the resolve, as it is after the clock was set back. By the time of its creation, it was not.
+func TestAFiringThatIsStoredLateIsALateDuplicate(t *testing.T) {
+	firing := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartTime: atStamp(-time.Minute)})
+	for late, want := range map[bool]string{true: ResultLate, false: ResultReopened} {
+		bench := newBench()
+		bench.fold(eventOf(4, firingAlert(), resolvingAlert()))
+		event := eventOf(5, firing)
+		if event.Spec.ReceivedTime = *minuteStamp(1); !late {
+			event.CreationTimestamp = metav1.NewTime(minute(1))
+		}
+		NewWithT(t).Expect(resultsOf(bench.fold(event))).To(Equal([]string{want}), "stored late: %t", late)
+	}
+}
+
 func TestOnlyAFiringBeginsARoundOfAnEpisode(t *testing.T) {
 	bench := openIncident()
 	ack := alertOf(v1alpha1.AlertAcknowledged, v1alpha1.AlertContent{StartTime: minuteStamp(4)})
