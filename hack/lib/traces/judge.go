@@ -169,7 +169,7 @@ func (j *Judge) commitIncident(c *Commit) {
 		case c.Type == watch.Added:
 			j.judgeCreate(c, i)
 		case c.Verb == "delete" && begins:
-			j.judgeStep(c, i, protocol.Step{Kind: protocol.Delete, Over: over(c.Body)}, nil)
+			j.judgeStep(c, i, protocol.Step{Kind: protocol.Delete, Over: Over(c.Body)}, nil)
 		case c.Subresource == "status":
 			j.judgeWrite(c, i, after.ledger)
 		case c.Verb == "patch":
@@ -208,8 +208,8 @@ func (j *Judge) judgeCreate(c *Commit, i *incident) {
 // judgeLabels judges a change of an Incident's metadata: it is of the version that was read, or the status that follows would be
 // written over what somebody else wrote.
 func (j *Judge) judgeLabels(c *Commit, i *incident) {
-	step := fmt.Sprintf("label Incident %s over version %d", i.name, over(c.Body))
-	if over(c.Body) == i.known.Version {
+	step := fmt.Sprintf("label Incident %s over version %d", i.name, Over(c.Body))
+	if Over(c.Body) == i.known.Version {
 		j.accept(c.By, "%s", step)
 	} else {
 		j.reject(c.By, step, i.String(), fmt.Sprintf("label over version %d", i.known.Version))
@@ -218,7 +218,7 @@ func (j *Judge) judgeLabels(c *Commit, i *incident) {
 
 // judgeWrite judges a write of the status, which leads to a ledger.
 func (j *Judge) judgeWrite(c *Commit, i *incident, ledger map[types.UID]bool) {
-	seen := protocol.Step{Kind: protocol.Write, Over: over(c.Body)}
+	seen := protocol.Step{Kind: protocol.Write, Over: Over(c.Body)}
 	added := map[types.UID]bool{}
 	for n, e := range i.events {
 		if !ledger[e.uid] {
@@ -293,8 +293,8 @@ func (j *Judge) guesses(i *incident, g guess) iter.Seq[guess] {
 // maxViews is how many views a finding tells.
 const maxViews = 3
 
-// over returns the resourceVersion on condition of which a request writes or deletes, 0 if there is none.
-func over(body []byte) int64 {
+// Over returns the resourceVersion on condition of which a request writes or deletes, 0 if there is none.
+func Over(body []byte) int64 {
 	var request struct {
 		Metadata      struct{ ResourceVersion string }
 		Preconditions struct{ ResourceVersion string }
@@ -347,8 +347,8 @@ func (j *Judge) commitMark(c *Commit, e *event, meta map[string]any) {
 		marked[name] = true
 	}
 	settled, _ := e.settled(c.By)
-	step := fmt.Sprintf("mark AlertEvent %s over version %d: %s", e.name, over(c.Body), text)
-	if c.By != nil && over(c.Body) != e.version {
+	step := fmt.Sprintf("mark AlertEvent %s over version %d: %s", e.name, Over(c.Body), text)
+	if c.By != nil && Over(c.Body) != e.version {
 		j.reject(c.By, step, e.tell(c.By), fmt.Sprintf("mark over version %d", e.version))
 	} else if c.By != nil {
 		j.accept(c.By, "%s", step)

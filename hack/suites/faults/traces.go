@@ -105,7 +105,7 @@ func (o *observer) answered(q *request, code int, contentType string, answer []b
 		if isOK || code == 0 || code >= http.StatusInternalServerError {
 			o.wrote(objectKey{q.resource, q.Namespace, q.Name}, &sentWrite{
 				by: q.by, verb: q.Verb, subresource: q.subresource, body: q.body, isAnswered: isOK,
-				over: revisionOf("", q.body), revision: o.see(revisionOf(contentType, answer)),
+				over: traces.Over(q.body), revision: o.see(revisionOf(contentType, answer)),
 			})
 		}
 	case "list":
