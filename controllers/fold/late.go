@@ -12,8 +12,8 @@ import (
 )
 
 // isLateDuplicate reports whether a firing repeats the episode that has ended: it was received within the window of the
-// resolve, or before it by another replica's clock, and its startTime is not after the newest one of that episode, or not after
-// its end.
+// resolve, or before it (by another replica's clock, or it was stored late), and its startTime is not after the newest one of
+// that episode, or not after its end.
 //
 // After the window, the sender says that the trouble goes on: Prometheus keeps startTime when its alerts could not reach
 // Alertmanager for a while and were resolved there. A duplicate that reopens an Incident annoys; an outage that stays hidden
