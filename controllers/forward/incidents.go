@@ -211,17 +211,13 @@ func (x *index) setComplete() {
 	x.complete = true
 }
 
-// mayBeMuted reports whether an Incident may be muted that was posted with the severity. Alertmanager may have alerts of many
-// others, also of other installations.
-func (x *index) mayBeMuted(key types.NamespacedName, severity v1alpha1.Severity) bool {
+// mayKnow reports whether the index knows an Incident, or may come to know it. Alertmanager may have alerts of many others, also
+// of other installations.
+func (x *index) mayKnow(key types.NamespacedName) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	entry, known := x.incidents[key]
-	if !known || entry.shown == nil {
-		return known || !x.complete
-	}
-	mute := entry.shown.Status.Mute
-	return mute != nil && mute.ForwardedSeverity == severity
+	_, known := x.incidents[key]
+	return known || !x.complete
 }
 
 // isUnresolved reports whether the cache shows an Incident, which may have no status yet.

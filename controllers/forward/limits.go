@@ -30,6 +30,9 @@ const (
 	isolationTime = 10 * time.Second
 	partTimeout   = 2 * time.Second
 
+	// formerTime is for how long it is tried to read what an earlier leader has posted. By default, all of that expires by then.
+	formerTime = 15 * time.Minute
+
 	// logInterval is how often a failure is logged while it lasts.
 	logInterval = 5 * time.Minute
 

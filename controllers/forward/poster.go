@@ -32,7 +32,7 @@ type poster struct {
 	splitter  *splitter
 	record    *record
 	skew      *skew
-	hasFormer bool // the labels of an earlier leader were read, or could not be, see withHistory
+	former    former
 
 	configured atomic.Pointer[occasion] // its target and client
 }
@@ -95,7 +95,7 @@ func (p *poster) run(ctx context.Context) {
 		b := &batch{}
 		if knowsClock {
 			isDue := at.target != round.target || !time.Now().Before(due)
-			if isDue && p.schedule.beginRound(at.now.Add(-at.target.EndedWindow())) {
+			if isDue && p.beginRound(ctx, at) {
 				round, due, probe = at, time.Now().Add(at.target.RoundInterval()), true
 			}
 			b = p.next(ctx, at)
@@ -124,6 +124,43 @@ func (p *poster) run(ctx context.Context) {
 			p.log.Info("Alerts are forwarded again")
 			logged, delays, due = time.Time{}, newBackoff(), time.Time{} // Alertmanager may have lost what it had
 		}
+	}
+}
+
+// beginRound begins a round, unless one is under way.
+func (p *poster) beginRound(ctx context.Context, at occasion) bool {
+	if !p.schedule.beginRound(at.now.Add(-at.target.EndedWindow())) {
+		return false
+	}
+	if p.former.isToRead() {
+		p.readFormer(ctx, at)
+	}
+	return true
+}
+
+// former is whether the alerts of earlier leaders that fire in Alertmanager are known.
+type former struct {
+	isKnown bool
+	failed  time.Time // when they could first not be read
+}
+
+// isToRead reports whether they are read at the beginning of a round: until that succeeds, or has failed for long.
+func (f *former) isToRead() bool {
+	return !f.isKnown && (f.failed.IsZero() || time.Since(f.failed) < formerTime)
+}
+
+// readFormer records which alerts of the Incidents fire in Alertmanager. An earlier leader has posted them, maybe with labels that
+// no status has any more: they stay if the Incident is muted, and end if it is not. Without an answer, muted Incidents have their
+// current labels, and the others fire until their expiry.
+func (p *poster) readFormer(ctx context.Context, at occasion) {
+	err := at.client.Labels(ctx, at.target.ExternalLabels, func(labels map[string]string) {
+		if key, _ := alerts.IncidentOf(labels); p.incidents.mayKnow(key) {
+			p.record.addFormer(key, labels)
+		}
+	})
+	if p.former.isKnown = err == nil; err != nil && p.former.failed.IsZero() {
+		p.former.failed = time.Now()
+		p.log.Info("What an earlier leader has posted cannot be read from Alertmanager", "reason", err.Error())
 	}
 }
 
@@ -190,7 +227,7 @@ func (p *poster) prepare(ctx context.Context, at occasion, key types.NamespacedN
 	stays := integration == nil && incident != nil &&
 		(incident.Status.State == v1alpha1.IncidentOpen || fold.KeepsFiring(&incident.Status, at.now))
 	if !stays {
-		wanted = p.withHistory(ctx, at, key, wanted)
+		wanted = p.record.extend(key, wanted, &at.target.Target, at.now)
 	}
 	if wanted.IsEmpty() {
 		p.record.accept(key, "", time.Time{})
@@ -205,31 +242,6 @@ func (p *poster) prepare(ctx context.Context, at occasion, key types.NamespacedN
 		one.alerts, one.size = append(one.alerts, data), one.size+len(data)
 	}
 	return one
-}
-
-// withHistory adds what was posted about the Incident before and must now end, and keeps labels that may not change. Only
-// Alertmanager has the labels with which an earlier leader posted an Incident that is muted now. They are read once in a term;
-// without an answer, the Incident has its current labels.
-func (p *poster) withHistory(
-	ctx context.Context, at occasion, key types.NamespacedName, wanted alerts.Wanted,
-) alerts.Wanted {
-	if at.client != nil && !p.hasFormer && p.record.needsFormer(key, wanted) {
-		p.hasFormer = true
-		p.readFormer(ctx, at.client)
-	}
-	return p.record.extend(key, wanted, at.target.Settings, at.now)
-}
-
-// readFormer records with which labels Alertmanager knows Incidents that may be muted.
-func (p *poster) readFormer(ctx context.Context, client *alertmanager.Client) {
-	err := client.Labels(ctx, func(labels map[string]string) {
-		if key, severity := alerts.IncidentOf(labels); p.incidents.mayBeMuted(key, severity) {
-			p.record.addFormer(key, labels)
-		}
-	})
-	if err != nil {
-		p.log.Info("Labels of muted Incidents cannot be read from Alertmanager; the current ones are used", "reason", err.Error())
-	}
 }
 
 var errNoClock = errors.New("the API server's time is not known, or the lease has run out")

@@ -216,6 +216,74 @@ func TestNewLeaderEndsEarlierSeverities(t *testing.T) {
 	})
 }
 
+// What an earlier leader has posted with labels that no status has any more ends, also if Alertmanager tells it only later.
+func TestNewLeaderEndsEarlierLabels(t *testing.T) {
+	team := func(name string) func(*v1alpha1.Alert) {
+		return func(a *v1alpha1.Alert) { a.Labels = map[string]string{"team": name} }
+	}
+	for sentence, test := range map[string]struct {
+		failures int // of requests for what fires
+		change   func(r *rig, key types.NamespacedName)
+		firing   string
+	}{
+		"of a sender":        {change: func(*rig, types.NamespacedName) {}, firing: "alertname=Old severity=warning team=shop"},
+		"that are read late": {failures: 2, change: func(*rig, types.NamespacedName) {}, firing: "alertname=Old severity=warning team=shop"},
+		"of another type and severity": {change: func(r *rig, _ types.NamespacedName) {
+			r.alert("k", v1alpha1.AlertFiring, typed("New"), severity("critical"))
+		}, firing: "alertname=New severity=critical team=shop"},
+		"of a former Incident": {change: func(r *rig, key types.NamespacedName) {
+			r.delete(key)
+			r.alert("k", v1alpha1.AlertFiring, typed("New"), severity("info"))
+		}, firing: "alertname=New severity=info"},
+		"of one that is Resolved": {change: func(r *rig, _ types.NamespacedName) { r.alert("k", v1alpha1.AlertResolved) }},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, failures := newRig(t), test.failures
+				r.target.AlertLabels = []string{"team"}
+				r.target.Expiry = 24 * time.Hour
+				r.lead()
+				key := r.alert("k", v1alpha1.AlertFiring, typed("Old"), team("core"))
+				r.stop() // between leaders, nobody posts
+				r.poster = nil
+				r.alert("k", v1alpha1.AlertFiring, team("shop"))
+				test.change(r, key)
+				r.am.fail = func(body string) int {
+					if body == "null" && failures > 0 {
+						failures--
+						return http.StatusServiceUnavailable
+					}
+					return 0
+				}
+				r.lead()
+				r.wait(time.Duration(test.failures)*alerts.MaxRoundInterval + time.Second)
+				if test.firing == "" {
+					r.Expect(r.am.firing()).To(BeEmpty())
+				} else {
+					r.Expect(r.am.firing()).To(ConsistOf(test.firing))
+				}
+			})
+		})
+	}
+}
+
+// An Alertmanager that never tells what it has delays the others' posts for a while only.
+func TestWhatFiresIsNotAskedForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, asked := newRig(t), 0
+		r.am.fail = func(body string) int {
+			if body != "null" {
+				return 0
+			}
+			asked++ // RoundTrip and ServeHTTP ask
+			return http.StatusForbidden
+		}
+		r.lead()
+		r.wait(24 * time.Hour)
+		r.Expect(asked / 2).To(Equal(int(formerTime / r.target.RoundInterval())))
+	})
+}
+
 func TestDeletedAndDeselectedIncidentsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -75,19 +75,13 @@ func (r *record) change(key types.NamespacedName, change func(*state)) {
 
 // extend adds to what Alertmanager is to know of an Incident what was posted before and must now end.
 func (r *record) extend(
-	key types.NamespacedName, wanted alerts.Wanted, settings *alerts.Settings, now time.Time,
+	key types.NamespacedName, wanted alerts.Wanted, target *alerts.Target, now time.Time,
 ) (extended alerts.Wanted) {
-	r.change(key, func(s *state) { extended = s.history.Extend(wanted, settings, now) })
+	r.change(key, func(s *state) { extended = s.history.Extend(wanted, target, now) })
 	return extended
 }
 
-// needsFormer reports whether an earlier leader may have posted an Incident with labels that the record lacks.
-func (r *record) needsFormer(key types.NamespacedName, wanted alerts.Wanted) (needs bool) {
-	r.change(key, func(s *state) { needs = s.history.NeedsFormer(wanted) })
-	return needs
-}
-
-// addFormer adds the labels of an Incident's alert in Alertmanager.
+// addFormer adds the labels of an Incident's alert in Alertmanager, which an earlier leader may have posted.
 func (r *record) addFormer(key types.NamespacedName, labels map[string]string) {
 	r.change(key, func(s *state) { s.history.AddFormer(labels) })
 }

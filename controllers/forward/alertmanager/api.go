@@ -20,21 +20,21 @@ func (c *Client) PostAlerts(ctx context.Context, encoded []json.RawMessage, time
 	return c.send(ctx, timeout, http.MethodPost, "alerts", nil, encoded, nil)
 }
 
-// Labels calls use with the labels of each alert of a Tocsin that fires.
-func (c *Client) Labels(ctx context.Context, use func(labels map[string]string)) error {
+// Labels calls use with the labels of each alert of a Tocsin that fires and has the external labels.
+func (c *Client) Labels(ctx context.Context, externalLabels map[string]string, use func(labels map[string]string)) error {
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()
-	return list(ctx, c, "alerts", filterTocsins(url.Values{}), func(alert *struct{ Labels map[string]string }) { use(alert.Labels) })
+	query := url.Values{}
+	filterTocsins(query, externalLabels)
+	return list(ctx, c, "alerts", query, func(alert *struct{ Labels map[string]string }) { use(alert.Labels) })
 }
 
 // SilencedAlerts calls use with each alert of a Tocsin that silences match, and the IDs of the silences.
 func (c *Client) SilencedAlerts(
 	ctx context.Context, externalLabels map[string]string, use func(labels map[string]string, silencedBy []string),
 ) error {
-	query := filterTocsins(url.Values{"active": {"false"}, "inhibited": {"false"}, "unprocessed": {"false"}, "silenced": {"true"}})
-	for name, value := range externalLabels {
-		query.Add("filter", fmt.Sprintf("%s=%q", name, value))
-	}
+	query := url.Values{"active": {"false"}, "inhibited": {"false"}, "unprocessed": {"false"}, "silenced": {"true"}}
+	filterTocsins(query, externalLabels)
 	return list(ctx, c, "alerts", query, func(alert *struct {
 		Labels map[string]string
 		Status struct{ SilencedBy []string }
@@ -43,10 +43,12 @@ func (c *Client) SilencedAlerts(
 	})
 }
 
-// filterTocsins adds a filter for the alerts of Tocsins.
-func filterTocsins(query url.Values) url.Values {
+// filterTocsins adds filters for the alerts of Tocsins with the external labels.
+func filterTocsins(query url.Values, externalLabels map[string]string) {
 	query.Add("filter", alerts.LabelIncident+`!=""`)
-	return query
+	for name, value := range externalLabels {
+		query.Add("filter", fmt.Sprintf("%s=%q", name, value))
+	}
 }
 
 // Silences calls use with each silence.

@@ -146,30 +146,27 @@ func Compact(incident *v1alpha1.Incident, settings *Settings) *v1alpha1.Incident
 
 // History is what a leader has posted about one Incident to one Alertmanager. A set that fires there and differs from the one
 // that the Incident has now is ended by it. The timeline has earlier severities, also for a new leader; only the history has
-// other labels, Incidents that were deleted, and those that are no longer forwarded.
+// other labels, Incidents that were deleted, and those that are no longer forwarded. What an earlier leader posted with other
+// labels is only in Alertmanager, see AddFormer.
 type History struct {
 	sets    []set       // the one that fires, and those that have ended and that the timeline may lack, newest first
 	labels  string      // of all sets
 	changes []time.Time // when these changed lately
 
-	// former are the label sets by which Alertmanager knows the Incident, without the severity. They stay: an end that Alertmanager
-	// did not accept is posted again, and so is one that it did, for some time.
-	former map[v1alpha1.Severity]map[string]string
+	former []set // those that Alertmanager has, by an earlier leader as it seems, and that Extend has not taken in yet
 }
 
 // IsEmpty reports whether nothing is to be remembered.
-func (h *History) IsEmpty() bool { return !h.IsPosted() && h.former == nil }
+func (h *History) IsEmpty() bool { return !h.IsPosted() && len(h.former) == 0 }
 
 // IsPosted reports whether this leader has posted the Incident.
 func (h *History) IsPosted() bool { return len(h.sets)+len(h.changes) > 0 }
 
 // Extend returns what is wanted plus the sets posted earlier that must now end, and remembers what is going to be posted. The
 // labels of a muted Incident stay as they are.
-func (h *History) Extend(w Wanted, settings *Settings, now time.Time) Wanted {
-	window := settings.EndedWindow()
-	if h.NeedsFormer(w) {
-		h.restore(w, settings)
-	}
+func (h *History) Extend(w Wanted, target *Target, now time.Time) Wanted {
+	window := target.EndedWindow()
+	h.takeFormer(w, target)
 	h.keepLabels(w, window, now)
 	sets, remembered := w.sets, []set(nil)
 	if len(sets) > 0 && sets[0].fires() {
@@ -211,36 +208,51 @@ func (h *History) keepLabels(w Wanted, window time.Duration, now time.Time) {
 	}
 }
 
-// NeedsFormer reports whether a former leader may have posted a muted Incident with other labels than it has now. They stay as
-// they are, and the status does not have them.
-func (h *History) NeedsFormer(w Wanted) bool {
-	return !h.IsPosted() && w.mute != nil && w.mute.ForwardedSeverity != "" && len(w.sets) > 0
+// AddFormer adds an alert of the Incident that fires in Alertmanager, which an earlier leader may have posted.
+func (h *History) AddFormer(labels map[string]string) {
+	if len(h.former) == maxEndedSets {
+		return
+	}
+	_, severity := IncidentOf(labels)
+	labels = maps.Clone(labels)
+	delete(labels, labelSeverity)
+	h.former = append(h.former, set{labels: encodeLabels(labels), severity: severity})
 }
 
-// AddFormer adds the labels of an alert of the Incident in Alertmanager.
-func (h *History) AddFormer(labels map[string]string) {
-	_, severity := IncidentOf(labels)
-	if h.former == nil {
-		h.former = map[v1alpha1.Severity]map[string]string{}
+// takeFormer takes the sets of an earlier leader for posted by this one. A muted Incident keeps their labels, and those that are
+// not wanted end. It waits until the target is known to want the Incident: another one may have posted it to this Alertmanager.
+func (h *History) takeFormer(w Wanted, target *Target) {
+	if w.labels == "" {
+		return
 	}
-	h.former[severity] = maps.Clone(labels)
-	delete(h.former[severity], labelSeverity)
+	for _, former := range h.former {
+		if slices.ContainsFunc(h.sets, former.isSame) || !target.mayHavePosted(former, w.labels) {
+			continue
+		}
+		former.from = w.since
+		h.sets = append(h.sets, former)
+		if w.mute != nil && w.mute.ForwardedSeverity == former.severity && h.labels == "" {
+			h.labels = former.labels
+		}
+	}
+	h.former = nil
 }
 
 // changingLabels are the labels of Tocsin's own that change while an Incident is open.
-var changingLabels = []string{labelAlertname, labelReminder, labelAssignee}
+var changingLabels = []string{labelAlertname, labelReminder, labelAssignee, labelHops}
 
-// restore sets the labels to those with which a muted Incident was posted, unless those differ from what they are now that change
-// neither by senders nor with time: anyone can post to Alertmanager.
-func (h *History) restore(w Wanted, settings *Settings) {
-	now, before := decodeLabels(w.sets[0].labels), h.former[w.mute.ForwardedSeverity]
-	for _, labels := range []map[string]string{now, before} {
-		for name, value := range labels {
-			mayChange := slices.Contains(changingLabels, name) || slices.Contains(settings.AlertLabels, name)
-			if !mayChange && (now[name] != value || before[name] != value) {
-				return
+// mayHavePosted reports whether the set may be one of the Incident that has the labels now. All that change neither by senders nor
+// with time are equal: anyone can post to Alertmanager, and several installations may.
+func (t *Target) mayHavePosted(s set, labels string) bool {
+	now, before := decodeLabels(labels), decodeLabels(s.labels)
+	for _, set := range []map[string]string{now, before} {
+		for name := range set {
+			_, isFixed := t.ExternalLabels[name]
+			mayChange := !isFixed && slices.Contains(t.AlertLabels, name) || slices.Contains(changingLabels, name)
+			if !mayChange && now[name] != before[name] {
+				return false
 			}
 		}
 	}
-	h.labels = encodeLabels(before)
+	return t.hasSeverity(s.severity)
 }

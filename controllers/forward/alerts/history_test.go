@@ -2,6 +2,7 @@ package alerts
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -18,12 +19,56 @@ func TestAHistoryIsBounded(t *testing.T) {
 	for i := range 200 {
 		incident.Status.Alert.Type, incident.Status.Alert.Severity = fmt.Sprint("Disk", i), v1alpha1.Severities()[i%4]
 		now = now.Add(time.Second)
-		h.Extend(target.Want(incident, &v1alpha1.WebhookIntegration{}, nil, now), target.Settings, now)
+		h.Extend(target.Want(incident, &v1alpha1.WebhookIntegration{}, nil, now), target, now)
 		g.Expect(len(h.sets)).To(BeNumerically("<=", 1+maxEndedSets))
 		g.Expect(len(h.changes)).To(BeNumerically("<=", maxLabelChanges))
 	}
-	h.Extend(Wanted{}, target.Settings, now)
+	h.Extend(Wanted{}, target, now)
 	g.Expect(h.IsEmpty()).To(BeFalse(), "the set that fired has to end")
-	h.Extend(Wanted{}, target.Settings, now.Add(target.EndedWindow()))
+	h.Extend(Wanted{}, target, now.Add(target.EndedWindow()))
 	g.Expect(h.IsEmpty()).To(BeTrue())
+}
+
+// Only what this installation may have posted to this Alertmanager is taken for its own: whatever else names one of its Incidents
+// fires on.
+func TestOnlyOwnAlertsOfEarlierLeadersEnd(t *testing.T) {
+	settings := &Settings{ExternalLabels: map[string]string{"cluster": "here"}, AlertLabels: []string{"team", "cluster"}}
+	for name, c := range map[string]struct {
+		change func(labels map[string]string)
+		ends   bool
+	}{
+		"its own":                       {func(map[string]string) {}, false}, // it fires on
+		"another alertname":             {func(l map[string]string) { l["alertname"] = "Old" }, true},
+		"another severity":              {func(l map[string]string) { l["severity"] = "critical" }, true},
+		"a label of the sender":         {func(l map[string]string) { l["team"] = "core" }, true},
+		"an assignee":                   {func(l map[string]string) { l["tocsin_assignee"] = "alex" }, true},
+		"a reminder":                    {func(l map[string]string) { l["tocsin_reminder"] = "2" }, true},
+		"other hops":                    {func(l map[string]string) { l["tocsin_hops"] = "3" }, true},
+		"a severity of another target":  {func(l map[string]string) { l["severity"] = "info" }, false},
+		"another integration":           {func(l map[string]string) { l["integration"] = "other" }, false},
+		"an external label of another":  {func(l map[string]string) { l["cluster"] = "there" }, false},
+		"no external label":             {func(l map[string]string) { delete(l, "cluster") }, false},
+		"a label that is not forwarded": {func(l map[string]string) { l["severity"], l["page"] = "critical", "yes" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := NewWithT(t)
+			target := targetOf(settings)
+			target.Severities = []v1alpha1.Severity{"warning", "critical"}
+			wanted := target.Want(openIncident(), &v1alpha1.WebhookIntegration{}, nil, noon)
+			posted := decodeLabels(wanted.labels)
+			posted["severity"] = "warning"
+			c.change(posted)
+			var h History
+			h.AddFormer(posted)
+			extended := h.Extend(wanted, target, noon)
+			ended := slices.DeleteFunc(extended.sets, set.fires)
+			g.Expect(ended).To(HaveLen(map[bool]int{true: 1}[c.ends]))
+			for _, s := range ended {
+				labels := decodeLabels(s.labels)
+				labels["severity"] = string(s.severity)
+				g.Expect(labels).To(Equal(posted))
+			}
+			g.Expect(h.former).To(BeEmpty())
+		})
+	}
 }

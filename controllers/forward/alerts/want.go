@@ -31,6 +31,9 @@ type Wanted struct {
 
 	// mute is the maintenance by which the Incident is muted: the set with which it was posted before fires on as it is.
 	mute *v1alpha1.Mute
+
+	labels string    // of the sets; empty if the target is to know none of the Incident, whatever its state
+	since  time.Time // when the set begins that fires, or would
 }
 
 // Firing returns the severity of the set that fires; empty if none does.
@@ -53,6 +56,7 @@ func (t *Target) Want(
 		return w
 	}
 	status := &incident.Status
+	w.since, w.labels = startOf(incident, now), labelsOf(incident, integration, t.Settings)
 	severity := fold.ForwardedSeverity(status)
 	if w.mute != nil {
 		severity = w.mute.ForwardedSeverity
@@ -60,18 +64,17 @@ func (t *Target) Want(
 			return w
 		}
 	}
-	since, labels := startOf(incident, now), labelsOf(incident, integration, t.Settings)
 	add := func(severity v1alpha1.Severity, from, to time.Time) {
-		s := set{labels, severity, from, to}
+		s := set{w.labels, severity, from, to}
 		if t.hasSeverity(severity) && !slices.ContainsFunc(w.sets, s.isSame) {
 			w.sets = append(w.sets, s)
 		}
 	}
 	if fires(status, now) {
-		add(severity, since, time.Time{})
+		add(severity, w.since, time.Time{})
 	}
 	for _, period := range slices.Backward(periodsOf(status, w.mute)) {
-		from := since
+		from := w.since
 		if status.OpenedTime != nil && period.To.Before(status.OpenedTime.Time) { // of an earlier episode
 			from = period.From
 		}
@@ -79,31 +82,7 @@ func (t *Target) Want(
 			add(period.Severity, from, period.To)
 		}
 	}
-	if former, to := beforeReminder(incident, w.mute); t.isToEnd(status, to, now) {
-		labels = labelsOf(former, integration, t.Settings)
-		add(severity, since, to)
-	}
 	return w
-}
-
-// beforeReminder returns an Incident as it was before its last acknowledgement expired, and until when. A new leader ends
-// the alert with the label of that, which it has not posted. The time is zero if no acknowledgement has expired, and while
-// the Incident is muted: then its alert stays as it is.
-func beforeReminder(incident *v1alpha1.Incident, mute *v1alpha1.Mute) (former *v1alpha1.Incident, to time.Time) {
-	status := &incident.Status
-	if mute != nil || status.Episode == nil || status.Episode.ExpiredAcknowledgements == 0 {
-		return nil, time.Time{}
-	}
-	for i := range status.Timeline {
-		entry := &status.Timeline[i]
-		if entry.Type == v1alpha1.TransitionUnacknowledged && !entry.Time.Before(status.OpenedTime.OrZero()) {
-			to = entry.Time.Time
-		}
-	}
-	before, episode := *incident, *status.Episode
-	episode.ExpiredAcknowledgements--
-	before.Status.Episode = &episode
-	return &before, to
 }
 
 // fires reports whether an Incident is posted as one that fires, unless it is muted.

@@ -90,6 +90,8 @@ var bugs = []bug{
 	{name: "assigned-for-ever", test: "./controllers/fold TestAnAssignmentEndsWithItsEpisode"},
 	{name: "muted-until-written", test: "./controllers/forward TestAWindowEndsAlsoIfNoStatusCanBeWritten"},
 	{name: "labels-change-while-muted", test: "./controllers/forward TestANewLeaderLearnsTheLabelsOfMutedIncidents"},
+	{name: "former-labels-fire-on", test: "./controllers/forward TestNewLeaderEndsEarlierLabels"},
+	{name: "lost-by-the-watch-is-not-forwarded", test: "./controllers/forward TestAnIncidentThatTheWatchLostIsForwarded"},
 	{name: "labels-unlocked", test: "./controllers/incident TestLabelsAreSetOnlyOnTheIncidentThatWasRead"},
 	{name: "labels-of-others", test: "./controllers/incident TestIncidentsAreSelectedByLabelsOfTheirAlerts"},
 	{name: "downtime-is-a-miss", test: "./controllers/heartbeat TestWhileNobodyListensNothingIsMissed"},

@@ -32,7 +32,7 @@ var forwardingFile = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	var text strings.Builder
-	text.WriteString("silence_acknowledged: true\nalertmanagers:\n")
+	text.WriteString("silence_acknowledged: true\nassignee_label: true\nalertmanagers:\n")
 	for i := range alertmanagers {
 		fmt.Fprintf(&text, "- url: http://%s\n", alertmanagerAddress(i))
 	}
@@ -285,13 +285,13 @@ func (w *world) judgeForwarding() (found oracle.Findings) {
 		told := a.told()
 		w.judge.mu.Lock()
 		incidents := maps.Clone(w.judge.mutes.incidents)
-		integrations, deleted := maps.Clone(w.judge.mutes.integrations), maps.Clone(w.judge.mutes.deleted)
+		integrations := maps.Clone(w.judge.mutes.integrations)
 		w.judge.mu.Unlock()
 		for key, incident := range incidents {
 			knows := told[key]
 			integration := integrations[types.NamespacedName{Namespace: key.Namespace, Name: integrationName}]
-			// A leader that comes after a deletion does not know what was posted of the former Incident: that expires.
-			if incident == nil || deleted[key] || integration == nil || w.story.stays(key.Namespace) ||
+			// What nobody leads to any more expires.
+			if incident == nil || integration == nil || w.story.stays(key.Namespace) ||
 				!incident.DeletionTimestamp.IsZero() || changedWithin(incident, toldTime) {
 				continue
 			}

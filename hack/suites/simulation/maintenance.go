@@ -50,7 +50,6 @@ type mutes struct {
 	incidents    map[types.NamespacedName]*v1alpha1.Incident
 	integrations map[types.NamespacedName]*v1alpha1.WebhookIntegration
 	windows      map[types.NamespacedName]*v1alpha1.MaintenanceWindow
-	deleted      map[types.NamespacedName]bool // Incidents that were
 	holds        holds
 	found        oracle.Findings
 	written      func(*v1alpha1.Incident) // nil: nobody watches
@@ -68,7 +67,7 @@ func (m *mutes) commit(resource string, key types.NamespacedName, object []byte,
 		}
 	case "incidents":
 		before, after := m.incidents[key], decode[v1alpha1.Incident](object)
-		m.incidents[key], m.deleted[key] = after, m.deleted[key] || after == nil
+		m.incidents[key] = after
 		if before != nil && after != nil && before.UID != after.UID {
 			before = nil
 		}
