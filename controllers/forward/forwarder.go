@@ -124,7 +124,14 @@ func (f *Forwarder) apiTime() time.Time {
 	return time.Now()
 }
 
-// Resolved implements sweep.Listener and incident.Forwarder.
+// Written implements incident.Forwarder.
+func (f *Forwarder) Written(incident *v1alpha1.Incident) {
+	if t := f.term.Load(); t != nil {
+		t.written(incident)
+	}
+}
+
+// Resolved implements sweep.Listener.
 func (f *Forwarder) Resolved(incident *v1alpha1.Incident) {
 	if t := f.term.Load(); t != nil {
 		t.resolved(incident)

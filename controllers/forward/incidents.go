@@ -46,8 +46,11 @@ func (i *incidents) read(
 	ctx context.Context, key types.NamespacedName,
 ) (incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, err error) {
 	known, integration, ok := i.get(key)
-	if incident = known.shown; ok && incident == nil {
+	switch incident = known.content; {
+	case ok && incident == nil:
 		incident, err = i.readResolved(ctx, version{key, known.version})
+	case known.isLost() && i.reads.TryAccept():
+		incident = i.readLost(ctx, version{key, known.version}, incident)
 	}
 	if err != nil || incident == nil {
 		return nil, nil, err
@@ -58,7 +61,7 @@ func (i *incidents) read(
 // mayRead reports whether read needs no request, or may make one now.
 func (i *incidents) mayRead(key types.NamespacedName) bool {
 	known, _, ok := i.get(key)
-	if !ok || known.shown != nil {
+	if !ok || known.content != nil {
 		return true
 	}
 	_, ok = i.resolved.Get(version{key, known.version})
@@ -88,6 +91,23 @@ func (i *incidents) readResolved(ctx context.Context, known version) (*v1alpha1.
 	return i.keepAs(known, incident), nil
 }
 
+// readLost returns an Incident that the cache lacks, or shows in an old version: nil if it does not exist, and as it is known if it
+// cannot be read.
+func (i *incidents) readLost(ctx context.Context, known version, incident *v1alpha1.Incident) *v1alpha1.Incident {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	live := &v1alpha1.Incident{}
+	switch err := i.api.Get(ctx, known.NamespacedName, live); {
+	case err == nil:
+		return live
+	case apierrors.IsNotFound(err):
+		i.missing(known.NamespacedName, known.resource)
+		return nil
+	default:
+		return incident
+	}
+}
+
 // keep keeps a Resolved Incident, so that it need not be read.
 func (i *incidents) keep(incident *v1alpha1.Incident) {
 	i.keepAs(version{client.ObjectKeyFromObject(incident), incident.ResourceVersion}, incident)
@@ -113,7 +133,8 @@ type index struct {
 
 // indexed is an Incident in the index.
 type indexed struct {
-	shown       *v1alpha1.Incident // by the cache, also without a status; must not be modified; nil: it is Resolved or gone
+	content     *v1alpha1.Incident // also without a status; must not be modified; nil: it is Resolved or gone
+	written     time.Time          // when a fold wrote this version, which the cache has not shown; zero: it has
 	version     string             // its resourceVersion, or that of its end as the cache showed it
 	integration string
 	resolved    time.Time // or when its end is forwarded, if that is later; zero while it is open
@@ -129,6 +150,15 @@ func newIndex() *index {
 // set indexes an Incident as it is now, and returns what was known, and whether this is news: not if that is known, or a newer
 // version. One that was resolved before since is forgotten at once, unless silences concern it.
 func (x *index) set(incident *v1alpha1.Incident, since time.Time) (before indexed, news bool) {
+	return x.replace(incident, since, time.Time{})
+}
+
+// setWritten indexes an Incident that a fold has written, as set does. A watch may lose it.
+func (x *index) setWritten(incident *v1alpha1.Incident) (before indexed, news bool) {
+	return x.replace(incident, time.Time{}, time.Now())
+}
+
+func (x *index) replace(incident *v1alpha1.Incident, since, written time.Time) (before indexed, news bool) {
 	key, status := client.ObjectKeyFromObject(incident), &incident.Status
 	entry := indexed{
 		version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, silences: silences.Concern(status),
@@ -136,18 +166,18 @@ func (x *index) set(incident *v1alpha1.Incident, since time.Time) (before indexe
 	if status.State == v1alpha1.IncidentResolved && status.ResolvedTime != nil {
 		entry.resolved = fold.ForwardedEnd(status)
 	} else {
-		entry.shown = incident
+		entry.content, entry.written = incident, written
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	before, ok := x.incidents[key]
 	same := before.version == entry.version && before.resolved.Equal(entry.resolved)
-	if ok && (same || queue.NewerVersion(before.version, entry.version)) {
+	if ok && (queue.NewerVersion(before.version, entry.version) || same && before.written.IsZero()) {
 		return before, false
 	}
 	x.incidents[key] = entry
 	x.tidy(key, since)
-	return before, true
+	return before, !same
 }
 
 // gone notes that the cache shows an Incident no longer: it is Resolved or deleted, in this version. It reports whether that is
@@ -157,7 +187,8 @@ func (x *index) gone(incident *v1alpha1.Incident, now time.Time) bool {
 	defer x.mu.Unlock()
 	known, ok := x.incidents[client.ObjectKeyFromObject(incident)]
 	isNew := queue.NewerVersion(incident.ResourceVersion, known.version)
-	isShown := known.shown != nil && incident.ResourceVersion == known.version // the cache missed how it went
+	// The cache missed how it went, or that a fold wrote it: then it is read.
+	isShown := known.content != nil && (incident.ResourceVersion == known.version || !known.written.IsZero())
 	if ok && !isNew && !isShown {
 		return false
 	}
@@ -220,11 +251,11 @@ func (x *index) mayKnow(key types.NamespacedName) bool {
 	return known || !x.complete
 }
 
-// isUnresolved reports whether the cache shows an Incident, which may have no status yet.
+// isUnresolved reports whether an Incident is known that is not Resolved; it may have no status yet.
 func (x *index) isUnresolved(key types.NamespacedName) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.incidents[key].shown != nil
+	return x.incidents[key].content != nil
 }
 
 // active returns the Incidents that are open, and those that were resolved after a time. It forgets what was resolved before.
@@ -233,7 +264,7 @@ func (x *index) active(since time.Time) (open, ended []types.NamespacedName) {
 	defer x.mu.Unlock()
 	for key, entry := range x.incidents {
 		switch {
-		case entry.shown != nil:
+		case entry.content != nil:
 			open = append(open, key)
 		case !entry.isOver(since):
 			ended = append(ended, key)
@@ -251,7 +282,7 @@ func (x *index) silenced() []types.NamespacedName {
 
 // open returns the Incidents that are open.
 func (x *index) open() []types.NamespacedName {
-	return x.filter(func(_ types.NamespacedName, entry indexed) bool { return entry.shown != nil })
+	return x.filter(func(_ types.NamespacedName, entry indexed) bool { return entry.content != nil })
 }
 
 // of returns the Incidents of an integration.
@@ -279,6 +310,9 @@ func (x *index) tidy(key types.NamespacedName, since time.Time) {
 		delete(x.incidents, key)
 	}
 }
+
+// isLost reports whether the cache should have shown the Incident for long.
+func (i indexed) isLost() bool { return !i.written.IsZero() && time.Since(i.written) >= lostAfter }
 
 // isOver reports whether the Incident was resolved at a time or before.
 func (i indexed) isOver(at time.Time) bool { return !i.resolved.IsZero() && !i.resolved.After(at) }

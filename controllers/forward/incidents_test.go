@@ -189,6 +189,65 @@ func TestTheIndexKnowsTheNewestVersion(t *testing.T) {
 
 	g.Expect(set(version("13", time.Time{}))).To(BeTrue())
 	g.Expect(x.gone(version("13", time.Time{}), now)).To(BeTrue(), "a new list lacks it, and no event told its end")
-	g.Expect(x.incidents[key].shown).To(BeNil())
+	g.Expect(x.incidents[key].content).To(BeNil())
 	g.Expect(set(version("14", now))).To(BeTrue())
+}
+
+// What a fold has written is known at once. The watch may show it later, earlier or never.
+func TestWhatAFoldWroteIsKnown(t *testing.T) {
+	version := func(number string) *v1alpha1.Incident {
+		i := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "a", ResourceVersion: number}}
+		i.Status.State = v1alpha1.IncidentOpen
+		return i
+	}
+	key := types.NamespacedName{Namespace: namespace, Name: "a"}
+	synctest.Test(t, func(t *testing.T) {
+		g, x := NewWithT(t), newIndex()
+		write := func(number string) bool { _, news := x.setWritten(version(number)); return news }
+		show := func(number string) bool { _, news := x.set(version(number), time.Time{}); return news }
+		lost := func() bool {
+			time.Sleep(lostAfter)
+			return x.incidents[key].isLost()
+		}
+		g.Expect(write("8")).To(BeTrue())
+		g.Expect(lost()).To(BeTrue(), "the watch does not show it")
+		g.Expect(show("8")).To(BeFalse(), "it was known")
+		g.Expect(lost()).To(BeFalse())
+		g.Expect(show("9")).To(BeTrue())
+		g.Expect(write("9")).To(BeFalse(), "the watch was faster than the answer")
+		g.Expect(lost()).To(BeFalse())
+		g.Expect(write("11")).To(BeTrue())
+		g.Expect(show("10")).To(BeFalse(), "the watch is late")
+		g.Expect(x.incidents[key].version).To(Equal("11"))
+		g.Expect(x.gone(version("10"), time.Now())).To(BeTrue(), "a new list lacks it")
+		g.Expect(show("11")).To(BeTrue(), "or does not yet show that it is open again")
+	})
+}
+
+// An Incident of which the watch has lost all is posted as it is, and ends when it is deleted.
+func TestAnIncidentThatTheWatchLostIsForwarded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.lead()
+		_, incident := r.fold(v1alpha1.Alert{DedupKey: "k", Status: v1alpha1.AlertFiring})
+		key := client.ObjectKeyFromObject(incident)
+		delete(r.term.incidents.incidents, key)
+		r.term.written(incident)
+		r.poster.schedule.changed.add(key, time.Time{}) // notify does that for the posters of endpoints
+		r.wait(time.Second)
+		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=warning"))
+		changed := incident.DeepCopy()
+		changed.Status.Alert.Severity = "critical"
+		r.objects[key] = changed
+		r.wait(time.Hour)
+		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=critical"), "the next rounds read it")
+		r.unreadable = key
+		r.wait(time.Hour)
+		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=warning"), "without an answer it is as the fold wrote it")
+		r.unreadable = types.NamespacedName{}
+		delete(r.objects, key)
+		r.wait(time.Hour)
+		r.Expect(r.am.firing()).To(BeEmpty())
+		r.Expect(r.term.incidents.incidents).To(BeEmpty())
+	})
 }

@@ -19,10 +19,10 @@ func (f *Forwarder) Forwarding(incident types.NamespacedName) fold.KnownForwardi
 		return fold.KnownForwarding{}
 	}
 	known, integration, _ := t.incidents.get(incident)
-	if known.shown == nil {
+	if known.content == nil {
 		return fold.KnownForwarding{}
 	}
-	return t.forwarding(known.shown, integration, time.Now())
+	return t.forwarding(known.content, integration, time.Now())
 }
 
 // forwarding returns what is known about the forwarding of an open Incident. The integration may be nil.
@@ -162,11 +162,11 @@ func (r *reporter) compareAll() map[untold]int {
 // compare returns an Incident, nil if it is not open, and what its status is to say about its forwarding.
 func (r *reporter) compare(key types.NamespacedName, now time.Time) (*v1alpha1.Incident, *v1alpha1.Forwarding) {
 	known, integration, _ := r.term.incidents.get(key)
-	if known.shown == nil {
+	if known.content == nil {
 		return nil, nil
 	}
-	of := r.term.forwarding(known.shown, integration, now)
-	return known.shown, fold.ForwardingOf(&known.shown.Status, of, r.term.forwarder.apiTime())
+	of := r.term.forwarding(known.content, integration, now)
+	return known.content, fold.ForwardingOf(&known.content.Status, of, r.term.forwarder.apiTime())
 }
 
 // isBehind reports whether the status of an Incident does not say what it is to say.

@@ -83,10 +83,25 @@ func (t *term) watch(objects cache.Informers) error {
 }
 
 func (t *term) incidentChanged(incident *v1alpha1.Incident, initial bool) {
-	before, _ := t.incidents.set(incident, time.Time{})
-	received, urgent := alerts.Urgent(before.shown, incident, t.forwarder.current().AlertLabels)
-	if !initial && urgent { // else the next round comes to it
-		t.notify(client.ObjectKeyFromObject(incident), received)
+	before, news := t.incidents.set(incident, time.Time{})
+	if news && !initial {
+		t.notifyIfUrgent(before.content, incident)
+	}
+}
+
+// written takes in an Incident that a fold has written.
+func (t *term) written(incident *v1alpha1.Incident) {
+	if incident.Status.State == v1alpha1.IncidentResolved {
+		t.resolved(incident)
+	} else if before, news := t.incidents.setWritten(incident); news {
+		t.notifyIfUrgent(before.content, incident)
+	}
+}
+
+// notifyIfUrgent has an Incident that is not Resolved posted, if that cannot wait for the next round.
+func (t *term) notifyIfUrgent(before, after *v1alpha1.Incident) {
+	if received, urgent := alerts.Urgent(before, after, t.forwarder.current().AlertLabels); urgent {
+		t.notify(client.ObjectKeyFromObject(after), received)
 	}
 }
 

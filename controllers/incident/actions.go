@@ -109,8 +109,8 @@ func (r *reconciler) write(
 	}
 	r.writes.wrote(incident, r.Clock.Now())
 	r.sweeper.NoteWritten(read, incident)
-	if r.Forwarder != nil && incident.Status.State == v1alpha1.IncidentResolved {
-		r.Forwarder.Resolved(incident)
+	if r.Forwarder != nil {
+		r.Forwarder.Written(incident)
 	}
 	return incident, nil
 }

@@ -114,8 +114,8 @@ type Forwarder interface {
 	// read in this term, nor for an Incident that is not forwarded.
 	Silencing(incident types.NamespacedName) fold.Silencing
 
-	// Resolved notes that a fold has written the status of a Resolved Incident.
-	Resolved(incident *v1alpha1.Incident)
+	// Written notes that a fold has written the status of an Incident. Its watch may show that late, or never.
+	Written(incident *v1alpha1.Incident)
 
 	// Watch calls changed for each Incident of which one of these changed, until ctx ends.
 	Watch(ctx context.Context, changed func(incident types.NamespacedName))
