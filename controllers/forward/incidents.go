@@ -91,8 +91,8 @@ func (i *incidents) readResolved(ctx context.Context, known version) (*v1alpha1.
 	return i.keepAs(known, incident), nil
 }
 
-// readLost returns an Incident that the cache lacks, or shows in an old version: nil if it does not exist, and as it is known if it
-// cannot be read.
+// readLost returns an Incident that the cache lacks, or shows in an old version: nil if it does not exist, and as it is known if
+// it cannot be read.
 func (i *incidents) readLost(ctx context.Context, known version, incident *v1alpha1.Incident) *v1alpha1.Incident {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()

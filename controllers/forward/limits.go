@@ -67,7 +67,7 @@ const (
 	resolvedTime   = alerts.MinEndedWindow + alerts.MaxRoundInterval
 	keptFiringTime = alerts.MaxRoundInterval / 2
 
-	// lostAfter is how long after a write the cache has to show it. Then the Incident is read for each post: no watch may tell when it
-	// changes.
+	// lostAfter is how long after a write the cache has to show it. Then the Incident is read for each post: no watch may tell when
+	// it changes.
 	lostAfter = 30 * time.Second
 )

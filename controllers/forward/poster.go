@@ -149,9 +149,9 @@ func (f *former) isToRead() bool {
 	return !f.isKnown && (f.failed.IsZero() || time.Since(f.failed) < formerTime)
 }
 
-// readFormer records which alerts of the Incidents fire in Alertmanager. An earlier leader has posted them, maybe with labels that
-// no status has any more: they stay if the Incident is muted, and end if it is not. Without an answer, muted Incidents have their
-// current labels, and the others fire until their expiry.
+// readFormer records which alerts of the Incidents fire in Alertmanager. An earlier leader has posted them, maybe with labels
+// that no status has any more: they stay if the Incident is muted, and end if it is not. Without an answer, muted Incidents have
+// their current labels, and the others fire until their expiry.
 func (p *poster) readFormer(ctx context.Context, at occasion) {
 	err := at.client.Labels(ctx, at.target.ExternalLabels, func(labels map[string]string) {
 		if key, _ := alerts.IncidentOf(labels); p.incidents.mayKnow(key) {

@@ -241,8 +241,8 @@ func (h *History) takeFormer(w Wanted, target *Target) {
 // changingLabels are the labels of Tocsin's own that change while an Incident is open.
 var changingLabels = []string{labelAlertname, labelReminder, labelAssignee, labelHops}
 
-// mayHavePosted reports whether the set may be one of the Incident that has the labels now. All that change neither by senders nor
-// with time are equal: anyone can post to Alertmanager, and several installations may.
+// mayHavePosted reports whether the set may be one of the Incident that has the labels now. All that change neither by senders
+// nor with time are equal: anyone can post to Alertmanager, and several installations may.
 func (t *Target) mayHavePosted(s set, labels string) bool {
 	now, before := decodeLabels(labels), decodeLabels(s.labels)
 	for _, set := range []map[string]string{now, before} {

@@ -193,7 +193,7 @@ func Memory(pid int) (now, peak int64, err error) {
 	return now, peak, err
 }
 
-// FreeAddresses finds n addresses on the loopback interface that nobody listens on. Systems do not give these ports to those who ask
+// FreeAddresses finds n addresses on the loopback interface that nobody listens on. Systems give these ports to nobody who asks
 // for any, nor to connections, so they stay free while a server is away.
 func FreeAddresses(n int) ([]string, error) {
 	const first, count, attempts = 15_000, 12_000, 100

@@ -212,6 +212,8 @@ type guess struct {
 	left   int64              // its cache has shown the ends of events up to this revision, though the list has them
 	readTo int64              // of what the watch has brought, the process has read what was stored up to this revision
 	strict bool               // no other event waits or is a second copy but those that must
+
+	copiesWait bool // second copies that the process need not remember the first one of wait, as others may
 }
 
 // ends returns the revisions at which events ended.
@@ -291,6 +293,8 @@ func (e *event) existed(p *part, revision int64) bool {
 // only if it must, of others also those that it may.
 func (j *Judge) doubts(p *Process, e *event, g guess) (isCopy, waits bool) {
 	switch {
+	case !g.added[e.uid] && !g.strict && g.copiesWait:
+		return p.remembers(e), e.doubtful
 	case !g.added[e.uid] && !g.strict:
 		return len(e.earlier) > 0, e.doubtful
 	case j.options.LooseClocks:

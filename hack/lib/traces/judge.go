@@ -276,7 +276,8 @@ func (j *Judge) guesses(i *incident, g guess) iter.Seq[guess] {
 				return
 			}
 		}
-		if !j.options.LateReads {
+		waiting := g
+		if waiting.copiesWait = true; !yield(waiting) || !j.options.LateReads {
 			return
 		}
 		g := g
