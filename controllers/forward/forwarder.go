@@ -124,10 +124,10 @@ func (f *Forwarder) apiTime() time.Time {
 	return time.Now()
 }
 
-// Written implements incident.Forwarder.
-func (f *Forwarder) Written(incident *v1alpha1.Incident) {
+// Newest implements incident.Forwarder.
+func (f *Forwarder) Newest(incident *v1alpha1.Incident) {
 	if t := f.term.Load(); t != nil {
-		t.written(incident)
+		t.newest(incident)
 	}
 }
 

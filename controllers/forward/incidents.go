@@ -46,11 +46,8 @@ func (i *incidents) read(
 	ctx context.Context, key types.NamespacedName,
 ) (incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, err error) {
 	known, integration, ok := i.get(key)
-	switch incident = known.content; {
-	case ok && incident == nil:
+	if incident = known.content; ok && incident == nil {
 		incident, err = i.readResolved(ctx, version{key, known.version})
-	case known.isLost() && i.reads.TryAccept():
-		incident = i.readLost(ctx, version{key, known.version}, incident)
 	}
 	if err != nil || incident == nil {
 		return nil, nil, err
@@ -75,6 +72,19 @@ func (i *incidents) readResolved(ctx context.Context, known version) (*v1alpha1.
 			return incident, nil
 		}
 	}
+	incident, err := i.readLive(ctx, known)
+	if incident == nil {
+		return nil, err
+	}
+	if incident.Status.Flapping != nil { // its end may be forwarded later than the cache shows it
+		i.set(incident, time.Time{})
+		known.resource = incident.ResourceVersion
+	}
+	return i.keepAs(known, incident), nil
+}
+
+// readLive reads an Incident from the API server, nil if there is none.
+func (i *incidents) readLive(ctx context.Context, known version) (*v1alpha1.Incident, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout) // or an API server that hangs lets all alerts expire
 	defer cancel()
 	incident := &v1alpha1.Incident{}
@@ -84,28 +94,7 @@ func (i *incidents) readResolved(ctx context.Context, known version) (*v1alpha1.
 		}
 		return nil, client.IgnoreNotFound(err)
 	}
-	if incident.Status.Flapping != nil { // its end may be forwarded later than the cache shows it
-		i.set(incident, time.Time{})
-		known.resource = incident.ResourceVersion
-	}
-	return i.keepAs(known, incident), nil
-}
-
-// readLost returns an Incident that the cache lacks, or shows in an old version: nil if it does not exist, and as it is known if
-// it cannot be read.
-func (i *incidents) readLost(ctx context.Context, known version, incident *v1alpha1.Incident) *v1alpha1.Incident {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	live := &v1alpha1.Incident{}
-	switch err := i.api.Get(ctx, known.NamespacedName, live); {
-	case err == nil:
-		return live
-	case apierrors.IsNotFound(err):
-		i.missing(known.NamespacedName, known.resource)
-		return nil
-	default:
-		return incident
-	}
+	return incident, nil
 }
 
 // keep keeps a Resolved Incident, so that it need not be read.
@@ -134,7 +123,7 @@ type index struct {
 // indexed is an Incident in the index.
 type indexed struct {
 	content     *v1alpha1.Incident // also without a status; must not be modified; nil: it is Resolved or gone
-	written     time.Time          // when a fold wrote this version, which the cache has not shown; zero: it has
+	ahead       time.Time          // since when this version is known, which the cache has not shown; zero: it has
 	version     string             // its resourceVersion, or that of its end as the cache showed it
 	integration string
 	resolved    time.Time // or when its end is forwarded, if that is later; zero while it is open
@@ -153,12 +142,13 @@ func (x *index) set(incident *v1alpha1.Incident, since time.Time) (before indexe
 	return x.replace(incident, since, time.Time{})
 }
 
-// setWritten indexes an Incident that a fold has written, as set does. A watch may lose it.
-func (x *index) setWritten(incident *v1alpha1.Incident) (before indexed, news bool) {
+// setAhead does what set does, for an Incident that the API server has and the cache may not have shown: a watch may lose it.
+func (x *index) setAhead(incident *v1alpha1.Incident) (before indexed, news bool) {
 	return x.replace(incident, time.Time{}, time.Now())
 }
 
-func (x *index) replace(incident *v1alpha1.Incident, since, written time.Time) (before indexed, news bool) {
+// replace stores also a version that is known already, if the cache shows it now.
+func (x *index) replace(incident *v1alpha1.Incident, since, ahead time.Time) (before indexed, news bool) {
 	key, status := client.ObjectKeyFromObject(incident), &incident.Status
 	entry := indexed{
 		version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, silences: silences.Concern(status),
@@ -166,13 +156,13 @@ func (x *index) replace(incident *v1alpha1.Incident, since, written time.Time) (
 	if status.State == v1alpha1.IncidentResolved && status.ResolvedTime != nil {
 		entry.resolved = fold.ForwardedEnd(status)
 	} else {
-		entry.content, entry.written = incident, written
+		entry.content, entry.ahead = incident, ahead
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	before, ok := x.incidents[key]
 	same := before.version == entry.version && before.resolved.Equal(entry.resolved)
-	if ok && (queue.NewerVersion(before.version, entry.version) || same && before.written.IsZero()) {
+	if ok && (queue.NewerVersion(before.version, entry.version) || same && before.ahead.IsZero()) {
 		return before, false
 	}
 	x.incidents[key] = entry
@@ -185,14 +175,20 @@ func (x *index) replace(incident *v1alpha1.Incident, since, written time.Time) (
 func (x *index) gone(incident *v1alpha1.Incident, now time.Time) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	known, ok := x.incidents[client.ObjectKeyFromObject(incident)]
+	key := client.ObjectKeyFromObject(incident)
+	known, ok := x.incidents[key]
 	isNew := queue.NewerVersion(incident.ResourceVersion, known.version)
-	// The cache missed how it went, or that a fold wrote it: then it is read.
-	isShown := known.content != nil && (incident.ResourceVersion == known.version || !known.written.IsZero())
+	isShown := known.content != nil && incident.ResourceVersion == known.version // the cache missed how it went
+	if ok && !isNew && !known.ahead.IsZero() {
+		// It was opened again, or the cache missed that, too.
+		known.ahead = known.ahead.Add(-lostAfter)
+		x.incidents[key] = known
+		return false
+	}
 	if ok && !isNew && !isShown {
 		return false
 	}
-	x.incidents[client.ObjectKeyFromObject(incident)] = indexed{
+	x.incidents[key] = indexed{
 		version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, resolved: now, silences: known.silences,
 	}
 	return true
@@ -242,13 +238,16 @@ func (x *index) setComplete() {
 	x.complete = true
 }
 
-// mayKnow reports whether the index knows an Incident, or may come to know it. Alertmanager may have alerts of many others, also
-// of other installations.
-func (x *index) mayKnow(key types.NamespacedName) bool {
+// mayExist reports whether an Incident of an integration may exist that the index does not know yet.
+func (x *index) mayExist(integration types.NamespacedName) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	_, known := x.incidents[key]
-	return known || !x.complete
+	return !x.complete && x.integrations[integration] != nil
+}
+
+// lost returns the Incidents that the cache should have shown for long.
+func (x *index) lost() []types.NamespacedName {
+	return x.filter(func(_ types.NamespacedName, entry indexed) bool { return entry.isLost() })
 }
 
 // isUnresolved reports whether an Incident is known that is not Resolved; it may have no status yet.
@@ -311,8 +310,8 @@ func (x *index) tidy(key types.NamespacedName, since time.Time) {
 	}
 }
 
-// isLost reports whether the cache should have shown the Incident for long.
-func (i indexed) isLost() bool { return !i.written.IsZero() && time.Since(i.written) >= lostAfter }
+// isLost reports whether the cache should have shown this version for long.
+func (i indexed) isLost() bool { return !i.ahead.IsZero() && time.Since(i.ahead) >= lostAfter }
 
 // isOver reports whether the Incident was resolved at a time or before.
 func (i indexed) isOver(at time.Time) bool { return !i.resolved.IsZero() && !i.resolved.After(at) }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
 )
 
 // hangingReader is an API server that never answers.
@@ -203,7 +204,7 @@ func TestWhatAFoldWroteIsKnown(t *testing.T) {
 	key := types.NamespacedName{Namespace: namespace, Name: "a"}
 	synctest.Test(t, func(t *testing.T) {
 		g, x := NewWithT(t), newIndex()
-		write := func(number string) bool { _, news := x.setWritten(version(number)); return news }
+		write := func(number string) bool { _, news := x.setAhead(version(number)); return news }
 		show := func(number string) bool { _, news := x.set(version(number), time.Time{}); return news }
 		lost := func() bool {
 			time.Sleep(lostAfter)
@@ -219,8 +220,10 @@ func TestWhatAFoldWroteIsKnown(t *testing.T) {
 		g.Expect(write("11")).To(BeTrue())
 		g.Expect(show("10")).To(BeFalse(), "the watch is late")
 		g.Expect(x.incidents[key].version).To(Equal("11"))
-		g.Expect(x.gone(version("10"), time.Now())).To(BeTrue(), "a new list lacks it")
-		g.Expect(show("11")).To(BeTrue(), "or does not yet show that it is open again")
+		g.Expect(x.gone(version("10"), time.Now())).To(BeFalse(), "it is open again, or a new list lacks it")
+		g.Expect(x.lost()).To(ConsistOf(key), "it is read at once")
+		g.Expect(show("11")).To(BeFalse())
+		g.Expect(x.lost()).To(BeEmpty())
 	})
 }
 
@@ -229,24 +232,24 @@ func TestAnIncidentThatTheWatchLostIsForwarded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.lead()
+		go r.term.readLost(t.Context())
 		_, incident := r.fold(v1alpha1.Alert{DedupKey: "k", Status: v1alpha1.AlertFiring})
 		key := client.ObjectKeyFromObject(incident)
 		delete(r.term.incidents.incidents, key)
-		r.term.written(incident)
-		r.poster.schedule.changed.add(key, time.Time{}) // notify does that for the posters of endpoints
-		r.wait(time.Second)
+		r.term.newest(incident)
+		r.wait(time.Hour)
 		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=warning"))
 		changed := incident.DeepCopy()
-		changed.Status.Alert.Severity = "critical"
+		changed.Status.Alert.Severity, changed.ResourceVersion = "critical", incident.ResourceVersion+"0"
 		r.objects[key] = changed
-		r.wait(time.Hour)
-		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=critical"), "the next rounds read it")
+		r.wait(2 * alerts.MaxRoundInterval)
+		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=critical"), "it is read")
 		r.unreadable = key
 		r.wait(time.Hour)
-		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=warning"), "without an answer it is as the fold wrote it")
+		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=critical"), "without an answer it is as it was")
 		r.unreadable = types.NamespacedName{}
 		delete(r.objects, key)
-		r.wait(time.Hour)
+		r.wait(2 * alerts.MaxRoundInterval)
 		r.Expect(r.am.firing()).To(BeEmpty())
 		r.Expect(r.term.incidents.incidents).To(BeEmpty())
 	})

@@ -30,8 +30,8 @@ const (
 	isolationTime = 10 * time.Second
 	partTimeout   = 2 * time.Second
 
-	// formerTime is for how long it is tried to read what an earlier leader has posted. By default, all of that expires by then.
-	formerTime = 15 * time.Minute
+	// maxFormerBytes bounds the labels that are kept of what earlier leaders have posted.
+	maxFormerBytes = 16 << 20
 
 	// logInterval is how often a failure is logged while it lasts.
 	logInterval = 5 * time.Minute
@@ -67,7 +67,7 @@ const (
 	resolvedTime   = alerts.MinEndedWindow + alerts.MaxRoundInterval
 	keptFiringTime = alerts.MaxRoundInterval / 2
 
-	// lostAfter is how long after a write the cache has to show it. Then the Incident is read for each post: no watch may tell when
-	// it changes.
+	// lostAfter is how long the cache has to show what a fold has written. Then the Incident is read that often: perhaps no watch
+	// tells when it changes.
 	lostAfter = 30 * time.Second
 )

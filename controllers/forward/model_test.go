@@ -56,6 +56,10 @@ func (w *world) lead() {
 	w.cluster.clock = func() (time.Time, bool) { return w.time, true }
 	w.poster = newPoster(w.cluster.term, "alertmanager:9093", "model")
 	w.poster.configured.Store(&occasion{target: w.target, client: w.am.client()})
+	at, _ := w.poster.occasion()
+	if err := w.poster.readFormer(w.Context(), at); err != nil {
+		w.Fatal(err)
+	}
 	w.sweep()
 }
 
@@ -66,8 +70,7 @@ func (w *world) sweep() {
 			w.shown[key] = ""
 		}
 	}
-	at, _ := w.poster.occasion()
-	w.poster.beginRound(w.Context(), at)
+	w.poster.schedule.beginRound(w.time.Add(-w.target.EndedWindow()))
 	w.post()
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,7 +33,7 @@ type poster struct {
 	splitter  *splitter
 	record    *record
 	skew      *skew
-	former    former
+	refresh   func(context.Context, types.NamespacedName) bool // reads an Incident from the API server
 
 	configured atomic.Pointer[occasion] // its target and client
 }
@@ -41,7 +42,7 @@ func newPoster(t *term, name, address string) *poster {
 	p := &poster{
 		address: address, log: t.forwarder.log.WithValues("alertmanager", name, "address", address),
 		metrics: addressMetrics{name, address}, clock: t.clock, dialer: t.forwarder.Dialer, record: newRecord(),
-		incidents: t.incidents, windows: t.forwarder.Windows,
+		incidents: t.incidents, windows: t.forwarder.Windows, refresh: t.refresh,
 	}
 	p.configured.Store(&occasion{})
 	p.metrics.succeeded(time.Now())
@@ -86,6 +87,8 @@ func (p *poster) run(ctx context.Context) {
 	var logged time.Time // when the failure was last logged; zero while nothing fails
 	probe := true        // nothing was accepted since the last round began: the next request is posted even if it is empty
 	knowsClock, delays := false, newBackoff()
+	var running sync.WaitGroup
+	defer running.Wait()
 	for ctx.Err() == nil {
 		at, ok := p.occasion()
 		if !ok {
@@ -95,7 +98,7 @@ func (p *poster) run(ctx context.Context) {
 		b := &batch{}
 		if knowsClock {
 			isDue := at.target != round.target || !time.Now().Before(due)
-			if isDue && p.beginRound(ctx, at) {
+			if isDue && p.schedule.beginRound(at.now.Add(-at.target.EndedWindow())) {
 				round, due, probe = at, time.Now().Add(at.target.RoundInterval()), true
 			}
 			b = p.next(ctx, at)
@@ -116,6 +119,9 @@ func (p *poster) run(ctx context.Context) {
 			sleep(ctx, delays.Step(), nil)
 			continue
 		}
+		if !knowsClock {
+			p.learn(ctx, &running)
+		}
 		probe, knowsClock = !knowsClock, true
 		if isWrong(p.skew.get() - round.ahead) {
 			due = fold.Earliest(due, time.Now().Add(minBackoff)) // what was posted may have ended at once
@@ -127,41 +133,56 @@ func (p *poster) run(ctx context.Context) {
 	}
 }
 
-// beginRound begins a round, unless one is under way.
-func (p *poster) beginRound(ctx context.Context, at occasion) bool {
-	if !p.schedule.beginRound(at.now.Add(-at.target.EndedWindow())) {
-		return false
+// learn reads what earlier leaders have posted, until that has succeeded or expired. It returns after the first attempt, which it
+// awaits for partTimeout only: what is new is posted meanwhile.
+func (p *poster) learn(ctx context.Context, running *sync.WaitGroup) {
+	tried := make(chan struct{})
+	running.Go(func() {
+		defer p.record.dropFormer()
+		at, _ := p.occasion()
+		expired := time.Now().Add(at.target.Expiry)
+		err := p.readFormer(ctx, at)
+		close(tried)
+		if err != nil {
+			p.log.Info("What an earlier leader has posted cannot be read from Alertmanager", "reason", err.Error())
+		}
+		for err != nil && ctx.Err() == nil && time.Now().Before(expired) {
+			sleep(ctx, at.target.RoundInterval(), nil)
+			at, _ = p.occasion()
+			err = p.readFormer(ctx, at)
+		}
+		sleep(ctx, time.Until(expired), nil)
+	})
+	select {
+	case <-tried:
+	case <-time.After(partTimeout):
+	case <-ctx.Done():
 	}
-	if p.former.isToRead() {
-		p.readFormer(ctx, at)
-	}
-	return true
 }
 
-// former is whether the alerts of earlier leaders that fire in Alertmanager are known.
-type former struct {
-	isKnown bool
-	failed  time.Time // when they could first not be read
-}
-
-// isToRead reports whether they are read at the beginning of a round: until that succeeds, or has failed for long.
-func (f *former) isToRead() bool {
-	return !f.isKnown && (f.failed.IsZero() || time.Since(f.failed) < formerTime)
-}
-
-// readFormer records which alerts of the Incidents fire in Alertmanager. An earlier leader has posted them, maybe with labels
-// that no status has any more: they stay if the Incident is muted, and end if it is not. Without an answer, muted Incidents have
-// their current labels, and the others fire until their expiry.
-func (p *poster) readFormer(ctx context.Context, at occasion) {
-	err := at.client.Labels(ctx, at.target.ExternalLabels, func(labels map[string]string) {
-		if key, _ := alerts.IncidentOf(labels); p.incidents.mayKnow(key) {
+// readFormer records which alerts fire in Alertmanager, and should not by what is known. An earlier leader may have posted them
+// with labels that no status has any more: they stay if the Incident is muted, and end if it is not. Without an answer, muted
+// Incidents have their current labels, and the others fire until their expiry.
+func (p *poster) readFormer(ctx context.Context, at occasion) error {
+	bytes := 0
+	return at.client.Labels(ctx, at.target.ExternalLabels, func(labels map[string]string) {
+		key, _ := alerts.IncidentOf(labels)
+		incident, integration, ok := p.incidents.get(key)
+		if !ok && !p.incidents.mayExist(alerts.IntegrationOf(labels)) {
+			return
+		}
+		wanted := at.target.Want(incident.content, integration, p.windows.Of(integration), at.now)
+		if wanted.Fires(labels) {
+			return
+		}
+		for name, value := range labels {
+			bytes += len(name) + len(value)
+		}
+		if bytes < maxFormerBytes {
 			p.record.addFormer(key, labels)
+			p.schedule.changed.add(key, time.Time{})
 		}
 	})
-	if p.former.isKnown = err == nil; err != nil && p.former.failed.IsZero() {
-		p.former.failed = time.Now()
-		p.log.Info("What an earlier leader has posted cannot be read from Alertmanager", "reason", err.Error())
-	}
 }
 
 // next returns the posts of the next request.
@@ -216,6 +237,8 @@ type post struct {
 // prepare makes the alerts of an Incident. It returns nil if nothing is to be posted: it cannot be read, and the next round tries
 // again, or Alertmanager neither is to know the Incident nor has known it.
 func (p *poster) prepare(ctx context.Context, at occasion, key types.NamespacedName, received time.Time) *post {
+	// What the cache shows may be older than what an earlier leader has posted.
+	takesFormer := p.record.hasFormer(key) && p.incidents.reads.TryAccept() && p.refresh(ctx, key)
 	incident, integration, err := p.incidents.read(ctx, key)
 	if err != nil {
 		p.log.Error(err, "Incident cannot be posted", "namespace", key.Namespace, "incident", key.Name)
@@ -226,6 +249,9 @@ func (p *poster) prepare(ctx context.Context, at occasion, key types.NamespacedN
 	// again within the expiry; otherwise the set ends with it.
 	stays := integration == nil && incident != nil &&
 		(incident.Status.State == v1alpha1.IncidentOpen || fold.KeepsFiring(&incident.Status, at.now))
+	if !stays && takesFormer {
+		p.record.takeFormer(key, wanted, &at.target.Target)
+	}
 	if !stays {
 		wanted = p.record.extend(key, wanted, &at.target.Target, at.now)
 	}

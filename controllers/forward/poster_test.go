@@ -267,20 +267,70 @@ func TestNewLeaderEndsEarlierLabels(t *testing.T) {
 	}
 }
 
-// An Alertmanager that never tells what it has delays the others' posts for a while only.
-func TestWhatFiresIsNotAskedForEver(t *testing.T) {
+// An Alertmanager that does not tell what it has is asked until all of that has expired, and hardly delays what is new.
+func TestAnAlertmanagerDoesNotTellWhatFires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, asked := newRig(t), 0
+		r.alert("old", v1alpha1.AlertFiring)
 		r.am.fail = func(body string) int {
 			if body != "null" {
 				return 0
 			}
-			asked++ // RoundTrip and ServeHTTP ask
-			return http.StatusForbidden
+			asked++
+			return hangs
 		}
 		r.lead()
+		r.wait(partTimeout)
+		r.Expect(r.am.firing()).To(HaveLen(1))
+		r.alert("new", v1alpha1.AlertFiring)
+		r.Expect(r.am.firing()).To(HaveLen(2))
 		r.wait(24 * time.Hour)
-		r.Expect(asked / 2).To(Equal(int(formerTime / r.target.RoundInterval())))
+		interval := r.target.RoundInterval() + alertmanager.RequestTimeout
+		r.Expect(asked).To(BeNumerically("~", r.target.Expiry/interval, 2))
+		r.Expect(r.am.firing()).To(HaveLen(2))
+	})
+}
+
+// A new leader whose watch is behind what the earlier one has posted ends nothing by that.
+func TestANewLeaderWithAnOldCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.lead()
+		key := r.alert("k", v1alpha1.AlertFiring)
+		old := r.term.incidents.incidents[key]
+		r.alert("k", v1alpha1.AlertFiring, severity("critical"))
+		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=critical"))
+		fired := len(r.am.fired)
+		r.term.incidents.incidents[key] = old
+		r.lead()
+		r.wait(time.Minute)
+		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=critical"))
+		r.Expect(r.am.fired).To(HaveLen(fired))
+		for set, ends := range r.am.fired {
+			r.Expect(ends).To(HaveLen(1), set)
+		}
+	})
+}
+
+// What others have in an Alertmanager takes no memory, however much it is.
+func TestAlertsOfOthersTakeNoMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.term.incidents.complete = false
+		for i := range 20_000 {
+			labels := map[string]string{
+				alerts.LabelNamespace: namespace, "integration": "other", alerts.LabelIncident: fmt.Sprint("other-", i), "severity": "info",
+			}
+			if i%2 == 0 {
+				labels["integration"], labels["text"] = integration, strings.Repeat("x", 8<<10)
+			}
+			r.am.alerts[fmt.Sprint(i)] = stored{labels: labels, endsAt: time.Now().Add(time.Hour)}
+		}
+		r.lead()
+		r.wait(time.Second)
+		r.Expect(len(r.poster.record.incidents)).To(BeNumerically("<=", maxFormerBytes/(8<<10)))
+		r.wait(r.target.Expiry + time.Minute)
+		r.Expect(r.poster.record.incidents).To(BeEmpty())
 	})
 }
 

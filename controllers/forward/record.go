@@ -2,6 +2,8 @@ package forward
 
 import (
 	"cmp"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -84,6 +86,29 @@ func (r *record) extend(
 // addFormer adds the labels of an Incident's alert in Alertmanager, which an earlier leader may have posted.
 func (r *record) addFormer(key types.NamespacedName, labels map[string]string) {
 	r.change(key, func(s *state) { s.history.AddFormer(labels) })
+}
+
+// hasFormer reports whether there are such alerts that were not compared with what is wanted.
+func (r *record) hasFormer(key types.NamespacedName) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.incidents[key]
+	return s != nil && s.history.HasFormer()
+}
+
+// takeFormer compares them with what is wanted: the others end from now on.
+func (r *record) takeFormer(key types.NamespacedName, wanted alerts.Wanted, target *alerts.Target) {
+	r.change(key, func(s *state) { s.history.TakeFormer(wanted, target) })
+}
+
+// dropFormer drops those that were not compared.
+func (r *record) dropFormer() {
+	r.mu.Lock()
+	keys := slices.Collect(maps.Keys(r.incidents))
+	r.mu.Unlock()
+	for _, key := range keys {
+		r.change(key, func(s *state) { s.history.DropFormer() })
+	}
 }
 
 // accept notes that Alertmanager has accepted an Incident with a severity, empty if it does not fire, in the episode that opened

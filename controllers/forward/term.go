@@ -51,6 +51,7 @@ func (t *term) Start(ctx context.Context) error {
 	defer t.endpoints.running.Wait()
 	toolscache.WaitForCacheSync(ctx.Done(), t.synced...)
 	t.endpoints.running.Go(func() { t.reporter.run(ctx) })
+	t.endpoints.running.Go(func() { t.readLost(ctx) })
 	wait.UntilWithContext(ctx, t.apply, reloadInterval)
 	return nil
 }
@@ -89,13 +90,34 @@ func (t *term) incidentChanged(incident *v1alpha1.Incident, initial bool) {
 	}
 }
 
-// written takes in an Incident that a fold has written.
-func (t *term) written(incident *v1alpha1.Incident) {
+// newest takes in an Incident as the API server has it, which the cache may not have shown.
+func (t *term) newest(incident *v1alpha1.Incident) {
 	if incident.Status.State == v1alpha1.IncidentResolved {
 		t.resolved(incident)
-	} else if before, news := t.incidents.setWritten(incident); news {
+	} else if before, news := t.incidents.setAhead(incident); news {
 		t.notifyIfUrgent(before.content, incident)
 	}
+}
+
+// readLost reads the Incidents that the cache should have shown, until ctx ends.
+func (t *term) readLost(ctx context.Context) {
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		for _, key := range t.incidents.lost() {
+			if t.incidents.reads.Wait(ctx) != nil || !t.refresh(ctx, key) {
+				return // the API server does not answer
+			}
+		}
+	}, lostAfter/2)
+}
+
+// refresh reads an Incident from the API server. It reports false if that fails.
+func (t *term) refresh(ctx context.Context, key types.NamespacedName) bool {
+	known, _, _ := t.incidents.get(key)
+	incident, err := t.incidents.readLive(ctx, version{key, known.version})
+	if incident != nil {
+		t.newest(incident)
+	}
+	return err == nil
 }
 
 // notifyIfUrgent has an Incident that is not Resolved posted, if that cannot wait for the next round.

@@ -109,9 +109,7 @@ func (r *reconciler) write(
 	}
 	r.writes.wrote(incident, r.Clock.Now())
 	r.sweeper.NoteWritten(read, incident)
-	if r.Forwarder != nil {
-		r.Forwarder.Written(incident)
-	}
+	r.forward(incident)
 	return incident, nil
 }
 

@@ -72,6 +72,7 @@ func (r *reconciler) gather(ctx context.Context, key types.NamespacedName) (*fac
 			return &facts{key: key, incident: incident, lag: lag}, nil
 		}
 		incident, err = readIncident(ctx, r.live, key)
+		r.forward(incident)
 	}
 	if err != nil {
 		return nil, err
@@ -125,8 +126,16 @@ func (r *reconciler) readUncached(ctx context.Context, o *facts) (err error) {
 	if o.incident, err = readIncident(ctx, r.live, o.key); err != nil {
 		return err
 	}
+	r.forward(o.incident)
 	o.policy, err = r.readPolicy(ctx, r.cache, o)
 	return err
+}
+
+// forward has an Incident forwarded that was written or read from the API server, unless it is nil.
+func (r *reconciler) forward(incident *v1alpha1.Incident) {
+	if r.Forwarder != nil && incident != nil {
+		r.Forwarder.Newest(incident)
+	}
 }
 
 // readIncident reads an Incident, nil if there is none.

@@ -105,7 +105,7 @@ type resolvedIncidents interface {
 	Revisit(namespace string)
 }
 
-// Forwarder tells whether Incidents are posted to Alertmanager, and which silences cover them there.
+// Forwarder posts Incidents to Alertmanager, and tells which are posted and which silences cover them there.
 type Forwarder interface {
 	// Forwarding returns what is known about the forwarding of an Incident.
 	Forwarding(incident types.NamespacedName) fold.KnownForwarding
@@ -114,8 +114,8 @@ type Forwarder interface {
 	// read in this term, nor for an Incident that is not forwarded.
 	Silencing(incident types.NamespacedName) fold.Silencing
 
-	// Written notes that a fold has written the status of an Incident. Its watch may show that late, or never.
-	Written(incident *v1alpha1.Incident)
+	// Newest notes an Incident that was written, or read from the API server. Its watch may show that late, or never.
+	Newest(incident *v1alpha1.Incident)
 
 	// Watch calls changed for each Incident of which one of these changed, until ctx ends.
 	Watch(ctx context.Context, changed func(incident types.NamespacedName))

@@ -19,7 +19,7 @@ type justBegun struct{}
 
 func (justBegun) Forwarding(types.NamespacedName) fold.KnownForwarding { return fold.KnownForwarding{} }
 func (justBegun) Silencing(types.NamespacedName) fold.Silencing        { return fold.Silencing{} }
-func (justBegun) Written(*v1alpha1.Incident)                           {}
+func (justBegun) Newest(*v1alpha1.Incident)                            {}
 func (justBegun) Watch(context.Context, func(types.NamespacedName))    {}
 
 // What is held back and what is acknowledged ends at its time, whoever leads.

@@ -9,7 +9,7 @@ import (
 // https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
 //
 // Prometheus, vmalert, and the rulers of Loki and Mimir only post alerts; the data source of Grafana tests its address
-// with /api/v2/status, and probes use /-/ready. A Tocsin that forwards asks which of its alerts are silenced.
+// with /api/v2/status, and probes use /-/ready. A Tocsin that forwards asks which of its alerts fire, and which are silenced.
 func alertmanagerOperations() []Operation {
 	get := []string{http.MethodGet, http.MethodHead}
 	return []Operation{

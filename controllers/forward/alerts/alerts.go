@@ -11,7 +11,6 @@
 package alerts
 
 import (
-	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -146,8 +145,8 @@ func Compact(incident *v1alpha1.Incident, settings *Settings) *v1alpha1.Incident
 
 // History is what a leader has posted about one Incident to one Alertmanager. A set that fires there and differs from the one
 // that the Incident has now is ended by it. The timeline has earlier severities, also for a new leader; only the history has
-// other labels, Incidents that were deleted, and those that are no longer forwarded. What an earlier leader posted with other
-// labels is only in Alertmanager, see AddFormer.
+// other labels, Incidents that were deleted, and those that are no longer forwarded. Only Alertmanager has other labels with
+// which an earlier leader has posted the Incident, see AddFormer.
 type History struct {
 	sets    []set       // the one that fires, and those that have ended and that the timeline may lack, newest first
 	labels  string      // of all sets
@@ -166,7 +165,6 @@ func (h *History) IsPosted() bool { return len(h.sets)+len(h.changes) > 0 }
 // labels of a muted Incident stay as they are.
 func (h *History) Extend(w Wanted, target *Target, now time.Time) Wanted {
 	window := target.EndedWindow()
-	h.takeFormer(w, target)
 	h.keepLabels(w, window, now)
 	sets, remembered := w.sets, []set(nil)
 	if len(sets) > 0 && sets[0].fires() {
@@ -210,18 +208,21 @@ func (h *History) keepLabels(w Wanted, window time.Duration, now time.Time) {
 
 // AddFormer adds an alert of the Incident that fires in Alertmanager, which an earlier leader may have posted.
 func (h *History) AddFormer(labels map[string]string) {
-	if len(h.former) == maxEndedSets {
-		return
+	former := setOf(labels)
+	if len(h.former) < maxEndedSets && !slices.ContainsFunc(h.former, former.isSame) {
+		h.former = append(h.former, former)
 	}
-	_, severity := IncidentOf(labels)
-	labels = maps.Clone(labels)
-	delete(labels, labelSeverity)
-	h.former = append(h.former, set{labels: encodeLabels(labels), severity: severity})
 }
 
-// takeFormer takes the sets of an earlier leader for posted by this one. A muted Incident keeps their labels, and those that are
+// HasFormer reports whether there are alerts that TakeFormer has not taken.
+func (h *History) HasFormer() bool { return len(h.former) > 0 }
+
+// DropFormer drops them: what an earlier leader has posted has expired.
+func (h *History) DropFormer() { h.former = nil }
+
+// TakeFormer takes the sets of an earlier leader for posted by this one. A muted Incident keeps their labels, and those that are
 // not wanted end. It waits until the target is known to want the Incident: another one may have posted it to this Alertmanager.
-func (h *History) takeFormer(w Wanted, target *Target) {
+func (h *History) TakeFormer(w Wanted, target *Target) {
 	if w.labels == "" {
 		return
 	}
@@ -245,8 +246,8 @@ var changingLabels = []string{labelAlertname, labelReminder, labelAssignee, labe
 // nor with time are equal: anyone can post to Alertmanager, and several installations may.
 func (t *Target) mayHavePosted(s set, labels string) bool {
 	now, before := decodeLabels(labels), decodeLabels(s.labels)
-	for _, set := range []map[string]string{now, before} {
-		for name := range set {
+	for _, labels := range []map[string]string{now, before} {
+		for name := range labels {
 			_, isFixed := t.ExternalLabels[name]
 			mayChange := !isFixed && slices.Contains(t.AlertLabels, name) || slices.Contains(changingLabels, name)
 			if !mayChange && now[name] != before[name] {

@@ -60,6 +60,8 @@ func TestOnlyOwnAlertsOfEarlierLeadersEnd(t *testing.T) {
 			c.change(posted)
 			var h History
 			h.AddFormer(posted)
+			h.AddFormer(posted)
+			h.TakeFormer(wanted, target)
 			extended := h.Extend(wanted, target, noon)
 			ended := slices.DeleteFunc(extended.sets, set.fires)
 			g.Expect(ended).To(HaveLen(map[bool]int{true: 1}[c.ends]))

@@ -36,6 +36,11 @@ var IdentityLabels = []string{
 // noType is the type of alerts that have none, see package fold. It names no alert.
 const noType = "webhook"
 
+// IntegrationOf returns the integration that the labels of an alert name.
+func IntegrationOf(labels map[string]string) types.NamespacedName {
+	return types.NamespacedName{Namespace: labels[LabelNamespace], Name: labels[labelIntegration]}
+}
+
 // IncidentOf returns the Incident that the labels of an alert name, and the severity of the alert.
 func IncidentOf(labels map[string]string) (incident types.NamespacedName, severity v1alpha1.Severity) {
 	return types.NamespacedName{Namespace: labels[LabelNamespace], Name: labels[LabelIncident]},

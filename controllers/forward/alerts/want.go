@@ -2,6 +2,7 @@ package alerts
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"time"
@@ -23,6 +24,14 @@ type set struct {
 
 func (s set) fires() bool { return s.to.IsZero() }
 
+// setOf returns the set of an alert's labels.
+func setOf(labels map[string]string) set {
+	_, severity := IncidentOf(labels)
+	labels = maps.Clone(labels)
+	delete(labels, labelSeverity)
+	return set{labels: encodeLabels(labels), severity: severity}
+}
+
 func (s set) isSame(other set) bool { return s.labels == other.labels && s.severity == other.severity }
 
 // Wanted is what an Alertmanager is to know of an Incident.
@@ -42,6 +51,11 @@ func (w *Wanted) Firing() v1alpha1.Severity {
 		return ""
 	}
 	return w.sets[0].severity
+}
+
+// Fires reports whether an alert with these labels is to fire.
+func (w *Wanted) Fires(labels map[string]string) bool {
+	return w.Firing() != "" && w.sets[0].isSame(setOf(labels))
 }
 
 // IsEmpty reports whether nothing is to be posted.
@@ -148,7 +162,7 @@ func startOf(incident *v1alpha1.Incident, now time.Time) time.Time {
 // time at which the alert that caused a transition was received; zero for other changes.
 func Urgent(before, after *v1alpha1.Incident, labels []string) (received time.Time, urgent bool) {
 	if before == nil {
-		return time.Time{}, true
+		before, urgent = &v1alpha1.Incident{}, true
 	}
 	was, is := &before.Status, &after.Status
 	if n := len(is.Timeline); n > 0 {
@@ -158,7 +172,7 @@ func Urgent(before, after *v1alpha1.Incident, labels []string) (received time.Ti
 			return newest.Time.Time, true
 		}
 	}
-	urgent = was.State != is.State || (was.Mute == nil) != (is.Mute == nil) || isHeld(was) != isHeld(is) ||
+	urgent = urgent || was.State != is.State || (was.Mute == nil) != (is.Mute == nil) || isHeld(was) != isHeld(is) ||
 		fold.ForwardedSeverity(was) != fold.ForwardedSeverity(is) || was.Alert.Type != is.Alert.Type ||
 		slices.ContainsFunc(labels, func(name string) bool { return was.Alert.Labels[name] != is.Alert.Labels[name] })
 	return time.Time{}, urgent

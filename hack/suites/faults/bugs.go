@@ -91,6 +91,7 @@ var bugs = []bug{
 	{name: "muted-until-written", test: "./controllers/forward TestAWindowEndsAlsoIfNoStatusCanBeWritten"},
 	{name: "labels-change-while-muted", test: "./controllers/forward TestANewLeaderLearnsTheLabelsOfMutedIncidents"},
 	{name: "former-labels-fire-on", test: "./controllers/forward TestNewLeaderEndsEarlierLabels"},
+	{name: "ended-by-an-old-cache", test: "./controllers/forward TestANewLeaderWithAnOldCache"},
 	{name: "lost-by-the-watch-is-not-forwarded", test: "./controllers/forward TestAnIncidentThatTheWatchLostIsForwarded"},
 	{name: "labels-unlocked", test: "./controllers/incident TestLabelsAreSetOnlyOnTheIncidentThatWasRead"},
 	{name: "labels-of-others", test: "./controllers/incident TestIncidentsAreSelectedByLabelsOfTheirAlerts"},

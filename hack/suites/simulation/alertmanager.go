@@ -285,13 +285,13 @@ func (w *world) judgeForwarding() (found oracle.Findings) {
 		told := a.told()
 		w.judge.mu.Lock()
 		incidents := maps.Clone(w.judge.mutes.incidents)
-		integrations := maps.Clone(w.judge.mutes.integrations)
+		integrations, deleted := maps.Clone(w.judge.mutes.integrations), maps.Clone(w.judge.mutes.deleted)
 		w.judge.mu.Unlock()
 		for key, incident := range incidents {
 			knows := told[key]
 			integration := integrations[types.NamespacedName{Namespace: key.Namespace, Name: integrationName}]
-			// What nobody leads to any more expires.
-			if incident == nil || integration == nil || w.story.stays(key.Namespace) ||
+			// A leader that comes after a deletion does not know what was posted of the former Incident: that expires.
+			if incident == nil || deleted[key] || integration == nil || w.story.stays(key.Namespace) ||
 				!incident.DeletionTimestamp.IsZero() || changedWithin(incident, toldTime) {
 				continue
 			}

@@ -50,6 +50,7 @@ type mutes struct {
 	incidents    map[types.NamespacedName]*v1alpha1.Incident
 	integrations map[types.NamespacedName]*v1alpha1.WebhookIntegration
 	windows      map[types.NamespacedName]*v1alpha1.MaintenanceWindow
+	deleted      map[types.NamespacedName]bool // Incidents that were
 	holds        holds
 	found        oracle.Findings
 	written      func(*v1alpha1.Incident) // nil: nobody watches
@@ -67,7 +68,7 @@ func (m *mutes) commit(resource string, key types.NamespacedName, object []byte,
 		}
 	case "incidents":
 		before, after := m.incidents[key], decode[v1alpha1.Incident](object)
-		m.incidents[key] = after
+		m.incidents[key], m.deleted[key] = after, m.deleted[key] || after == nil
 		if before != nil && after != nil && before.UID != after.UID {
 			before = nil
 		}
