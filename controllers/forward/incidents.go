@@ -76,8 +76,9 @@ func (i *incidents) readResolved(ctx context.Context, known version) (*v1alpha1.
 	if incident == nil {
 		return nil, err
 	}
-	if incident.Status.Flapping != nil { // its end may be forwarded later than the cache shows it
-		i.set(incident, time.Time{})
+	if incident.Status.Flapping != nil || incident.Status.State != v1alpha1.IncidentResolved {
+		// Its end is forwarded later than the cache shows it, or it is open again.
+		i.setAhead(incident)
 		known.resource = incident.ResourceVersion
 	}
 	return i.keepAs(known, incident), nil
@@ -123,7 +124,7 @@ type index struct {
 // indexed is an Incident in the index.
 type indexed struct {
 	content     *v1alpha1.Incident // also without a status; must not be modified; nil: it is Resolved or gone
-	ahead       time.Time          // since when this version is known, which the cache has not shown; zero: it has
+	ahead       time.Time          // when this version was read or written that the cache has not shown; zero: it has
 	version     string             // its resourceVersion, or that of its end as the cache showed it
 	integration string
 	resolved    time.Time // or when its end is forwarded, if that is later; zero while it is open
@@ -180,7 +181,7 @@ func (x *index) gone(incident *v1alpha1.Incident, now time.Time) bool {
 	isNew := queue.NewerVersion(incident.ResourceVersion, known.version)
 	isShown := known.content != nil && incident.ResourceVersion == known.version // the cache missed how it went
 	if ok && !isNew && !known.ahead.IsZero() {
-		// It was opened again, or the cache missed that, too.
+		// A later write opened it, or the cache missed how it went: it is read.
 		known.ahead = known.ahead.Add(-lostAfter)
 		x.incidents[key] = known
 		return false

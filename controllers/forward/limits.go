@@ -30,7 +30,7 @@ const (
 	isolationTime = 10 * time.Second
 	partTimeout   = 2 * time.Second
 
-	// maxFormerBytes bounds the labels that are kept of what earlier leaders have posted.
+	// maxFormerBytes bounds the labels of what a poster reads of earlier leaders' alerts and the Incidents do not have, in a term.
 	maxFormerBytes = 16 << 20
 
 	// logInterval is how often a failure is logged while it lasts.
@@ -67,7 +67,8 @@ const (
 	resolvedTime   = alerts.MinEndedWindow + alerts.MaxRoundInterval
 	keptFiringTime = alerts.MaxRoundInterval / 2
 
-	// lostAfter is how long the cache has to show what a fold has written. Then the Incident is read that often: perhaps no watch
-	// tells when it changes.
-	lostAfter = 30 * time.Second
+	// lostAfter is how long the cache has to show what a fold has written. Then the Incident is read that often, lostInterval after
+	// another one: perhaps no watch tells when it changes.
+	lostAfter    = 30 * time.Second
+	lostInterval = 50 * time.Millisecond
 )

@@ -33,7 +33,9 @@ type poster struct {
 	splitter  *splitter
 	record    *record
 	skew      *skew
-	refresh   func(context.Context, types.NamespacedName) bool // reads an Incident from the API server
+
+	// knowsFormer says that the posts of earlier leaders were read, or could not be. Until then, what is muted fires on as it is.
+	knowsFormer atomic.Bool
 
 	configured atomic.Pointer[occasion] // its target and client
 }
@@ -42,7 +44,7 @@ func newPoster(t *term, name, address string) *poster {
 	p := &poster{
 		address: address, log: t.forwarder.log.WithValues("alertmanager", name, "address", address),
 		metrics: addressMetrics{name, address}, clock: t.clock, dialer: t.forwarder.Dialer, record: newRecord(),
-		incidents: t.incidents, windows: t.forwarder.Windows, refresh: t.refresh,
+		incidents: t.incidents, windows: t.forwarder.Windows,
 	}
 	p.configured.Store(&occasion{})
 	p.metrics.succeeded(time.Now())
@@ -133,8 +135,8 @@ func (p *poster) run(ctx context.Context) {
 	}
 }
 
-// learn reads what earlier leaders have posted, until that has succeeded or expired. It returns after the first attempt, which it
-// awaits for partTimeout only: what is new is posted meanwhile.
+// learn reads what earlier leaders have posted, again and again until it is read or has expired, and ends what differs. It returns
+// after the first attempt, at the latest after partTimeout: what is new is posted meanwhile.
 func (p *poster) learn(ctx context.Context, running *sync.WaitGroup) {
 	tried := make(chan struct{})
 	running.Go(func() {
@@ -151,6 +153,10 @@ func (p *poster) learn(ctx context.Context, running *sync.WaitGroup) {
 			at, _ = p.occasion()
 			err = p.readFormer(ctx, at)
 		}
+		sleep(ctx, alerts.FormerDelay, nil)
+		for _, key := range p.record.withFormer() {
+			p.schedule.changed.add(key, time.Time{})
+		}
 		sleep(ctx, time.Until(expired), nil)
 	})
 	select {
@@ -160,27 +166,16 @@ func (p *poster) learn(ctx context.Context, running *sync.WaitGroup) {
 	}
 }
 
-// readFormer records which alerts fire in Alertmanager, and should not by what is known. An earlier leader may have posted them
-// with labels that no status has any more: they stay if the Incident is muted, and end if it is not. Without an answer, muted
-// Incidents have their current labels, and the others fire until their expiry.
+// readFormer records the alerts that fire in Alertmanager: an earlier leader may have posted them, with labels that no status has
+// any more. Without an answer, muted Incidents get their current labels, and old alerts fire until they expire.
 func (p *poster) readFormer(ctx context.Context, at occasion) error {
-	bytes := 0
+	defer p.knowsFormer.Store(true)
 	return at.client.Labels(ctx, at.target.ExternalLabels, func(labels map[string]string) {
 		key, _ := alerts.IncidentOf(labels)
-		incident, integration, ok := p.incidents.get(key)
-		if !ok && !p.incidents.mayExist(alerts.IntegrationOf(labels)) {
-			return
-		}
-		wanted := at.target.Want(incident.content, integration, p.windows.Of(integration), at.now)
-		if wanted.Fires(labels) {
-			return
-		}
-		for name, value := range labels {
-			bytes += len(name) + len(value)
-		}
-		if bytes < maxFormerBytes {
-			p.record.addFormer(key, labels)
-			p.schedule.changed.add(key, time.Time{})
+		known, integration, ok := p.incidents.get(key)
+		if ok || p.incidents.mayExist(alerts.IntegrationOf(labels)) {
+			wanted := at.target.Want(known.content, integration, p.windows.Of(integration), at.now)
+			p.record.addFormer(key, labels, wanted, &at.target.Target, at.now)
 		}
 	})
 }
@@ -237,8 +232,6 @@ type post struct {
 // prepare makes the alerts of an Incident. It returns nil if nothing is to be posted: it cannot be read, and the next round tries
 // again, or Alertmanager neither is to know the Incident nor has known it.
 func (p *poster) prepare(ctx context.Context, at occasion, key types.NamespacedName, received time.Time) *post {
-	// What the cache shows may be older than what an earlier leader has posted.
-	takesFormer := p.record.hasFormer(key) && p.incidents.reads.TryAccept() && p.refresh(ctx, key)
 	incident, integration, err := p.incidents.read(ctx, key)
 	if err != nil {
 		p.log.Error(err, "Incident cannot be posted", "namespace", key.Namespace, "incident", key.Name)
@@ -249,8 +242,8 @@ func (p *poster) prepare(ctx context.Context, at occasion, key types.NamespacedN
 	// again within the expiry; otherwise the set ends with it.
 	stays := integration == nil && incident != nil &&
 		(incident.Status.State == v1alpha1.IncidentOpen || fold.KeepsFiring(&incident.Status, at.now))
-	if !stays && takesFormer {
-		p.record.takeFormer(key, wanted, &at.target.Target)
+	if wanted.IsMuted() && !p.knowsFormer.Load() {
+		return nil
 	}
 	if !stays {
 		wanted = p.record.extend(key, wanted, &at.target.Target, at.now)

@@ -2,8 +2,6 @@ package forward
 
 import (
 	"cmp"
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +23,8 @@ type record struct {
 	rejection cause     // of the newest rejected Incident
 	incidents map[types.NamespacedName]*state
 	rejected  int // how many Incidents are rejected: most often none
+
+	formerBytes int // how much addFormer has kept
 }
 
 // state is what a poster knows of an Incident in its Alertmanager.
@@ -83,30 +83,32 @@ func (r *record) extend(
 	return extended
 }
 
-// addFormer adds the labels of an Incident's alert in Alertmanager, which an earlier leader may have posted.
-func (r *record) addFormer(key types.NamespacedName, labels map[string]string) {
-	r.change(key, func(s *state) { s.history.AddFormer(labels) })
+// addFormer adds an alert of an Incident in Alertmanager, which an earlier leader may have posted.
+func (r *record) addFormer(
+	key types.NamespacedName, labels map[string]string, wanted alerts.Wanted, target *alerts.Target, now time.Time,
+) {
+	r.change(key, func(s *state) {
+		if r.formerBytes < maxFormerBytes {
+			r.formerBytes += s.history.AddFormer(labels, wanted, target, now)
+		}
+	})
 }
 
-// hasFormer reports whether there are such alerts that were not compared with what is wanted.
-func (r *record) hasFormer(key types.NamespacedName) bool {
+// withFormer returns the Incidents with such alerts that were not taken for posted by this leader.
+func (r *record) withFormer() (keys []types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.incidents[key]
-	return s != nil && s.history.HasFormer()
+	for key, s := range r.incidents {
+		if s.history.HasFormer() {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
-// takeFormer compares them with what is wanted: the others end from now on.
-func (r *record) takeFormer(key types.NamespacedName, wanted alerts.Wanted, target *alerts.Target) {
-	r.change(key, func(s *state) { s.history.TakeFormer(wanted, target) })
-}
-
-// dropFormer drops those that were not compared.
+// dropFormer drops what has expired of that.
 func (r *record) dropFormer() {
-	r.mu.Lock()
-	keys := slices.Collect(maps.Keys(r.incidents))
-	r.mu.Unlock()
-	for _, key := range keys {
+	for _, key := range r.withFormer() {
 		r.change(key, func(s *state) { s.history.DropFormer() })
 	}
 }
@@ -154,7 +156,7 @@ func (r *record) unfinished() (posted, rejected []types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key, s := range r.incidents {
-		if s.history.IsPosted() {
+		if s.history.IsPosted() || s.history.HasFormer() {
 			posted = append(posted, key)
 		}
 		if !s.rejected.IsZero() {

@@ -103,21 +103,16 @@ func (t *term) newest(incident *v1alpha1.Incident) {
 func (t *term) readLost(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		for _, key := range t.incidents.lost() {
-			if t.incidents.reads.Wait(ctx) != nil || !t.refresh(ctx, key) {
+			known, _, _ := t.incidents.get(key)
+			switch incident, err := t.incidents.readLive(ctx, version{key, known.version}); {
+			case err != nil:
 				return // the API server does not answer
+			case incident != nil:
+				t.newest(incident)
 			}
+			sleep(ctx, lostInterval, nil)
 		}
 	}, lostAfter/2)
-}
-
-// refresh reads an Incident from the API server. It reports false if that fails.
-func (t *term) refresh(ctx context.Context, key types.NamespacedName) bool {
-	known, _, _ := t.incidents.get(key)
-	incident, err := t.incidents.readLive(ctx, version{key, known.version})
-	if incident != nil {
-		t.newest(incident)
-	}
-	return err == nil
 }
 
 // notifyIfUrgent has an Incident that is not Resolved posted, if that cannot wait for the next round.

@@ -114,7 +114,7 @@ type Forwarder interface {
 	// read in this term, nor for an Incident that is not forwarded.
 	Silencing(incident types.NamespacedName) fold.Silencing
 
-	// Newest notes an Incident that was written, or read from the API server. Its watch may show that late, or never.
+	// Newest notes an Incident that was written, or read from the API server. The watch may show this version late, or never.
 	Newest(incident *v1alpha1.Incident)
 
 	// Watch calls changed for each Incident of which one of these changed, until ctx ends.

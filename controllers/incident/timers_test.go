@@ -14,6 +14,39 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
+// told is a Forwarder that keeps the newest versions of Incidents, and knows nothing else.
+type told struct {
+	justBegun
+	versions []string
+}
+
+func (f *told) Newest(incident *v1alpha1.Incident) {
+	f.versions = append(f.versions, incident.ResourceVersion)
+}
+
+// The forwarding knows what a fold writes, and what it reads because an answer was lost or the watch shows nothing.
+func TestTheForwardingIsToldWhatTheWatchMayLose(t *testing.T) {
+	s, forwarder := newSite(t), &told{}
+	s.incidents.Forwarder = forwarder
+	s.PostFiring("disk")
+	s.fold("disk")
+	opened := s.Incident("disk")
+	s.Expect(forwarder.versions).To(ContainElement(opened.ResourceVersion), "it is written")
+
+	s.cache.frozen[s.KeyOf("disk")] = opened
+	incident := opened.DeepCopy()
+	incident.Labels = map[string]string{"by": "somebody"}
+	s.Expect(s.Live.Update(s.Ctx, incident)).To(Succeed())
+	forwarder.versions = nil
+	s.PostFiring("disk")
+	for range 5 {
+		_, err := s.reconcile("disk")
+		s.Expect(err).NotTo(HaveOccurred())
+		s.pass(writeInterval)
+	}
+	s.Expect(forwarder.versions[:2]).To(HaveExactElements(incident.ResourceVersion, s.Incident("disk").ResourceVersion), "it is read")
+}
+
 // justBegun is a Forwarder that knows nothing yet.
 type justBegun struct{}
 

@@ -20,7 +20,7 @@ func (c *Client) PostAlerts(ctx context.Context, encoded []json.RawMessage, time
 	return c.send(ctx, timeout, http.MethodPost, "alerts", nil, encoded, nil)
 }
 
-// Labels calls use with the labels of each alert of a Tocsin that fires and has the external labels.
+// Labels calls use with the labels of each alert that fires, is a Tocsin's and has the external labels.
 func (c *Client) Labels(ctx context.Context, externalLabels map[string]string, use func(labels map[string]string)) error {
 	ctx, cancel := context.WithTimeout(ctx, RequestTimeout)
 	defer cancel()

@@ -152,7 +152,7 @@ type History struct {
 	labels  string      // of all sets
 	changes []time.Time // when these changed lately
 
-	former []set // those that Alertmanager has, by an earlier leader as it seems, and that Extend has not taken in yet
+	former []set // those that Alertmanager has, by an earlier leader as it seems, from the time on at which they may be ended
 }
 
 // IsEmpty reports whether nothing is to be remembered.
@@ -165,6 +165,7 @@ func (h *History) IsPosted() bool { return len(h.sets)+len(h.changes) > 0 }
 // labels of a muted Incident stay as they are.
 func (h *History) Extend(w Wanted, target *Target, now time.Time) Wanted {
 	window := target.EndedWindow()
+	h.takeFormer(w, now)
 	h.keepLabels(w, window, now)
 	sets, remembered := w.sets, []set(nil)
 	if len(sets) > 0 && sets[0].fires() {
@@ -206,37 +207,48 @@ func (h *History) keepLabels(w Wanted, window time.Duration, now time.Time) {
 	}
 }
 
-// AddFormer adds an alert of the Incident that fires in Alertmanager, which an earlier leader may have posted.
-func (h *History) AddFormer(labels map[string]string) {
+// AddFormer adds an alert that fires in Alertmanager, if an earlier leader may have posted it about the Incident, of which w is
+// wanted. It returns how many bytes are kept of it, besides what fires of the Incident anyway.
+func (h *History) AddFormer(labels map[string]string, w Wanted, target *Target, now time.Time) (bytes int) {
 	former := setOf(labels)
-	if len(h.former) < maxEndedSets && !slices.ContainsFunc(h.former, former.isSame) {
+	switch {
+	case slices.ContainsFunc(h.sets, former.isSame) || slices.ContainsFunc(h.former, former.isSame) || len(h.former) == maxEndedSets:
+	case w.Firing() != "" && w.sets[0].isSame(former):
+		h.sets = append(h.sets, w.sets[0]) // as if this leader had posted it
+		h.labels = former.labels
+	case w.labels == "" || target.mayHavePosted(former, w.labels):
+		former.from = now.Add(FormerDelay)
 		h.former = append(h.former, former)
+		return len(former.labels)
 	}
+	return 0
 }
 
-// HasFormer reports whether there are alerts that TakeFormer has not taken.
+// HasFormer reports whether Extend has not taken all of what AddFormer has added.
 func (h *History) HasFormer() bool { return len(h.former) > 0 }
 
-// DropFormer drops them: what an earlier leader has posted has expired.
+// DropFormer drops the rest: what an earlier leader has posted has expired.
 func (h *History) DropFormer() { h.former = nil }
 
-// TakeFormer takes the sets of an earlier leader for posted by this one. A muted Incident keeps their labels, and those that are
-// not wanted end. It waits until the target is known to want the Incident: another one may have posted it to this Alertmanager.
-func (h *History) TakeFormer(w Wanted, target *Target) {
+// takeFormer takes the sets of an earlier leader for posted by this one. A muted Incident keeps their labels, and what is not
+// wanted ends, but only after a delay: the cache may show something older than what the earlier leader posted. All of it waits
+// while the target wants nothing of the Incident: this Alertmanager may have it from another target.
+func (h *History) takeFormer(w Wanted, now time.Time) {
 	if w.labels == "" {
 		return
 	}
-	for _, former := range h.former {
-		if slices.ContainsFunc(h.sets, former.isSame) || !target.mayHavePosted(former, w.labels) {
-			continue
-		}
-		former.from = w.since
-		h.sets = append(h.sets, former)
+	h.former = slices.DeleteFunc(h.former, func(former set) bool {
 		if w.mute != nil && w.mute.ForwardedSeverity == former.severity && h.labels == "" {
 			h.labels = former.labels
 		}
-	}
-	h.former = nil
+		if now.Before(former.from) {
+			return false
+		}
+		if former.from = w.since; !slices.ContainsFunc(h.sets, former.isSame) {
+			h.sets = append(h.sets, former)
+		}
+		return true
+	})
 }
 
 // changingLabels are the labels of Tocsin's own that change while an Incident is open.

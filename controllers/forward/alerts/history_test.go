@@ -59,10 +59,10 @@ func TestOnlyOwnAlertsOfEarlierLeadersEnd(t *testing.T) {
 			posted["severity"] = "warning"
 			c.change(posted)
 			var h History
-			h.AddFormer(posted)
-			h.AddFormer(posted)
-			h.TakeFormer(wanted, target)
-			extended := h.Extend(wanted, target, noon)
+			h.AddFormer(posted, wanted, target, noon)
+			h.AddFormer(posted, wanted, target, noon)
+			g.Expect(h.Extend(wanted, target, noon.Add(FormerDelay-1)).sets).To(HaveLen(1), "the cache may show something older")
+			extended := h.Extend(wanted, target, noon.Add(FormerDelay))
 			ended := slices.DeleteFunc(extended.sets, set.fires)
 			g.Expect(ended).To(HaveLen(map[bool]int{true: 1}[c.ends]))
 			for _, s := range ended {
@@ -73,4 +73,20 @@ func TestOnlyOwnAlertsOfEarlierLeadersEnd(t *testing.T) {
 			g.Expect(h.former).To(BeEmpty())
 		})
 	}
+}
+
+// An alert that is as the Incident was when it was read is ended by a change before the first post.
+func TestAFormerAlertEndsWhenTheIncidentChanges(t *testing.T) {
+	g := NewWithT(t)
+	target, incident := targetOf(&Settings{}), openIncident()
+	before := target.Want(incident, &v1alpha1.WebhookIntegration{}, nil, noon)
+	posted := decodeLabels(before.labels)
+	posted["severity"] = "warning"
+	var h History
+	g.Expect(h.AddFormer(posted, before, target, noon)).To(BeZero())
+	incident.Status.Alert.Type = "Disk"
+	sets := h.Extend(target.Want(incident, &v1alpha1.WebhookIntegration{}, nil, noon), target, noon).sets
+	g.Expect(sets).To(HaveLen(2))
+	g.Expect(sets[1].labels).To(Equal(before.labels))
+	g.Expect(sets[1].fires()).To(BeFalse())
 }

@@ -19,6 +19,10 @@ const (
 	maxDescriptionChars = 2048
 	maxURLBytes         = 2048
 
+	// FormerDelay is how long what an earlier leader has posted is not ended, though it differs from what is wanted: the watch of
+	// the new one may be behind.
+	FormerDelay = 30 * time.Second
+
 	// maxEndedSets bounds the ended label sets that are remembered for one Incident and Alertmanager.
 	maxEndedSets = 8
 

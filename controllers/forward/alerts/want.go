@@ -41,7 +41,7 @@ type Wanted struct {
 	// mute is the maintenance by which the Incident is muted: the set with which it was posted before fires on as it is.
 	mute *v1alpha1.Mute
 
-	labels string    // of the sets; empty if the target is to know none of the Incident, whatever its state
+	labels string    // of the sets; empty if the target excludes the Incident, or does not know it
 	since  time.Time // when the set begins that fires, or would
 }
 
@@ -53,10 +53,8 @@ func (w *Wanted) Firing() v1alpha1.Severity {
 	return w.sets[0].severity
 }
 
-// Fires reports whether an alert with these labels is to fire.
-func (w *Wanted) Fires(labels map[string]string) bool {
-	return w.Firing() != "" && w.sets[0].isSame(setOf(labels))
-}
+// IsMuted reports whether the Incident is muted.
+func (w *Wanted) IsMuted() bool { return w.mute != nil }
 
 // IsEmpty reports whether nothing is to be posted.
 func (w *Wanted) IsEmpty() bool { return len(w.sets) == 0 }
