@@ -184,7 +184,8 @@ type ArchiveStatus struct {
 	// +required
 	State ArchiveState `json:"state,omitempty"`
 
-	// episode is the number of the newest episode that is in the archive. All before it are there, too.
+	// episode is the number of the newest episode that is in the archive, or that a record there counts. This is true of all
+	// before it, too.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"
 	// +optional

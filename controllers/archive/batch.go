@@ -86,7 +86,7 @@ func (a *archiver) read(ctx context.Context, name client.ObjectKey, into *batch)
 	done := note{incident: incident.ObjectMeta, all: true}
 	for _, episode := range fold.EndedEpisodes(&incident.Status) {
 		at := slices.IndexFunc(found, func(r records.Record) bool { return r.Number == episode.Number })
-		if at >= 0 && !fold.InArchive(&incident.Status, episode.Number, episode.Digest) && !into.add(&found[at]) {
+		if at >= 0 && !fold.InArchive(&incident.Status, &episode) && !into.add(&found[at]) {
 			done.all = false
 			break
 		}
@@ -144,7 +144,7 @@ func (a *archiver) patch(ctx context.Context, done *note) error {
 	archive := map[string]any{"state": v1alpha1.ArchiveWaiting}
 	metadata, status := map[string]any{"uid": done.incident.UID}, map[string]any{"archive": archive}
 	if done.newest.Number > 0 {
-		archive["episode"], archive["digest"] = done.newest.Number, done.newest.Digest
+		archive["episode"], archive["digest"] = fold.LastCounted(&done.newest), done.newest.Digest
 	}
 	if done.all {
 		archive["state"], status["unarchivedEpisodes"] = v1alpha1.ArchiveComplete, nil

@@ -39,15 +39,19 @@ func EndedEpisodes(status *v1alpha1.IncidentStatus) []v1alpha1.UnarchivedEpisode
 // IsArchived reports whether the archive has all ended episodes that an Incident still describes, as its archiver has noted.
 func IsArchived(status *v1alpha1.IncidentStatus) bool {
 	return !slices.ContainsFunc(EndedEpisodes(status), func(e v1alpha1.UnarchivedEpisode) bool {
-		return !InArchive(status, e.Number, e.Digest)
+		return !InArchive(status, &e)
 	})
 }
 
-// InArchive reports whether the archive has an ended episode of an Incident, in the version with this digest.
-func InArchive(status *v1alpha1.IncidentStatus, number int64, digest string) bool {
-	noted := status.Archive
-	return noted != nil && (number < noted.Episode || number == noted.Episode && digest == noted.Digest)
+// InArchive reports whether the archive has an ended episode of an Incident, in the version with its digest, and those that it
+// counts. Of the last one of these there may be a record as well: it was written before its episode had no space.
+func InArchive(status *v1alpha1.IncidentStatus, e *v1alpha1.UnarchivedEpisode) bool {
+	noted, last := status.Archive, LastCounted(e)
+	return noted != nil && (last < noted.Episode || last == noted.Episode && e.Digest == noted.Digest)
 }
+
+// LastCounted returns the number of the newest episode that an ended one counts: its own if it counts no other.
+func LastCounted(e *v1alpha1.UnarchivedEpisode) int64 { return e.Number + e.OmittedEpisodes }
 
 // archiveRule keeps ended episodes in the status until they are archived.
 type archiveRule struct{ noRule }
@@ -56,7 +60,7 @@ type archiveRule struct{ noRule }
 func (archiveRule) begin(f *folding) {
 	status := f.status
 	status.UnarchivedEpisodes = slices.DeleteFunc(status.UnarchivedEpisodes, func(e v1alpha1.UnarchivedEpisode) bool {
-		return !f.in.ArchiveRequired || InArchive(status, e.Number, e.Digest)
+		return !f.in.ArchiveRequired || InArchive(status, &e)
 	})
 	if len(status.UnarchivedEpisodes) == 0 {
 		status.UnarchivedEpisodes = nil
@@ -88,7 +92,7 @@ func (archiveRule) opens(f *folding) {
 		return
 	}
 	episode.Digest = f.ledger.digest.String()
-	if InArchive(status, episode.Number, episode.Digest) {
+	if InArchive(status, &v1alpha1.UnarchivedEpisode{Number: episode.Number, Digest: episode.Digest}) {
 		return
 	}
 	waiting := status.UnarchivedEpisodes

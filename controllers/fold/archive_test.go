@@ -229,3 +229,29 @@ func TestHandMadePackedEpisodes(t *testing.T) {
 		NewWithT(t).Expect(err).To(HaveOccurred())
 	}
 }
+
+// What the archiver has read of a flood of episodes is noted when others have followed, which had no space.
+func TestEpisodesThatAreCountedAfterTheArchiverHasReadAreArchived(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		later int // episodes that end between the read and the note
+		kept  int // episodes that wait when the next one opens
+	}{
+		"none":                                  {later: 0, kept: 0},
+		"the one that was read is counted, too": {later: 1, kept: 1},
+		"another one":                           {later: 2, kept: 2},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g, b := NewWithT(t), flappingBench()
+			for n := range 20 {
+				b.flap(n+1, 10)
+			}
+			noted := v1alpha1.ArchiveStatus{State: v1alpha1.ArchiveWaiting, Episode: 20, Digest: b.status().Ledger.Digest}
+			for n := range test.later {
+				b.flap(21+n, 10)
+			}
+			*b.status().Archive = noted
+			b.fold(eventOf(100, firingAlert()))
+			g.Expect(b.status().UnarchivedEpisodes).To(HaveLen(test.kept))
+		})
+	}
+}

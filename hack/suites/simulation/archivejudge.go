@@ -194,9 +194,8 @@ func (j *archiveJudge) compare(uid types.UID, known *archivedIncident, due time.
 		case e.since.After(due):
 		case !found:
 			wrong = append(wrong, fmt.Sprintf("the archive has no record of episode %d, which ended at %s", number, e.resolved))
-		case record.Digest != e.digest || !record.ResolvedTime.Equal(e.resolved.Time) ||
-			isKnown && !record.OpenedTime.Equal(opened.Time) || e.alerts >= 0 && record.AlertCount != e.alerts ||
-			(record.Omitted != nil || e.omitted > 0) && (record.Omitted == nil || record.Omitted.Episodes != e.omitted):
+		case !e.hasVersion(&record, newest) || !record.ResolvedTime.Equal(e.resolved.Time) ||
+			isKnown && !record.OpenedTime.Equal(opened.Time) || e.alerts >= 0 && record.AlertCount != e.alerts:
 			wrong = append(wrong, fmt.Sprintf("episode %d is %s to %s, %d alerts, digest %s, %d omitted, "+
 				"and the record has %s to %s, %d, %s, %v", number, opened, e.resolved, e.alerts, e.digest, e.omitted,
 				record.OpenedTime, record.ResolvedTime, record.AlertCount, record.Digest, record.Omitted))
@@ -205,6 +204,20 @@ func (j *archiveJudge) compare(uid types.UID, known *archivedIncident, due time.
 		}
 	}
 	return wrong
+}
+
+// hasVersion reports whether a record is of the newest version of its episode, and counts the episodes that had no space, but for
+// those that have records of their own: the archiver was about to write them.
+func (e *endedEpisode) hasVersion(record *records.Record, newest map[int64]records.Record) bool {
+	counted := int64(0)
+	if record.Omitted != nil {
+		counted = record.Omitted.Episodes
+	}
+	own := e.omitted
+	for own > 0 && newest[record.Number+own].Number != 0 {
+		own--
+	}
+	return record.Digest == e.digest && counted == e.omitted || own < e.omitted && counted == own
 }
 
 // newest returns the newest record of each episode of an Incident: the one with the highest resourceVersion.
