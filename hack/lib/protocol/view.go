@@ -190,7 +190,7 @@ func (v *View) lacksOlder(unmatched Set) bool {
 // one for an event that this one's cache lacks, or that only this one knows to be settled: then it stays as long as the event.
 func (v *View) mayDelete() bool {
 	if v.Read.IsEmpty() {
-		return v.Listed.IsEmpty()
+		return v.Listed.Without(v.Left).IsEmpty()
 	}
 	isNeeded := !v.Read.Ledger.And(v.Listed).IsEmpty() && !v.breaks(EvictedUnmarked)
 	return v.Read.isEvictable() && v.Settled.Contains(v.Shown) && !isNeeded

@@ -46,6 +46,7 @@ type event struct {
 	earlier  []*event // deleted ones of its name, of which it may be a second copy
 	keyed    bool     // its name is that of an idempotency key
 	doubtful bool     // it shows that it may be a second copy
+	received string   // when, see sending
 	restored bool     // from a backup
 }
 
@@ -140,7 +141,7 @@ func (j *Judge) store(c *Commit) *event {
 	_ = queue.Decode(object) // one that cannot be decoded has no alerts
 	e := &event{
 		name: nameOf(c.Object), uid: object.UID, parts: map[string]*part{}, stored: c.Revision, version: c.Revision,
-		mark:  object.Annotations[v1alpha1.SettledAnnotation],
+		received: receivedTimeOf(c.Object), mark: object.Annotations[v1alpha1.SettledAnnotation],
 		keyed: v1alpha1.IsKeyedEventName(object.Name), restored: queue.IsRestored(object),
 	}
 	j.events[e.uid] = e
@@ -165,6 +166,13 @@ func (j *Judge) store(c *Commit) *event {
 		j.named[e.name] = append(j.named[e.name], e)
 	}
 	return e
+}
+
+// receivedTimeOf returns the time at which an AlertEvent was received, as it is written.
+func receivedTimeOf(event map[string]any) string {
+	spec, _ := event["spec"].(map[string]any)
+	received, _ := spec["receivedTime"].(string)
+	return received
 }
 
 // forgetAfter is how long after its end no fold is under way any more that has listed an AlertEvent.
@@ -306,7 +314,7 @@ func (j *Judge) doubts(p *Process, e *event, g guess) (isCopy, waits bool) {
 
 // firstSent returns the revision when the first request to create an AlertEvent was sent. Only the webhook servers' are known.
 func (j *Judge) firstSent(e *event) int64 {
-	if revision, ok := j.sent[e.name]; ok {
+	if revision, ok := j.sent[sending{e.name, e.received}]; ok {
 		return revision
 	}
 	return e.stored

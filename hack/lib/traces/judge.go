@@ -53,7 +53,7 @@ type Judge struct {
 	incidents map[types.NamespacedName]*incident
 	events    map[types.UID]*event
 	named     map[types.NamespacedName][]*event // by names that come again only by mistake
-	sent      map[types.NamespacedName]int64    // by the name of an AlertEvent: the revision when it was first sent
+	sent      map[sending]int64                 // the revision when it was first sent
 	findings  []string
 	steps     int
 }
@@ -62,7 +62,7 @@ type Judge struct {
 func New(options Options) *Judge {
 	return &Judge{
 		options: options, incidents: map[types.NamespacedName]*incident{}, events: map[types.UID]*event{},
-		named: map[types.NamespacedName][]*event{}, sent: map[types.NamespacedName]int64{},
+		named: map[types.NamespacedName][]*event{}, sent: map[sending]int64{},
 	}
 }
 
@@ -94,10 +94,21 @@ func (j *Judge) Findings() []string { return j.findings }
 // Steps returns how many steps were judged.
 func (j *Judge) Steps() int { return j.steps }
 
+// sending is what the attempts to create one AlertEvent have in common. A name that is made of an idempotency key may come again.
+type sending struct {
+	name     types.NamespacedName
+	received string
+}
+
 // Sent notes that a process sends a request to create an AlertEvent.
-func (j *Judge) Sent(name types.NamespacedName) {
-	if _, again := j.sent[name]; !again {
-		j.sent[name] = j.revision
+func (j *Judge) Sent(name types.NamespacedName, body []byte) {
+	var event struct {
+		Spec struct{ ReceivedTime string }
+	}
+	_ = json.Unmarshal(body, &event) // what is no AlertEvent is not stored
+	attempt := sending{name, event.Spec.ReceivedTime}
+	if _, again := j.sent[attempt]; !again {
+		j.sent[attempt] = j.revision
 	}
 }
 
