@@ -87,6 +87,11 @@ func (o suspend) String() string {
 
 func (removeLease) String() string { return "delete the lease" }
 
+// removesLease says whether somebody deletes the lease in the story.
+func (s *Story) removesLease() bool {
+	return slices.ContainsFunc(s.Operations, func(o operation) bool { _, removes := o.(removeLease); return removes })
+}
+
 func (o remove) do(w *world) {
 	object := w.pick(o.resource, tenantName(o.tenant), o.which)
 	if object == nil {
