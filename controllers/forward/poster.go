@@ -135,8 +135,8 @@ func (p *poster) run(ctx context.Context) {
 	}
 }
 
-// learn reads what earlier leaders have posted, again and again until it is read or has expired, and ends what differs. It returns
-// after the first attempt, at the latest after partTimeout: what is new is posted meanwhile.
+// learn reads what earlier leaders have posted, again and again until it is read or has expired, and ends what differs. It
+// returns after the first attempt, at the latest after partTimeout: what is new is posted meanwhile.
 func (p *poster) learn(ctx context.Context, running *sync.WaitGroup) {
 	tried := make(chan struct{})
 	running.Go(func() {
