@@ -50,8 +50,11 @@ func InArchive(status *v1alpha1.IncidentStatus, e *v1alpha1.UnarchivedEpisode) b
 	return noted != nil && (last < noted.Episode || last == noted.Episode && e.Digest == noted.Digest)
 }
 
-// LastCounted returns the number of the newest episode that an ended one counts: its own if it counts no other.
-func LastCounted(e *v1alpha1.UnarchivedEpisode) int64 { return e.Number + e.OmittedEpisodes }
+// LastCounted returns the number of the newest episode that an ended one counts: its own if it counts no other, or so many that
+// no replica has written it.
+func LastCounted(e *v1alpha1.UnarchivedEpisode) int64 {
+	return max(e.Number, e.Number+e.OmittedEpisodes)
+}
 
 // archiveRule keeps ended episodes in the status until they are archived.
 type archiveRule struct{ noRule }

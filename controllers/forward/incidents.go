@@ -285,6 +285,13 @@ func (x *index) open() []types.NamespacedName {
 	return x.filter(func(_ types.NamespacedName, entry indexed) bool { return entry.content != nil })
 }
 
+// muted returns the Incidents that are open and muted by their status.
+func (x *index) muted() []types.NamespacedName {
+	return x.filter(func(_ types.NamespacedName, entry indexed) bool {
+		return entry.content != nil && entry.content.Status.Mute != nil
+	})
+}
+
 // of returns the Incidents of an integration.
 func (x *index) of(integration types.NamespacedName) []types.NamespacedName {
 	return x.filter(func(key types.NamespacedName, entry indexed) bool {

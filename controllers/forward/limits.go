@@ -68,7 +68,8 @@ const (
 	keptFiringTime = alerts.MaxRoundInterval / 2
 
 	// lostAfter is how long the cache has to show what a fold has written. Then the Incident is read that often, lostInterval after
-	// another one: perhaps no watch tells when it changes.
-	lostAfter    = 30 * time.Second
-	lostInterval = 50 * time.Millisecond
+	// another one: perhaps no watch tells when it changes. A pass over them ends early after maxLostFailures.
+	lostAfter       = 30 * time.Second
+	lostInterval    = 50 * time.Millisecond
+	maxLostFailures = 8
 )

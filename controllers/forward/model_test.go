@@ -60,6 +60,7 @@ func (w *world) lead() {
 	if err := w.poster.readFormer(w.Context(), at); err != nil {
 		w.Fatal(err)
 	}
+	w.poster.postMuted()
 	w.sweep()
 }
 

@@ -77,6 +77,19 @@ func TestANewLeaderLearnsTheLabelsOfMutedIncidents(t *testing.T) {
 				am.alerts["others"] = others
 			}
 		}, "alertname=Old severity=warning"},
+		"which is slow": {func(am *fakeAlertmanager) {
+			am.takes = 3 * time.Second
+		}, "alertname=Old severity=warning"},
+		"which tells only later": {func(am *fakeAlertmanager) {
+			asked := false
+			am.fail = func(body string) int {
+				if body != "null" || asked {
+					return 0
+				}
+				asked = true
+				return hangs
+			}
+		}, "alertname=Old severity=warning"},
 		"which does not always tell": {func(am *fakeAlertmanager) {
 			am.fail = func(body string) int { return map[string]int{"null": http.StatusNotFound}[body] }
 		}, "alertname=New severity=warning"},
@@ -102,6 +115,7 @@ func TestANewLeaderLearnsTheLabelsOfMutedIncidents(t *testing.T) {
 				r.Expect(r.am.firing()).To(ConsistOf(test.firing))
 				r.Expect(r.am.listed).To(BeNumerically("<=", 2), "each leader asks it once")
 				r.Expect(len(r.poster.record.incidents)).To(BeNumerically("<=", 1), "what others have there takes no memory")
+				r.am.takes = 0
 				r.maintain()
 				r.wait(time.Second)
 				r.Expect(r.am.firing()).To(ConsistOf("alertname=New severity=critical"), "and what fired before has ended")

@@ -34,7 +34,7 @@ type poster struct {
 	record    *record
 	skew      *skew
 
-	// knowsFormer says that the posts of earlier leaders were read, or could not be. Until then, what is muted fires on as it is.
+	// knowsFormer says that the posts of earlier leaders were read, or could not be for long, see postMuted.
 	knowsFormer atomic.Bool
 
 	configured atomic.Pointer[occasion] // its target and client
@@ -142,22 +142,28 @@ func (p *poster) learn(ctx context.Context, running *sync.WaitGroup) {
 	running.Go(func() {
 		defer p.record.dropFormer()
 		at, _ := p.occasion()
-		expired := time.Now().Add(at.target.Expiry)
+		began, delays := time.Now(), newBackoff()
 		err := p.readFormer(ctx, at)
 		close(tried)
 		if err != nil {
 			p.log.Info("What an earlier leader has posted cannot be read from Alertmanager", "reason", err.Error())
 		}
-		for err != nil && ctx.Err() == nil && time.Now().Before(expired) {
-			sleep(ctx, at.target.RoundInterval(), nil)
+		for err != nil && ctx.Err() == nil && time.Since(began) < at.target.Expiry {
+			delay := delays.Step()
+			if time.Since(began) >= at.target.RoundInterval() {
+				p.postMuted() // or it expires
+				delay = at.target.RoundInterval()
+			}
+			sleep(ctx, delay, nil)
 			at, _ = p.occasion()
 			err = p.readFormer(ctx, at)
 		}
+		p.postMuted()
 		sleep(ctx, alerts.FormerDelay, nil)
 		for _, key := range p.record.withFormer() {
 			p.schedule.changed.add(key, time.Time{})
 		}
-		sleep(ctx, time.Until(expired), nil)
+		sleep(ctx, at.target.Expiry-time.Since(began), nil)
 	})
 	select {
 	case <-tried:
@@ -166,10 +172,19 @@ func (p *poster) learn(ctx context.Context, running *sync.WaitGroup) {
 	}
 }
 
+// postMuted has Incidents posted that are muted: prepare puts them off until their former labels are known, or cannot be.
+func (p *poster) postMuted() {
+	if p.knowsFormer.Swap(true) {
+		return
+	}
+	for _, key := range p.incidents.muted() {
+		p.schedule.changed.add(key, time.Time{})
+	}
+}
+
 // readFormer records the alerts that fire in Alertmanager: an earlier leader may have posted them, with labels that no status has
 // any more. Without an answer, muted Incidents get their current labels, and old alerts fire until they expire.
 func (p *poster) readFormer(ctx context.Context, at occasion) error {
-	defer p.knowsFormer.Store(true)
 	return at.client.Labels(ctx, at.target.ExternalLabels, func(labels map[string]string) {
 		key, _ := alerts.IncidentOf(labels)
 		known, integration, ok := p.incidents.get(key)

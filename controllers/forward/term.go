@@ -102,13 +102,18 @@ func (t *term) newest(incident *v1alpha1.Incident) {
 // readLost reads the Incidents that the cache should have shown, until ctx ends.
 func (t *term) readLost(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		failures := 0
 		for _, key := range t.incidents.lost() {
 			known, _, _ := t.incidents.get(key)
-			switch incident, err := t.incidents.readLive(ctx, version{key, known.version}); {
-			case err != nil:
-				return // the API server does not answer
-			case incident != nil:
+			incident, err := t.incidents.readLive(ctx, version{key, known.version})
+			if incident != nil {
 				t.newest(incident)
+			}
+			if err != nil {
+				failures++
+			}
+			if failures == maxLostFailures {
+				return
 			}
 			sleep(ctx, lostInterval, nil)
 		}
@@ -117,7 +122,11 @@ func (t *term) readLost(ctx context.Context) {
 
 // notifyIfUrgent has an Incident that is not Resolved posted, if that cannot wait for the next round.
 func (t *term) notifyIfUrgent(before, after *v1alpha1.Incident) {
-	if received, urgent := alerts.Urgent(before, after, t.forwarder.current().AlertLabels); urgent {
+	received, urgent := alerts.Urgent(before, after, t.forwarder.current().AlertLabels)
+	if before == nil && t.forwarder.apiTime().Sub(received) > lostAfter {
+		received = time.Time{} // it was only not known
+	}
+	if urgent {
 		t.notify(client.ObjectKeyFromObject(after), received)
 	}
 }

@@ -165,7 +165,7 @@ func (h *History) IsPosted() bool { return len(h.sets)+len(h.changes) > 0 }
 // labels of a muted Incident stay as they are.
 func (h *History) Extend(w Wanted, target *Target, now time.Time) Wanted {
 	window := target.EndedWindow()
-	h.takeFormer(w, now)
+	h.takeFormer(w, target, now)
 	h.keepLabels(w, window, now)
 	sets, remembered := w.sets, []set(nil)
 	if len(sets) > 0 && sets[0].fires() {
@@ -210,16 +210,17 @@ func (h *History) keepLabels(w Wanted, window time.Duration, now time.Time) {
 // AddFormer adds an alert that fires in Alertmanager, if an earlier leader may have posted it about the Incident, of which w is
 // wanted. It returns how many bytes are kept of it, besides what fires of the Incident anyway.
 func (h *History) AddFormer(labels map[string]string, w Wanted, target *Target, now time.Time) (bytes int) {
+	const overhead = 256
 	former := setOf(labels)
 	switch {
-	case slices.ContainsFunc(h.sets, former.isSame) || slices.ContainsFunc(h.former, former.isSame) || len(h.former) == maxEndedSets:
+	case slices.ContainsFunc(h.sets, former.isSame) || slices.ContainsFunc(h.former, former.isSame):
 	case w.Firing() != "" && w.sets[0].isSame(former):
 		h.sets = append(h.sets, w.sets[0]) // as if this leader had posted it
 		h.labels = former.labels
-	case w.labels == "" || target.mayHavePosted(former, w.labels):
+	case len(h.former) < maxEndedSets && target.mayHavePosted(former, w.labels):
 		former.from = now.Add(FormerDelay)
 		h.former = append(h.former, former)
-		return len(former.labels)
+		return len(former.labels) + overhead
 	}
 	return 0
 }
@@ -233,11 +234,14 @@ func (h *History) DropFormer() { h.former = nil }
 // takeFormer takes the sets of an earlier leader for posted by this one. A muted Incident keeps their labels, and what is not
 // wanted ends, but only after a delay: the cache may show something older than what the earlier leader posted. All of it waits
 // while the target wants nothing of the Incident: this Alertmanager may have it from another target.
-func (h *History) takeFormer(w Wanted, now time.Time) {
+func (h *History) takeFormer(w Wanted, target *Target, now time.Time) {
 	if w.labels == "" {
 		return
 	}
 	h.former = slices.DeleteFunc(h.former, func(former set) bool {
+		if !target.mayHavePosted(former, w.labels) {
+			return true
+		}
 		if w.mute != nil && w.mute.ForwardedSeverity == former.severity && h.labels == "" {
 			h.labels = former.labels
 		}
@@ -254,9 +258,15 @@ func (h *History) takeFormer(w Wanted, now time.Time) {
 // changingLabels are the labels of Tocsin's own that change while an Incident is open.
 var changingLabels = []string{labelAlertname, labelReminder, labelAssignee, labelHops}
 
-// mayHavePosted reports whether the set may be one of the Incident that has the labels now. All that change neither by senders
-// nor with time are equal: anyone can post to Alertmanager, and several installations may.
+// mayHavePosted reports whether the set may be one of the Incident that has the labels now; empty if they are not known. All that
+// change neither by senders nor with time are equal: anyone can post to Alertmanager, and several installations may.
 func (t *Target) mayHavePosted(s set, labels string) bool {
+	if !slices.Contains(v1alpha1.Severities(), s.severity) || !t.hasSeverity(s.severity) {
+		return false
+	}
+	if labels == "" {
+		return true
+	}
 	now, before := decodeLabels(labels), decodeLabels(s.labels)
 	for _, labels := range []map[string]string{now, before} {
 		for name := range labels {
@@ -267,5 +277,5 @@ func (t *Target) mayHavePosted(s set, labels string) bool {
 			}
 		}
 	}
-	return t.hasSeverity(s.severity)
+	return true
 }

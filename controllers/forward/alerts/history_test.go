@@ -58,9 +58,11 @@ func TestOnlyOwnAlertsOfEarlierLeadersEnd(t *testing.T) {
 			posted := decodeLabels(wanted.labels)
 			posted["severity"] = "warning"
 			c.change(posted)
-			var h History
+			var h, late History
 			h.AddFormer(posted, wanted, target, noon)
 			h.AddFormer(posted, wanted, target, noon)
+			late.AddFormer(posted, Wanted{}, target, noon) // the Incident is not known yet
+			g.Expect(late.Extend(wanted, target, noon.Add(FormerDelay)).sets).To(HaveLen(map[bool]int{true: 2, false: 1}[c.ends]))
 			g.Expect(h.Extend(wanted, target, noon.Add(FormerDelay-1)).sets).To(HaveLen(1), "the cache may show something older")
 			extended := h.Extend(wanted, target, noon.Add(FormerDelay))
 			ended := slices.DeleteFunc(extended.sets, set.fires)
