@@ -2,6 +2,7 @@ package incident
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -36,7 +37,8 @@ type watchedPlan struct {
 func (r *reconciler) watchMaintenance(ctx context.Context, queue requests.Queue) error {
 	w := windowWatch{}
 	go wait.UntilWithContext(ctx, func(ctx context.Context) {
-		for namespace, windows := range w.changed(r.Windows.All(), r.Health.APITime().Add(-timeStep)) {
+		now, gone := r.Windows.All()
+		for namespace, windows := range w.changed(now, gone, r.Health.APITime().Add(-timeStep)) {
 			for _, integration := range r.covered(ctx, namespace, windows) {
 				for _, name := range r.counts.OfIntegration(namespace, integration) {
 					requests.AddUrgent(queue, types.NamespacedName{Namespace: namespace, Name: name})
@@ -62,12 +64,18 @@ func (r *reconciler) covered(ctx context.Context, namespace string, windows main
 }
 
 // changed returns, by namespace, the windows that are changed, added or removed since the last call, or all of the namespace if
-// one has opened or ended since then. A clock that was set back counts.
-func (w windowWatch) changed(now map[string]maintenance.Plan, at time.Time) map[string]maintenance.Plan {
+// one has opened or ended since then. A clock that was set back counts, and so does a window that is gone already.
+func (w windowWatch) changed(now, gone map[string]maintenance.Plan, at time.Time) map[string]maintenance.Plan {
 	changed := map[string]maintenance.Plan{}
-	for namespace := range sets.KeySet(w).Union(sets.KeySet(now)) {
+	for namespace := range sets.KeySet(w).Union(sets.KeySet(now)).Union(sets.KeySet(gone)) {
 		known, plan := w[namespace], now[namespace]
-		switch differing := difference(known.plan, plan); {
+		differing := difference(known.plan, plan)
+		for _, window := range gone[namespace] {
+			if !slices.Contains(known.plan, window) { // it came and went
+				differing = append(differing, window)
+			}
+		}
+		switch {
 		case len(differing) > 0:
 			changed[namespace] = append(differing, known.turned(at)...)
 		case len(known.turned(at)) > 0:

@@ -53,7 +53,8 @@ func TestIncidentsAreFoldedWhenTheirWindowsChangeOpenAndEnd(t *testing.T) {
 	w, windows := windowWatch{}, maintenance.NewWindows()
 	hour := func(n float64) time.Time { return testEpoch.Add(time.Duration(n * float64(time.Hour))) }
 	at := func(n float64) (names []string) {
-		for namespace, plan := range w.changed(windows.All(), hour(n)) {
+		now, gone := windows.All()
+		for namespace, plan := range w.changed(now, gone, hour(n)) {
 			for _, window := range plan {
 				names = append(names, namespace+"/"+window.Name)
 			}
@@ -90,6 +91,11 @@ func TestIncidentsAreFoldedWhenTheirWindowsChangeOpenAndEnd(t *testing.T) {
 	windows.Remove(&daily)
 	windows.Remove(&other)
 	g.Expect(at(100.4)).To(HaveLen(2))
+	windows.Set(&once)
+	windows.Set(&moved)
+	windows.Remove(&moved)
+	g.Expect(at(100.4)).To(ConsistOf("team/db", "team/db"), "it came, changed and went between two looks")
+	g.Expect(at(100.4)).To(BeEmpty())
 	g.Expect(w).To(BeEmpty())
 }
 

@@ -217,7 +217,8 @@ func TestWindowsAreKeptByNamespace(t *testing.T) {
 		all.Set(&w)
 	}
 	g.Expect(names()).To(Equal([]string{"a", "b", "c"}))
-	g.Expect(all.All()).To(HaveLen(2))
+	now, _ := all.All()
+	g.Expect(now).To(HaveLen(2))
 
 	before := all.In("team")
 	told := *a.DeepCopy()
@@ -235,7 +236,9 @@ func TestWindowsAreKeptByNamespace(t *testing.T) {
 	g.Expect(names()).To(Equal([]string{"a", "c"}))
 	all.Remove(&a)
 	all.Remove(&c)
-	g.Expect(all.All()).To(HaveLen(1))
+	now, gone := all.All()
+	g.Expect(now).To(HaveLen(1))
+	g.Expect(gone["team"]).To(HaveLen(4), "replaced or removed since the last call")
 	g.Expect((*Windows)(nil).Of(shop)).To(BeNil())
 	g.Expect(all.Of(nil)).To(BeNil())
 }

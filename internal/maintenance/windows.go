@@ -20,11 +20,15 @@ type Windows struct {
 
 	mu    sync.Mutex
 	plans map[string]Plan // sorted by name. A plan never changes: another one takes its place
+	gone  map[string]Plan // the windows that were removed or replaced since All was called, in a namespace the newest maxGone
 }
+
+// maxGone is how many windows of a namespace are remembered that are gone.
+const maxGone = 16
 
 // NewWindows returns Windows without any.
 func NewWindows() *Windows {
-	return &Windows{plans: map[string]Plan{}}
+	return &Windows{plans: map[string]Plan{}, gone: map[string]Plan{}}
 }
 
 // Follow has the windows follow a cache.
@@ -67,6 +71,8 @@ func (w *Windows) replace(namespace string, at int, taken bool, now Plan) {
 	plan, rest := w.plans[namespace], at
 	if taken {
 		rest++
+		gone := append(w.gone[namespace], plan[at])
+		w.gone[namespace] = gone[max(0, len(gone)-maxGone):]
 	}
 	if w.plans[namespace] = slices.Concat(plan[:at], now, plan[rest:]); len(w.plans[namespace]) == 0 {
 		delete(w.plans, namespace)
@@ -96,12 +102,14 @@ func (w *Windows) In(namespace string) Plan {
 	return w.plans[namespace]
 }
 
-// All returns the windows of each namespace that has some.
-func (w *Windows) All() map[string]Plan {
+// All returns the windows of each namespace that has some, and those that are gone since the last call: a window may come and go
+// in between, and mute an Incident.
+func (w *Windows) All() (now, gone map[string]Plan) {
 	if w == nil {
-		return nil
+		return nil, nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return maps.Clone(w.plans)
+	gone, w.gone = w.gone, map[string]Plan{}
+	return maps.Clone(w.plans), gone
 }
