@@ -64,7 +64,7 @@ func (h *History) mayWaitForAny(e *event) bool {
 func (h *History) checkLeft(e *event, at Moment, f *Findings) {
 	h.checkForgotten(e)
 	if unsettled := e.unsettled(); len(unsettled) > 0 {
-		if !h.showsWaiting(e) {
+		if !h.showsWaiting(e) && !h.isPaused(e, unsettled) {
 			f.Add("E: AlertEvent %s waits for %s, and no condition shows why", e, strings.Join(unsettled, ", "))
 		}
 		for _, name := range unsettled {
@@ -82,6 +82,14 @@ func (h *History) checkLeft(e *event, at Moment, f *Findings) {
 	case !e.lingers() || h.hasLingered(e, at):
 		f.Add("C: AlertEvent %s is left, and all its alerts are settled", e)
 	}
+}
+
+// isPaused says whether the ledger of an Incident for which an AlertEvent waits is full, which pauses its folds.
+func (h *History) isPaused(e *event, incidents []string) bool {
+	return slices.ContainsFunc(incidents, func(name string) bool {
+		l := h.lives[incidentKey{e.namespace, name}]
+		return l != nil && len(l.stored.Status.Ledger.Events) == maxLedger
+	})
 }
 
 // waitsBehind says whether alerts of it that match nothing, or that need not count, wait with others, which are to open the
