@@ -157,7 +157,7 @@ func (j *Judge) Read(p *Process, name types.NamespacedName, at time.Time) {
 	for _, strict := range []bool{false, true} {
 		for v := range j.views(p, i, guess{now: true, strict: strict, at: at, since: oldest.stored, readTo: math.MaxInt64}) {
 			for _, step := range v.Steps(nil) {
-				if step.Kind == protocol.Settle || step.Kind == protocol.Write {
+				if step.Kind == protocol.Settle || step.Kind == protocol.Write || step.Kind == protocol.Create {
 					unmatched = unmatched.Or(step.Unmatched)
 				}
 			}
