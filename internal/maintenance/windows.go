@@ -71,8 +71,10 @@ func (w *Windows) replace(namespace string, at int, taken bool, now Plan) {
 	plan, rest := w.plans[namespace], at
 	if taken {
 		rest++
-		gone := append(w.gone[namespace], plan[at])
-		w.gone[namespace] = gone[max(0, len(gone)-maxGone):]
+		w.gone[namespace] = append(w.gone[namespace], plan[at])
+		if gone := w.gone[namespace]; len(gone) > maxGone {
+			w.gone[namespace] = gone[1:]
+		}
 	}
 	if w.plans[namespace] = slices.Concat(plan[:at], now, plan[rest:]); len(w.plans[namespace]) == 0 {
 		delete(w.plans, namespace)
