@@ -295,20 +295,27 @@ func (w *world) judgeForwarding() (found oracle.Findings) {
 				!incident.DeletionTimestamp.IsZero() || changedWithin(incident, toldTime) {
 				continue
 			}
-			want := wantTold(&incident.Status)
-			acknowledged := isCovered(&incident.Status)
-			switch {
-			case knows.severity != want || knows.firing > 1:
-				found.Add("W: Alertmanager %d has %d alerts of %s with severity %q, and the Incident is %s with %q",
-					i, knows.firing, key, knows.severity, incident.Status.State, want)
-			case want != "" && knows.silenced && !acknowledged && w.story.removesLease():
-				// Its UID names the installation, which leaves the silences of another one alone: they end by themselves.
-			case want != "" && knows.silenced != acknowledged && !w.story.hasClocks(): // a silence ends by the clock of a leader
-				found.Add("W: Alertmanager %d has a silence of %s: %v, which is acknowledged: %v", i, key, knows.silenced, acknowledged)
-			}
+			w.judgeTold(i, key, knows, &incident.Status, &found)
 		}
 	}
 	return found
+}
+
+// judgeTold finds what an Alertmanager does not know of an Incident, or knows wrongly.
+func (w *world) judgeTold(
+	alertmanager int, key types.NamespacedName, knows toldOf, status *v1alpha1.IncidentStatus, found *oracle.Findings,
+) {
+	want, acknowledged := wantTold(status), isCovered(status)
+	switch {
+	case knows.severity != want || knows.firing > 1:
+		found.Add("W: Alertmanager %d has %d alerts of %s with severity %q, and the Incident is %s with %q",
+			alertmanager, knows.firing, key, knows.severity, status.State, want)
+	case want != "" && knows.silenced && !acknowledged && w.story.removesLease():
+		// Its UID names the installation, which leaves the silences of another one alone: they end by themselves.
+	case want != "" && knows.silenced != acknowledged && !w.story.hasClocks(): // a silence ends by the clock of a leader
+		found.Add("W: Alertmanager %d has a silence of %s: %v, which is acknowledged: %v",
+			alertmanager, key, knows.silenced, acknowledged)
+	}
 }
 
 // judgeBeginnings judges what an Alertmanager was told that it did not know before.

@@ -83,7 +83,9 @@ func (t *tracer) commit(c apiserver.Commit) {
 // sent notes a request that a process sends.
 func (t *tracer) sent(call *apiserver.Call) {
 	if call.Verb == "create" && call.Resource == tracedEvents && !call.Query.Has("dryRun") {
-		t.tell(func(j *traces.Judge) { j.Sent(types.NamespacedName{Namespace: call.Namespace, Name: call.Name}, call.Body) })
+		t.tell(func(j *traces.Judge) {
+			j.Sent(types.NamespacedName{Namespace: call.Namespace, Name: call.Name}, call.Body)
+		})
 	}
 }
 
