@@ -124,7 +124,7 @@ type index struct {
 // indexed is an Incident in the index.
 type indexed struct {
 	content     *v1alpha1.Incident // also without a status; must not be modified; nil: it is Resolved or gone
-	ahead       time.Time          // when this version was read or written that the cache has not shown; zero: it has
+	ahead       time.Time          // when this version was read or written, if the cache has not shown it; long ago: read it now
 	version     string             // its resourceVersion, or that of its end as the cache showed it
 	integration string
 	resolved    time.Time // or when its end is forwarded, if that is later; zero while it is open

@@ -30,7 +30,7 @@ const (
 	isolationTime = 10 * time.Second
 	partTimeout   = 2 * time.Second
 
-	// maxFormerBytes bounds the labels of what a poster reads of earlier leaders' alerts and the Incidents do not have, in a term.
+	// maxFormerBytes bounds what a poster keeps, in a term, of earlier leaders' alerts that differ from what is wanted.
 	maxFormerBytes = 16 << 20
 
 	// logInterval is how often a failure is logged while it lasts.

@@ -152,7 +152,7 @@ type History struct {
 	labels  string      // of all sets
 	changes []time.Time // when these changed lately
 
-	former []set // those that Alertmanager has, by an earlier leader as it seems, from the time on at which they may be ended
+	former []set // that fire in Alertmanager, as it seems by an earlier leader; from is when one that is not wanted may be ended
 }
 
 // IsEmpty reports whether nothing is to be remembered.

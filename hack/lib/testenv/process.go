@@ -194,7 +194,7 @@ func Memory(pid int) (now, peak int64, err error) {
 }
 
 // FreeAddresses finds n addresses on the loopback interface that nobody listens on. By default, no system gives these ports to
-// connections, or to who asks for any port: they stay free while a server is away.
+// connections, or to those who ask for any port: they stay free while a server is away.
 func FreeAddresses(n int) ([]string, error) {
 	const first, count, attempts = 15_000, 12_000, 100
 	var addresses []string

@@ -221,7 +221,7 @@ type guess struct {
 	readTo int64              // of what the watch has brought, the process has read what was stored up to this revision
 	strict bool               // no other event waits or is a second copy but those that must
 
-	copiesWait bool // second copies that the process need not remember the first one of wait, as others may
+	copiesWait bool // second copies may wait, too, unless the process must know the first one
 }
 
 // ends returns the revisions at which events ended.
