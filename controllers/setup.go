@@ -44,7 +44,6 @@ type Forwarder interface {
 type noListener struct{}
 
 func (noListener) Resolved(*v1alpha1.Incident) {}
-func (noListener) Swept()                      {}
 
 // Replica is the part of the controllers that every replica runs, the leader or not.
 type Replica struct{ options Options }

@@ -138,13 +138,6 @@ func (f *Forwarder) Resolved(incident *v1alpha1.Incident) {
 	}
 }
 
-// Swept implements sweep.Listener.
-func (f *Forwarder) Swept() {
-	if t := f.term.Load(); t != nil {
-		t.incidents.setComplete()
-	}
-}
-
 // Watch implements incident.Forwarder.
 func (f *Forwarder) Watch(ctx context.Context, changed func(incident types.NamespacedName)) {
 	f.changed.Store(&changed)

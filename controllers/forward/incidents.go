@@ -118,7 +118,6 @@ type index struct {
 	mu           sync.Mutex
 	incidents    map[types.NamespacedName]indexed
 	integrations map[types.NamespacedName]*v1alpha1.WebhookIntegration // must not be modified
-	complete     bool                                                  // it has the Resolved Incidents, too
 }
 
 // indexed is an Incident in the index.
@@ -232,18 +231,11 @@ func (x *index) replaceIntegration(
 	return before
 }
 
-// setComplete notes that a sweep has shown all Resolved Incidents.
-func (x *index) setComplete() {
+// hasIntegration reports whether the cache shows an integration.
+func (x *index) hasIntegration(integration types.NamespacedName) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.complete = true
-}
-
-// mayExist reports whether an Incident of an integration may exist that the index does not know yet.
-func (x *index) mayExist(integration types.NamespacedName) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return !x.complete && x.integrations[integration] != nil
+	return x.integrations[integration] != nil
 }
 
 // lost returns the Incidents that the cache should have shown for long.

@@ -188,7 +188,7 @@ func (p *poster) readFormer(ctx context.Context, at occasion) error {
 	return at.client.Labels(ctx, at.target.ExternalLabels, func(labels map[string]string) {
 		key, _ := alerts.IncidentOf(labels)
 		known, integration, ok := p.incidents.get(key)
-		if ok || p.incidents.mayExist(alerts.IntegrationOf(labels)) {
+		if ok || p.incidents.hasIntegration(alerts.IntegrationOf(labels)) { // an Incident may come, even one that is Resolved by then
 			wanted := at.target.Want(known.content, integration, p.windows.Of(integration), at.now)
 			p.record.addFormer(key, labels, wanted, &at.target.Target, at.now)
 		}

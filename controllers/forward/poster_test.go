@@ -267,6 +267,29 @@ func TestNewLeaderEndsEarlierLabels(t *testing.T) {
 	}
 }
 
+// An Incident is deleted between two leaders, and the next one of its name has another severity and is Resolved when it is first
+// seen, which is after Alertmanager has told what fires.
+func TestNewLeaderEndsWhatFiredOfADeletedIncident(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.target.Expiry = 24 * time.Hour
+		r.lead()
+		key := r.alert("k", v1alpha1.AlertFiring)
+		r.stop()
+		r.delete(key)
+		delete(r.term.incidents.incidents, key)
+		r.lead()
+		r.wait(time.Second)
+		poster := r.poster
+		r.poster = nil
+		r.alert("k", v1alpha1.AlertFiring, severity("info"))
+		r.alert("k", v1alpha1.AlertResolved)
+		poster.schedule.changed.add(key, time.Time{})
+		r.wait(alerts.FormerDelay)
+		r.Expect(r.am.firing()).To(BeEmpty())
+	})
+}
+
 // An Alertmanager that does not tell what it has is asked until all of that has expired, and hardly delays what is new.
 func TestAnAlertmanagerDoesNotTellWhatFires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -321,7 +344,6 @@ func TestANewLeaderWithAnOldCache(t *testing.T) {
 func TestAlertsOfOthersTakeNoMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
-		r.term.incidents.complete = false
 		for i := range 20_000 {
 			labels := map[string]string{
 				alerts.LabelNamespace: namespace, "integration": "other", alerts.LabelIncident: fmt.Sprint("other-", i), "severity": "info",

@@ -73,9 +73,6 @@ const (
 type Listener interface {
 	// Resolved tells of an Incident that is Resolved. It must not block, nor change the Incident.
 	Resolved(incident *v1alpha1.Incident)
-
-	// Swept says that Resolved was called for all Incidents that were Resolved at the start of the term.
-	Swept()
 }
 
 // Folds are the folds' part of a sweep, in package incident.
@@ -250,9 +247,6 @@ func (s *Sweeper) sweep(ctx context.Context) (behind bool, err error) {
 		counts.Add(namespace, changed)
 	}
 	s.counts = counts
-	if !s.swept {
-		s.options.Listener.Swept()
-	}
 	s.swept, s.behind = true, late
 	return overdue > 0, nil
 }
