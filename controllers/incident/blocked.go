@@ -28,6 +28,10 @@ const (
 	minBlockedRetry = time.Second
 	maxBlockedRetry = 30 * time.Second
 
+	// wokenByOne is how many of those that wait for a namespace try at once after each success: few fail in vain if there is
+	// room for few, and all have tried soon if there is room for all.
+	wokenByOne = 2
+
 	// namedIncidents is how many of the Incidents that cannot be written a condition names.
 	namedIncidents = 3
 
@@ -144,8 +148,8 @@ func rejectionOf(err error) string {
 
 // Blocked records the Incidents that cannot be written, and the namespaces in which none can be created. Each Incident is
 // tried again by itself, with increasing delays, and delays no other one. Of those that cannot be created, one tries at a time
-// for all of the namespace: thousands of alerts with new keys cost the API server no more than one. After its success all of them
-// try.
+// for all of the namespace: thousands of alerts with new keys cost the API server no more than one. After its success some of
+// them are woken, and others after each success of these; all that come may try, until one fails again.
 type Blocked struct {
 	clock   replica.Clock
 	started time.Time // when this process became the leader
@@ -165,6 +169,7 @@ type obstacle struct {
 	retryAt  time.Time
 	trying   string           // name of the Incident that may try now
 	blocked  sets.Set[string] // names of Incidents
+	isGone   bool             // one was created since the last failure; blocked are those that have not been woken
 }
 
 func newBlocked(clock replica.Clock) *Blocked {
@@ -181,7 +186,10 @@ func obstaclesOf(namespace, name string) types.NamespacedName {
 
 // obstacle returns that of an Incident, or for ofNamespace of those that are to be created; nil if there is none.
 func (b *Blocked) obstacle(namespace, of string) *obstacle {
-	return b.obstacles[obstaclesOf(namespace, of)][of]
+	if found := b.obstacles[obstaclesOf(namespace, of)][of]; found != nil && !found.isGone {
+		return found
+	}
+	return nil
 }
 
 // delay returns how long not to try an Incident for a reason of its own, or ofNamespace its creation. At zero it is to be tried,
@@ -219,15 +227,18 @@ func (b *Blocked) block(key types.NamespacedName, cause *blockedError, now time.
 		b.tried.Insert(key.Namespace)
 	}
 	b.leave(key, other)
-	found, in := b.obstacle(key.Namespace, of), obstaclesOf(key.Namespace, of)
+	in := obstaclesOf(key.Namespace, of)
+	found := b.obstacles[in][of]
 	if found == nil {
-		found = &obstacle{trying: key.Name, blocked: sets.New[string]()}
+		found = &obstacle{isGone: true, blocked: sets.New[string]()}
 		if b.obstacles[in] == nil {
 			b.obstacles[in] = map[string]*obstacle{}
 		}
 		b.obstacles[in][of] = found
 	}
-	first = found.cause == nil || found.cause.reason != cause.reason
+	if first = found.isGone || found.cause.reason != cause.reason; found.isGone {
+		found.isGone, found.trying, found.failures = false, key.Name, 0
+	}
 	found.cause = cause
 	found.blocked.Insert(key.Name)
 	if of == key.Name || found.trying == key.Name { // others of a namespace were under way when the first one failed
@@ -254,15 +265,25 @@ func (b *Blocked) mayExist(key types.NamespacedName) bool {
 	return found != nil && !found.blocked.Has(key.Name)
 }
 
-// unblock notes that an Incident was created.
-func (b *Blocked) unblock(namespace string) {
+// unblock notes that an Incident was created, and returns the names of those that are to try next.
+func (b *Blocked) unblock(key types.NamespacedName) (woken []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.tried.Insert(namespace)
-	in := obstaclesOf(namespace, ofNamespace)
-	if delete(b.obstacles[in], ofNamespace); len(b.obstacles[in]) == 0 {
-		delete(b.obstacles, in)
+	b.tried.Insert(key.Namespace)
+	found := b.obstacles[obstaclesOf(key.Namespace, ofNamespace)][ofNamespace]
+	if found == nil {
+		return nil
 	}
+	found.isGone = true
+	for name := range found.blocked {
+		if name != key.Name && len(woken) < wokenByOne {
+			woken = append(woken, name)
+		}
+	}
+	for _, name := range append(woken, key.Name) {
+		b.leave(types.NamespacedName{Namespace: key.Namespace, Name: name}, ofNamespace)
+	}
+	return woken
 }
 
 // forget notes that an Incident was written, or need not be any more.

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
@@ -97,6 +99,49 @@ func TestOneIncidentTriesForItsNamespace(t *testing.T) {
 	}
 	s.Expect(s.IncidentNames()).To(HaveLen(5))
 	s.Expect(s.foldedCondition(integration)).To(Equal("True Folding"))
+}
+
+// A quota lets a few through: those that are woken find out at once that it is full again, so the condition hides no alert.
+func TestThoseThatWaitAreWokenAfterASuccess(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		room, waiting, tries int
+		condition            string
+	}{
+		"there is room for all":   {room: 20, waiting: 20, tries: 20, condition: "True Folding"},
+		"there is room for a few": {room: 7, waiting: 20, tries: 8, condition: "False QuotaExceeded"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newSite(t)
+			integration := s.Integrate(nil)
+			tries, room := 0, 0
+			s.faults.beforeCreate = func() error {
+				if tries++; tries > room {
+					return forbidden("exceeded quota: few, requested: count/incidents.tocsin.dev=1, used: 1, limited: 1")
+				}
+				return nil
+			}
+			var woken []types.NamespacedName
+			s.incidents.wake = func(incident types.NamespacedName) { woken = append(woken, incident) }
+			for n := range test.waiting {
+				s.PostFiring(fmt.Sprint(n))
+				_, err := s.reconcile(fmt.Sprint(n))
+				s.Expect(err).NotTo(HaveOccurred())
+			}
+			s.Expect(woken).To(BeEmpty())
+			s.pass(maxBlockedRetry)
+			tries, room = 0, test.room
+			s.fold("0")
+			for len(woken) > 0 {
+				next := woken[0]
+				woken = woken[1:]
+				_, err := s.incidents.Reconcile(s.Ctx, ctrl.Request{NamespacedName: next})
+				s.Expect(err).NotTo(HaveOccurred())
+			}
+			s.Expect(tries).To(Equal(test.tries))
+			s.Expect(s.IncidentNames()).To(HaveLen(test.room))
+			s.Expect(s.foldedCondition(integration)).To(Equal(test.condition))
+		})
+	}
 }
 
 // foldedCondition brings the integration's condition AlertsFolded up to date and returns it.

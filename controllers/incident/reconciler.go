@@ -87,7 +87,8 @@ type reconciler struct {
 	retentions  *expirecache.LRUExpireCache // of integrations that were deleted lately: time.Duration by types.NamespacedName
 	missedBeats *expirecache.LRUExpireCache // when a heartbeat was deleted that was missed: time.Time by the name of the integration
 
-	foldAlerts func(fold.Input) fold.Plan // fold.Decide outside of tests
+	foldAlerts func(fold.Input) fold.Plan          // fold.Decide outside of tests
+	wake       func(incident types.NamespacedName) // has one folded that can be created again
 }
 
 // openCounts counts the Incidents that are not Resolved. It is a *capacity.Counts outside of tests.
@@ -345,7 +346,9 @@ func (r *reconciler) create(ctx context.Context, o *facts, plan *fold.Plan) (*v1
 	if err != nil {
 		return nil, fmt.Errorf("creating the Incident: %w", err)
 	}
-	r.blocked.unblock(o.key.Namespace)
+	for _, name := range r.blocked.unblock(o.key) {
+		r.wake(types.NamespacedName{Namespace: o.key.Namespace, Name: name})
+	}
 	r.writes.wrote(incident, o.now)
 	return incident, nil
 }

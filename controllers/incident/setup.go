@@ -92,6 +92,7 @@ func Add(
 			sweeper.Start(ctx, queue, r)
 			return nil
 		})).
+		WatchesRawSource(requests.Source("blocked", r.watchBlocked)).
 		WatchesRawSource(requests.Source("forwarding", r.watchForwarding)).
 		WatchesRawSource(requests.Source("maintenance", r.watchMaintenance)).
 		WithOptions(options).
@@ -109,5 +110,6 @@ func newReconciler(cache client.Reader, live client.Client, lists *quorumLists, 
 		loading: make(chan struct{}, loadingFolds), loaded: lru.New(keptLoads),
 		gate: newWriteGate(writeConcurrency, o.Ingest), blocked: newBlocked(o.Clock), foldAlerts: fold.Decide,
 		retentions: expirecache.NewLRUExpireCache(maxRetentions), missedBeats: expirecache.NewLRUExpireCache(maxMissed),
+		wake: func(types.NamespacedName) {},
 	}
 }

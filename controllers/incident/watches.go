@@ -183,6 +183,12 @@ func (r *reconciler) missesAnother(ctx context.Context, h *v1alpha1.Heartbeat, b
 	})
 }
 
+// watchBlocked has Incidents enqueued that can be created again.
+func (r *reconciler) watchBlocked(_ context.Context, folds requests.Queue) error {
+	r.wake = func(incident types.NamespacedName) { requests.AddUrgent(folds, incident) }
+	return nil
+}
+
 // watchForwarding enqueues the Incidents whose forwarding changes, or whose silence in Alertmanager.
 func (r *reconciler) watchForwarding(ctx context.Context, folds requests.Queue) error {
 	if r.Forwarder != nil {
