@@ -161,7 +161,7 @@ func (m *Memory) NoteShown(event *v1alpha1.AlertEvent, _ bool) {
 
 // mayBeCopy reports whether an AlertEvent may be the second copy of one that was deleted before this memory began: its alerts
 // were received before that, and it is a retry, or was stored so late that a retry may have come before it. Both times are the
-// API server's; as long as that has told none, nobody knows what was received before.
+// API server's; as long as that has told none, or if it was set back meanwhile, nobody knows what was received before.
 func (m *Memory) mayBeCopy(event *v1alpha1.AlertEvent) bool {
 	received := event.Spec.ReceivedTime.Time
 	isLate := !received.IsZero() && event.CreationTimestamp.Sub(received) > lateStore
@@ -169,7 +169,8 @@ func (m *Memory) mayBeCopy(event *v1alpha1.AlertEvent) bool {
 		return false
 	}
 	now, ok := m.ServerTime.Now()
-	return !ok || now.Sub(received) > m.clock.Now().Sub(m.since)-lateStore
+	ago, remembered := now.Sub(received), m.clock.Now().Sub(m.since)-lateStore
+	return !ok || ago > remembered || ago < -lateStore && remembered < replayWindow
 }
 
 // isSecondCopy reports whether another AlertEvent of the name was deleted a moment ago, and the name is never given twice:

@@ -234,6 +234,7 @@ func TestWhichEventsWaitForAReplicaThatRemembersMore(t *testing.T) {
 		retry            bool
 		ahead            time.Duration // of the replica's clock before the API server's
 		untold           bool          // the API server has not told its time
+		setBack          time.Duration // that time, since the receipt
 		want             bool
 	}{
 		"a retry from before the memory":                  {name: serverMade, received: began - 5*time.Second, retry: true, want: true},
@@ -245,6 +246,8 @@ func TestWhichEventsWaitForAReplicaThatRemembersMore(t *testing.T) {
 		"a retry of what was received since":              {name: serverMade, received: began + 2*time.Second, stored: began + 5*time.Second, retry: true},
 		"one stored late that was received since":         {name: serverMade, received: began + 2*time.Second, stored: began + time.Minute},
 		"a retry, while the API server's time is unknown": {name: serverMade, received: began + time.Hour, retry: true, untold: true, want: true},
+		"a retry, by a clock that was set back":           {name: serverMade, received: began - 5*time.Second, retry: true, setBack: 20 * time.Second, want: true},
+		"one that came long after, by such a clock":       {name: serverMade, received: began + time.Hour, retry: true, setBack: 20 * time.Second},
 		"one made by hand":                                {name: "by-hand", stored: began, retry: true},
 		"a retry, by a clock that is an hour ahead":       {name: serverMade, received: began - 5*time.Second, retry: true, ahead: time.Hour, want: true},
 		"a retry, by a clock that is an hour behind":      {name: serverMade, received: began - 5*time.Second, retry: true, ahead: -time.Hour, want: true},
@@ -255,7 +258,7 @@ func TestWhichEventsWaitForAReplicaThatRemembersMore(t *testing.T) {
 			g := NewWithT(t)
 			clock := clocktesting.NewFakePassiveClock(testEpoch.Add(began + test.ahead))
 			m := NewMemory(clock)
-			m.ServerTime = serverTime{clock, test.ahead, !test.untold}
+			m.ServerTime = serverTime{clock, test.ahead + test.setBack, !test.untold}
 			stored := testEpoch.Add(max(test.stored, test.received))
 			clock.SetTime(testEpoch.Add(max(test.stored, test.received, began) + test.ahead))
 			event := namedEvent(test.name, 1)
