@@ -43,7 +43,7 @@ type Forwarder interface {
 // noListener is a Listener that does nothing.
 type noListener struct{}
 
-func (noListener) Resolved(*v1alpha1.Incident) {}
+func (noListener) Observe(*v1alpha1.Incident) {}
 
 // Replica is the part of the controllers that every replica runs, the leader or not.
 type Replica struct{ options Options }

@@ -67,7 +67,7 @@ func newAcceptance(d *decoded, receipt commit.Receipt) *acceptance {
 			ID: alert.ID, DedupKey: alert.DedupKey, Incident: d.integration.Namespace + "/" + alert.IncidentName,
 			Status: alert.Status,
 		}
-		if d.idle[i] {
+		if d.noEffect[i] {
 			accepted.Effect = noEffect
 		}
 		if d.dryRun {

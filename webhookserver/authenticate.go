@@ -100,7 +100,7 @@ type authenticated struct {
 }
 
 // authenticate finds the integration of the token, and notes the use of the token. An unknown path is not found, whatever the
-// token. Of a request without a valid token, whatever else is wrong is told first.
+// token. Without a valid token, a wrong method or a server that may store nothing is told rather than the token.
 func (h *handler) authenticate(a *arrived) (*authenticated, *problem) {
 	if a.operation == nil {
 		return nil, &problemNotFound
@@ -146,7 +146,7 @@ func (a *arrived) checkMethod() *problem {
 
 func (a *authenticated) owner() *authenticated { return a }
 
-// integrationName returns the namespace and name of the integration, whose turns and shares the request counts as.
+// integrationName returns the namespace and name of the integration, by which turns and shares are counted.
 func (a *authenticated) integrationName() types.NamespacedName {
 	return types.NamespacedName{Namespace: a.integration.Namespace, Name: a.integration.Name}
 }
@@ -188,7 +188,7 @@ func (a *authenticated) release() {
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=list;watch
 
 const (
-	listedTokens   = 8           // the maximum length of spec.tokens
+	maxTokens      = 8           // the maximum length of spec.tokens
 	searchInterval = time.Second // the least between two searches, however many wrong tokens come
 )
 
@@ -226,7 +226,7 @@ func (x *tokenIndex) lookup(token string, now time.Time) (owner *v1alpha1.Webhoo
 		own = integration.Spec.Tokens
 	}
 	hash, known := []byte(tokens.Hash(token)), false
-	for i := range max(len(own), listedTokens) {
+	for i := range max(len(own), maxTokens) {
 		var listed [2 * sha256.Size]byte
 		if i < len(own) {
 			copy(listed[:], own[i].SHA256)

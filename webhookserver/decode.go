@@ -29,7 +29,7 @@ type decoded struct {
 	requestKey string          // idempotency key for this operation; empty: copies of the request are not told from it
 	answer     *protocol.Reply // to a request that holds no alert but a question; nil for others
 	invalid    []string        // parts of the request that are not valid
-	idle       []bool          // the alerts that change nothing, as far as is known
+	noEffect   []bool          // the alerts that change nothing, as far as is known
 	beats      []string        // the heartbeats of which the alerts are signals; empty for the others, nil if none is
 }
 
@@ -46,7 +46,7 @@ func (d *decoded) kept() []v1alpha1.Alert {
 
 // forget drops the alerts of the request, of which the answer has what it needs. Otherwise a client that takes its time to read
 // the answer would keep all that its body has decoded to, and nothing counts that any more.
-func (d *decoded) forget() { d.Alerts, d.idle, d.beats = nil, nil, nil }
+func (d *decoded) forget() { d.Alerts, d.noEffect, d.beats = nil, nil, nil }
 
 // decode verifies the body, decodes it as the operation does, and evaluates the mapping on its payloads.
 func (h *handler) decode(r *read) (*decoded, *problem) {
@@ -99,7 +99,7 @@ func (h *handler) decodeBody(r *read, body []byte) (_ *decoded, p *problem) {
 	identify(d.Alerts, r.integration.Name, d.requestKey, identity)
 	d.findSignals(h.heartbeats(r.authenticated))
 	tellDefaults(d.Alerts, r.integration, r.operation.Path == "")
-	d.idle = h.findIdle(r.integration.Namespace, d.Alerts)
+	d.noEffect = h.findNoEffect(r.integration.Namespace, d.Alerts)
 	d.Warnings = allWarnings(content.Warnings, &d.Result)
 	for i := range d.Alerts {
 		if !r.dryRun { // whose answer has the sources
@@ -138,12 +138,12 @@ func decodeProblem(err error) *problem {
 	}
 }
 
-// findIdle finds the alerts that end or acknowledge Incidents which are not open. An alert that another replica has just
-// accepted may not be known yet. Of a namespace with AlertEvents that are not in the cache, nothing is.
-func (h *handler) findIdle(namespace string, alerts []mapping.Alert) []bool {
-	idle, opens := make([]bool, len(alerts)), map[string]bool{}
+// findNoEffect finds the alerts that end or acknowledge Incidents which are not open. An alert that another replica has just
+// accepted may not be known yet. Of a namespace of which the cache lacks AlertEvents, each alert may have an effect.
+func (h *handler) findNoEffect(namespace string, alerts []mapping.Alert) []bool {
+	noEffect, opens := make([]bool, len(alerts)), map[string]bool{}
 	if h.options.Capacity.Hides(namespace) {
-		return idle
+		return noEffect
 	}
 	for i := range alerts {
 		switch alert := &alerts[i]; {
@@ -151,10 +151,10 @@ func (h *handler) findIdle(namespace string, alerts []mapping.Alert) []bool {
 		case alert.Status == v1alpha1.AlertFiring:
 			opens[alert.IncidentName] = true
 		default:
-			idle[i] = !opens[alert.IncidentName] && !h.options.Capacity.ExpectsIncident(namespace, alert.IncidentName)
+			noEffect[i] = !opens[alert.IncidentName] && !h.options.Capacity.ExpectsIncident(namespace, alert.IncidentName)
 		}
 	}
-	return idle
+	return noEffect
 }
 
 // tellDefaults warns of what a firing alert lacks and Tocsin makes up. Whoever speaks the API of another service does not know

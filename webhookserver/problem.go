@@ -178,9 +178,9 @@ func (p *problem) ownerMessage() string {
 // Error implements error, so that a problem can pass through functions that return any error.
 func (p *problem) Error() string { return p.Title }
 
-// meetsNewOnly reports whether only alerts without an open Incident got the problem: no Incident is quiet because of it. If it
+// blocksOnlyNew reports whether only alerts without an open Incident got the problem: no Incident is quiet because of it. If it
 // counted as a missed alert, Incidents would stay open that could make space for those that are rejected.
-func (p *problem) meetsNewOnly() bool { return p != nil && p.Type == problemIncidentLimit.Type }
+func (p *problem) blocksOnlyNew() bool { return p != nil && p.Type == problemIncidentLimit.Type }
 
 // reply returns the answer, in the form of the operation if it has one.
 func (p *problem) reply(operation *protocol.Operation) protocol.Reply {

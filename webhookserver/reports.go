@@ -226,7 +226,7 @@ func (r *statusReporter) reportUse(integration *v1alpha1.WebhookIntegration, tok
 	if now.Sub(state.used[token.SHA256]).Abs() < useInterval {
 		return
 	}
-	if len(state.used) >= listedTokens || state.used == nil { // tokens that are not listed any more
+	if len(state.used) >= maxTokens || state.used == nil { // tokens that are not listed any more
 		state.used = map[string]time.Time{}
 	}
 	state.used[token.SHA256] = now

@@ -28,7 +28,7 @@ func (h *handler) store(d *decoded) (_ *stored, p *problem) {
 		return nil, &problemBatchTooLarge
 	}
 	if !d.dryRun && len(alerts) > 0 {
-		if receipt, p = h.storeAlerts(d, alerts); p != nil && !p.meetsNewOnly() {
+		if receipt, p = h.storeAlerts(d, alerts); p != nil && !p.blocksOnlyNew() {
 			return nil, p
 		}
 	}

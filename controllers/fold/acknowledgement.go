@@ -20,7 +20,7 @@ const minAcknowledgement = time.Minute
 // further one that has a duration, its own or the integration's. So a change of the integration concerns no earlier one.
 type acknowledgementRule struct{ noRule }
 
-func (acknowledgementRule) alert(f *folding, a receivedAlert, _ former) {
+func (acknowledgementRule) alert(f *folding, a receivedAlert, _ earlier) {
 	given := f.status.Acknowledgement
 	if a.Status != v1alpha1.AlertAcknowledged || a.overtaken || given == nil || f.status.State != v1alpha1.IncidentOpen {
 		return
@@ -31,7 +31,7 @@ func (acknowledgementRule) alert(f *folding, a receivedAlert, _ former) {
 	}
 }
 
-func (acknowledgementRule) finish(f *folding, _ former) {
+func (acknowledgementRule) finish(f *folding, _ earlier) {
 	at := acknowledgedUntil(f.status, &f.in.Policy)
 	if at.IsZero() || !f.in.Now.After(at) || f.isBehind() {
 		return

@@ -10,7 +10,7 @@ import (
 // with which the end is forwarded, and the next episode begins without it.
 type assignmentRule struct{ noRule }
 
-func (assignmentRule) foldReport(f *folding, a receivedAlert) string {
+func (assignmentRule) takeReport(f *folding, a receivedAlert) string {
 	switch {
 	case a.Status != v1alpha1.AlertAssigned && a.Status != v1alpha1.AlertUnassigned:
 		return ""

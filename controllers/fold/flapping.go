@@ -44,7 +44,7 @@ func (flappingRule) opens(f *folding) {
 	known.OpenedTimes = known.OpenedTimes[max(0, len(known.OpenedTimes)-flappingOpenings(f.in.Policy.Flapping)):]
 }
 
-func (flappingRule) alert(f *folding, a receivedAlert, before former) {
+func (flappingRule) alert(f *folding, a receivedAlert, before earlier) {
 	known := f.status.Flapping
 	if known == nil || a.overtaken {
 		return
@@ -97,7 +97,7 @@ func (flappingRule) ends(f *folding) {
 	known.KeptFiring = kept
 }
 
-func (flappingRule) finish(f *folding, _ former) {
+func (flappingRule) finish(f *folding, _ earlier) {
 	known := f.status.Flapping
 	if known != nil && isSet(known.EndTime) && IsFuture(f.lastChange(), f.in.Now) {
 		known.EndTime = timestamp(f.in.Now) // the clock by which it was noted has been set back

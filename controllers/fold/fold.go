@@ -139,7 +139,7 @@ func Decide(in Input) Plan {
 		}
 		f.foldEvent(event)
 	}
-	before := f.former()
+	before := f.earlier()
 	f.autoResolve()
 	f.keepRetention()
 	f.closeLedger()
@@ -284,7 +284,7 @@ func (f *folding) foldAlert(a receivedAlert) string {
 		f.plan.Create = &v1alpha1.IncidentSpec{IntegrationName: a.integration, DedupKey: a.DedupKey}
 		f.spec = *f.plan.Create
 	}
-	before := f.former()
+	before := f.earlier()
 	result := f.apply(a)
 	for _, r := range rules {
 		r.alert(f, a, before)

@@ -83,13 +83,13 @@ func (known *KnownForwarding) isExcluded() bool {
 // forwardingRule records whether people are told of the Incident, and each change of that in the timeline.
 type forwardingRule struct{ noRule }
 
-func (forwardingRule) alert(f *folding, _ receivedAlert, before former) {
+func (forwardingRule) alert(f *folding, _ receivedAlert, before earlier) {
 	if !before.isOpen && f.status.State == v1alpha1.IncidentOpen && !firesOn(f.status) {
 		f.status.Forwarding = nil // people are to be told anew
 	}
 }
 
-func (forwardingRule) finish(f *folding, _ former) {
+func (forwardingRule) finish(f *folding, _ earlier) {
 	before := f.status.Forwarding
 	next := ForwardingOf(f.status, f.in.Forwarding, f.in.Now)
 	f.status.Forwarding = next
@@ -120,7 +120,8 @@ func IsHeld(status *v1alpha1.IncidentStatus, at time.Time) bool {
 		at.Before(status.Episode.ForwardTime.Time) && !wasAccepted(status) && !IsFuture(valueOf(status.OpenedTime).Time, at)
 }
 
-// WasHeld reports whether what ended at a time in the current episode was never forwarded: so is its end.
+// WasHeld reports whether what ended at a time in the current episode ended before the episode's forwardTime: then neither it nor
+// its end is forwarded.
 func WasHeld(status *v1alpha1.IncidentStatus, ended time.Time) bool {
 	return status.Episode != nil && isSet(status.Episode.ForwardTime) && !ended.After(status.Episode.ForwardTime.Time) &&
 		!ended.Before(valueOf(status.OpenedTime).Time)
@@ -149,8 +150,9 @@ func ForwardedSeverity(status *v1alpha1.IncidentStatus) v1alpha1.Severity {
 	return status.Alert.Severity
 }
 
-// ForwardedPeriods returns the periods in which an Incident was forwarded with one severity, as far as its timeline tells: as it
-// was open, but since its first end that was kept back with the highest severity until then.
+// ForwardedPeriods returns the periods in which an Incident was forwarded with one severity, as far as its timeline tells. They
+// are those in which it was open with that severity. From the first end on that was kept back, they have no gaps, and the
+// severity does not fall.
 func ForwardedPeriods(status *v1alpha1.IncidentStatus) []SeverityPeriod {
 	periods, kept := SeverityPeriods(status.Timeline), keptFiring(status)
 	if kept == nil {

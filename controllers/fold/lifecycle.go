@@ -60,7 +60,7 @@ func (f *folding) step(a receivedAlert) string {
 		return f.ignore(a, v1alpha1.IgnoredOvertaken)
 	}
 	for _, r := range rules {
-		if result := r.foldReport(f, a); result != "" {
+		if result := r.takeReport(f, a); result != "" {
 			return result
 		}
 	}

@@ -14,9 +14,9 @@ import (
 // keeps the record: what was not forwarded has no end to forward.
 type muteRule struct{ noRule }
 
-func (muteRule) alert(f *folding, _ receivedAlert, before former) { f.updateMute(before) }
+func (muteRule) alert(f *folding, _ receivedAlert, before earlier) { f.updateMute(before) }
 
-func (muteRule) finish(f *folding, before former) { f.updateMute(before) }
+func (muteRule) finish(f *folding, before earlier) { f.updateMute(before) }
 
 func (muteRule) bare(status, stored *v1alpha1.IncidentStatus, p *Policy, now time.Time) {
 	if _, muted := p.Maintenance.Mutes(&status.Alert, now); !muted && stored.Mute == nil {
@@ -24,7 +24,7 @@ func (muteRule) bare(status, stored *v1alpha1.IncidentStatus, p *Policy, now tim
 	}
 }
 
-func (f *folding) updateMute(before former) {
+func (f *folding) updateMute(before earlier) {
 	status := f.status
 	isOpen := status.State == v1alpha1.IncidentOpen
 	if !isOpen && !before.isOpen || isOpen && f.staysMuted(before) {
@@ -47,14 +47,14 @@ func (f *folding) updateMute(before former) {
 
 // staysMuted reports whether the integration of a muted Incident is absent, or its windows are unknown. It may come again, with
 // the window: until that ends, the record stays. Meanwhile nothing is forwarded.
-func (f *folding) staysMuted(before former) bool {
+func (f *folding) staysMuted(before earlier) bool {
 	mute := f.status.Mute
 	return (f.in.Policy.Absent || f.in.Policy.Stub) && before.isOpen && mute != nil &&
 		(mute.EndTime == nil || f.in.Now.Before(mute.EndTime.Time))
 }
 
 // muteOf returns the record without the window, nil if the Incident is not muted. muted says that a window is open.
-func (f *folding) muteOf(before former, isOpen, muted bool) *v1alpha1.Mute {
+func (f *folding) muteOf(before earlier, isOpen, muted bool) *v1alpha1.Mute {
 	now, mute := *timestamp(f.in.Now), f.status.Mute
 	switch {
 	case isOpen && !muted:

@@ -9,20 +9,20 @@ import (
 // rule is what a feature adds to the life cycle, at certain moments of a fold. All that the feature decides lies in the file of
 // its rule, which others ask where they must know it (holds and flapping). A rule embeds noRule for the other moments.
 type rule interface {
-	begin(f *folding)                                 // before the first alert
-	opens(f *folding)                                 // an episode is about to open; the status still has the last one, if any
-	ends(f *folding)                                  // the episode has ended
-	alert(f *folding, a receivedAlert, before former) // an alert has been folded
-	finish(f *folding, before former)                 // all alerts have been folded, and the time may have ended the episode
+	begin(f *folding)                                  // before the first alert
+	opens(f *folding)                                  // an episode is about to open; the status still has the last one, if any
+	ends(f *folding)                                   // the episode has ended
+	alert(f *folding, a receivedAlert, before earlier) // an alert has been folded
+	finish(f *folding, before earlier)                 // all alerts have been folded, and the time may have ended the episode
 
-	// foldReport folds a report that the life cycle does not know, and returns its result; empty for all other alerts.
-	foldReport(f *folding, a receivedAlert) (result string)
+	// takeReport folds a report that the life cycle does not know, and returns its result; empty for all other alerts.
+	takeReport(f *folding, a receivedAlert) (result string)
 
-	// quiet returns since when an Open Incident with the key is without alerts at the earliest, or that it never is.
+	// quiet returns the earliest time from which the lack of alerts may end an Open Incident with the key, or that it never does.
 	quiet(dedupKey string, p *Policy) (from time.Time, never bool)
 
-	// due returns when the rule changes the Incident if no alert comes until then; zero if it does not. One that is Resolved is read
-	// for it, and must differ then.
+	// due returns when the rule changes the Incident if no alert comes until then; zero if it does not. It is folded at that time,
+	// even if it is Resolved. The rule must change it then: otherwise it is folded again and again.
 	due(status *v1alpha1.IncidentStatus, p *Policy) time.Time
 
 	// bare adapts a status whose content is left out.
@@ -52,14 +52,14 @@ func Due(incident *v1alpha1.Incident, p *Policy) (first time.Time) {
 	return first
 }
 
-// former is what an Incident was before an alert, or before the time changed it.
-type former struct {
+// earlier is what an Incident was before an alert, or before the time changed it.
+type earlier struct {
 	isOpen    bool
 	forwarded v1alpha1.Severity // the severity with which it is forwarded, unless it is muted; empty while it is held back
 }
 
-func (f *folding) former() former {
-	was := former{f.status.State == v1alpha1.IncidentOpen, ForwardedSeverity(f.status)}
+func (f *folding) earlier() earlier {
+	was := earlier{f.status.State == v1alpha1.IncidentOpen, ForwardedSeverity(f.status)}
 	if was.isOpen && f.isHeld() {
 		was.forwarded = ""
 	}
@@ -72,9 +72,9 @@ type noRule struct{}
 func (noRule) begin(*folding)                                             {}
 func (noRule) opens(*folding)                                             {}
 func (noRule) ends(*folding)                                              {}
-func (noRule) alert(*folding, receivedAlert, former)                      {}
-func (noRule) finish(*folding, former)                                    {}
-func (noRule) foldReport(*folding, receivedAlert) string                  { return "" }
+func (noRule) alert(*folding, receivedAlert, earlier)                     {}
+func (noRule) finish(*folding, earlier)                                   {}
+func (noRule) takeReport(*folding, receivedAlert) string                  { return "" }
 func (noRule) quiet(string, *Policy) (from time.Time, never bool)         { return from, never }
 func (noRule) due(*v1alpha1.IncidentStatus, *Policy) (never time.Time)    { return never }
 func (noRule) bare(_, _ *v1alpha1.IncidentStatus, _ *Policy, _ time.Time) {}

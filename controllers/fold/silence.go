@@ -33,9 +33,9 @@ type Silencing struct {
 // silenceRule records requests for silences, and what is known about silences in Alertmanager.
 type silenceRule struct{ noRule }
 
-// foldReport records the request of a user for a silence, or the end of it. A request lasts no longer than the episode: a silence
+// takeReport records the request of a user for a silence, or the end of it. A request lasts no longer than the episode: a silence
 // that outlives it would keep the receiver from hearing that the Incident is resolved.
-func (silenceRule) foldReport(f *folding, a receivedAlert) string {
+func (silenceRule) takeReport(f *folding, a receivedAlert) string {
 	switch {
 	case a.Status != v1alpha1.AlertSilenced:
 		return ""
@@ -60,7 +60,7 @@ func (silenceRule) opens(f *folding) { f.status.Silence = nil }
 
 func (silenceRule) ends(f *folding) { f.status.Silence = nil }
 
-func (silenceRule) finish(f *folding, _ former) {
+func (silenceRule) finish(f *folding, _ earlier) {
 	f.endSilence()
 	f.updateSilenced()
 }

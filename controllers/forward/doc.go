@@ -2,10 +2,10 @@
 //
 // # How an Incident becomes a post
 //
-//  1. term.incidentChanged (term.go): the cache shows a change of an open Incident. One that people have to know at once is
-//     queued for each poster. The fold that wrote the end of one calls Forwarder.Resolved at once, and so term.resolved. An end
-//     that another process wrote is learned when the Incident leaves the cache (term.incidentGone). A new leader learns of
-//     earlier ends from its first sweep. If two of them tell of one end, it is posted twice at most.
+//  1. term.observe (term.go): the folds pass each Incident that they write, or read from the API server, to Forwarder.Observe.
+//     An end is queued for each poster, and so is a change of an open one if people have to know it at once. What another
+//     process wrote comes from the cache: term.incidentChanged and, when an Incident leaves it, term.incidentGone. A new leader
+//     learns of earlier ends from its first sweep, which calls Forwarder.Observe, too. What was observed before is no news.
 //  2. poster.run (poster.go): a poster, one for each address of an Alertmanager, takes the Incidents of its next request from
 //     its schedule (schedule.go): first those of which it was told, then those of its round, which has all open ones once a
 //     minute, or more often if alerts expire earlier. Ended ones come after the round (takeOpen, takeEnded), since open ones

@@ -124,17 +124,10 @@ func (f *Forwarder) apiTime() time.Time {
 	return time.Now()
 }
 
-// Newest implements incident.Forwarder.
-func (f *Forwarder) Newest(incident *v1alpha1.Incident) {
+// Observe implements incident.Forwarder and sweep.Listener.
+func (f *Forwarder) Observe(incident *v1alpha1.Incident) {
 	if t := f.term.Load(); t != nil {
-		t.newest(incident)
-	}
-}
-
-// Resolved implements sweep.Listener.
-func (f *Forwarder) Resolved(incident *v1alpha1.Incident) {
-	if t := f.term.Load(); t != nil {
-		t.resolved(incident)
+		t.observe(incident)
 	}
 }
 

@@ -78,7 +78,7 @@ func (i *incidents) readResolved(ctx context.Context, known version) (*v1alpha1.
 	}
 	if incident.Status.Flapping != nil || incident.Status.State != v1alpha1.IncidentResolved {
 		// Its end is forwarded later than the cache shows it, or it is open again.
-		i.setAhead(incident)
+		i.setUnshown(incident)
 		known.resource = incident.ResourceVersion
 	}
 	return i.keepAs(known, incident), nil
@@ -123,7 +123,7 @@ type index struct {
 // indexed is an Incident in the index.
 type indexed struct {
 	content     *v1alpha1.Incident // also without a status; must not be modified; nil: it is Resolved or gone
-	ahead       time.Time          // when this version was read or written, if the cache has not shown it; long ago: read it now
+	unshown     time.Time          // when this version was read or written, if the cache has not shown it; long ago: it is read
 	version     string             // its resourceVersion, or that of its end as the cache showed it
 	integration string
 	resolved    time.Time // or when its end is forwarded, if that is later; zero while it is open
@@ -137,18 +137,18 @@ func newIndex() *index {
 }
 
 // set indexes an Incident as it is now, and returns what was known, and whether this is news: not if that is known, or a newer
-// version. One that was resolved before since is forgotten at once, unless silences concern it.
+// version. One that was resolved before the time since is forgotten at once, unless silences concern it.
 func (x *index) set(incident *v1alpha1.Incident, since time.Time) (before indexed, news bool) {
 	return x.replace(incident, since, time.Time{})
 }
 
-// setAhead does what set does, for an Incident that the API server has and the cache may not have shown: a watch may lose it.
-func (x *index) setAhead(incident *v1alpha1.Incident) (before indexed, news bool) {
+// setUnshown does what set does, for an Incident that the API server has and the cache may not have shown: a watch may lose it.
+func (x *index) setUnshown(incident *v1alpha1.Incident) (before indexed, news bool) {
 	return x.replace(incident, time.Time{}, time.Now())
 }
 
 // replace stores also a version that is known already, if the cache shows it now.
-func (x *index) replace(incident *v1alpha1.Incident, since, ahead time.Time) (before indexed, news bool) {
+func (x *index) replace(incident *v1alpha1.Incident, since, unshown time.Time) (before indexed, news bool) {
 	key, status := client.ObjectKeyFromObject(incident), &incident.Status
 	entry := indexed{
 		version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, silences: silences.Concern(status),
@@ -156,13 +156,13 @@ func (x *index) replace(incident *v1alpha1.Incident, since, ahead time.Time) (be
 	if status.State == v1alpha1.IncidentResolved && status.ResolvedTime != nil {
 		entry.resolved = fold.ForwardedEnd(status)
 	} else {
-		entry.content, entry.ahead = incident, ahead
+		entry.content, entry.unshown = incident, unshown
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	before, ok := x.incidents[key]
 	same := before.version == entry.version && before.resolved.Equal(entry.resolved)
-	if ok && (queue.NewerVersion(before.version, entry.version) || same && before.ahead.IsZero()) {
+	if ok && (queue.NewerVersion(before.version, entry.version) || same && before.unshown.IsZero()) {
 		return before, false
 	}
 	x.incidents[key] = entry
@@ -179,9 +179,9 @@ func (x *index) gone(incident *v1alpha1.Incident, now time.Time) bool {
 	known, ok := x.incidents[key]
 	isNew := queue.NewerVersion(incident.ResourceVersion, known.version)
 	isShown := known.content != nil && incident.ResourceVersion == known.version // the cache missed how it went
-	if ok && !isNew && !known.ahead.IsZero() {
+	if ok && !isNew && !known.unshown.IsZero() {
 		// A later write opened it, or the cache missed how it went: it is read.
-		known.ahead = known.ahead.Add(-lostAfter)
+		known.unshown = known.unshown.Add(-lostAfter)
 		x.incidents[key] = known
 		return false
 	}
@@ -311,7 +311,7 @@ func (x *index) tidy(key types.NamespacedName, since time.Time) {
 }
 
 // isLost reports whether the cache should have shown this version for long.
-func (i indexed) isLost() bool { return !i.ahead.IsZero() && time.Since(i.ahead) >= lostAfter }
+func (i indexed) isLost() bool { return !i.unshown.IsZero() && time.Since(i.unshown) >= lostAfter }
 
 // isOver reports whether the Incident was resolved at a time or before.
 func (i indexed) isOver(at time.Time) bool { return !i.resolved.IsZero() && !i.resolved.After(at) }

@@ -204,7 +204,7 @@ func TestWhatAFoldWroteIsKnown(t *testing.T) {
 	key := types.NamespacedName{Namespace: namespace, Name: "a"}
 	synctest.Test(t, func(t *testing.T) {
 		g, x := NewWithT(t), newIndex()
-		write := func(number string) bool { _, news := x.setAhead(version(number)); return news }
+		write := func(number string) bool { _, news := x.setUnshown(version(number)); return news }
 		show := func(number string) bool { _, news := x.set(version(number), time.Time{}); return news }
 		lost := func() bool {
 			time.Sleep(lostAfter)
@@ -236,7 +236,7 @@ func TestAnIncidentThatTheWatchLostIsForwarded(t *testing.T) {
 		_, incident := r.fold(v1alpha1.Alert{DedupKey: "k", Status: v1alpha1.AlertFiring})
 		key := client.ObjectKeyFromObject(incident)
 		delete(r.term.incidents.incidents, key)
-		r.term.newest(incident)
+		r.term.observe(incident)
 		r.wait(time.Hour)
 		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=warning"))
 		changed := incident.DeepCopy()

@@ -55,8 +55,8 @@ func newWorld(t *rapid.T) *world {
 func (w *world) lead() {
 	w.cluster.clock = func() (time.Time, bool) { return w.time, true }
 	w.poster = newPoster(w.cluster.term, "alertmanager:9093", "model")
-	w.poster.configured.Store(&occasion{target: w.target, client: w.am.client()})
-	at, _ := w.poster.occasion()
+	w.poster.configured.Store(&attempt{target: w.target, client: w.am.client()})
+	at, _ := w.poster.attempt()
 	if err := w.poster.readFormer(w.Context(), at); err != nil {
 		w.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func (w *world) sweep() {
 // post empties the queue, unless a request fails.
 func (w *world) post() {
 	for {
-		at, _ := w.poster.occasion()
+		at, _ := w.poster.attempt()
 		b := w.poster.next(w.Context(), at)
 		if len(b.posts)+len(b.alone) == 0 {
 			return

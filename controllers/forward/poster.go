@@ -37,7 +37,7 @@ type poster struct {
 	// knowsFormer says that the posts of earlier leaders were read, or could not be for long, see postMuted.
 	knowsFormer atomic.Bool
 
-	configured atomic.Pointer[occasion] // its target and client
+	configured atomic.Pointer[attempt] // its target and client
 }
 
 func newPoster(t *term, name, address string) *poster {
@@ -46,7 +46,7 @@ func newPoster(t *term, name, address string) *poster {
 		metrics: addressMetrics{name, address}, clock: t.clock, dialer: t.forwarder.Dialer, record: newRecord(),
 		incidents: t.incidents, windows: t.forwarder.Windows,
 	}
-	p.configured.Store(&occasion{})
+	p.configured.Store(&attempt{})
 	p.metrics.succeeded(time.Now())
 	p.schedule = newSchedule(t.incidents, p.record)
 	p.skew = &skew{metrics: p.metrics, log: p.log}
@@ -68,12 +68,12 @@ func (p *poster) configure(t *config.Target) {
 		p.log.Error(err, "Alertmanager cannot be configured")
 	}
 	before.client.Close()
-	p.configured.Store(&occasion{target: t, client: client})
+	p.configured.Store(&attempt{target: t, client: client})
 	p.schedule.changed.signal.give()
 }
 
-// occasion returns what the next request begins with. It is not ok while nothing may be posted.
-func (p *poster) occasion() (at occasion, ok bool) {
+// attempt returns what the next request begins with. It is not ok while nothing may be posted.
+func (p *poster) attempt() (at attempt, ok bool) {
 	at = *p.configured.Load()
 	at.ahead = p.skew.get()
 	at.now, ok = p.clock()
@@ -84,7 +84,7 @@ func (p *poster) occasion() (at occasion, ok bool) {
 // already ended.
 func (p *poster) run(ctx context.Context) {
 	defer p.metrics.remove()
-	var round occasion   // at which the last round began
+	var round attempt    // at which the last round began
 	var due time.Time    // when the next one begins
 	var logged time.Time // when the failure was last logged; zero while nothing fails
 	probe := true        // nothing was accepted since the last round began: the next request is posted even if it is empty
@@ -92,7 +92,7 @@ func (p *poster) run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	for ctx.Err() == nil {
-		at, ok := p.occasion()
+		at, ok := p.attempt()
 		if !ok {
 			sleep(ctx, minBackoff, nil)
 			continue
@@ -122,7 +122,7 @@ func (p *poster) run(ctx context.Context) {
 			continue
 		}
 		if !knowsClock {
-			p.learn(ctx, &running)
+			p.learnFormer(ctx, &running)
 		}
 		probe, knowsClock = !knowsClock, true
 		if isWrong(p.skew.get() - round.ahead) {
@@ -135,13 +135,13 @@ func (p *poster) run(ctx context.Context) {
 	}
 }
 
-// learn reads what earlier leaders have posted, again and again until it is read or has expired, and ends what differs. It
+// learnFormer reads what earlier leaders have posted, again and again until it is read or has expired, and ends what differs. It
 // returns after the first attempt, at the latest after partTimeout: what is new is posted meanwhile.
-func (p *poster) learn(ctx context.Context, running *sync.WaitGroup) {
+func (p *poster) learnFormer(ctx context.Context, running *sync.WaitGroup) {
 	tried := make(chan struct{})
 	running.Go(func() {
 		defer p.record.dropFormer()
-		at, _ := p.occasion()
+		at, _ := p.attempt()
 		began, delays := time.Now(), newBackoff()
 		err := p.readFormer(ctx, at)
 		close(tried)
@@ -155,7 +155,7 @@ func (p *poster) learn(ctx context.Context, running *sync.WaitGroup) {
 				delay = at.target.RoundInterval()
 			}
 			sleep(ctx, delay, nil)
-			at, _ = p.occasion()
+			at, _ = p.attempt()
 			err = p.readFormer(ctx, at)
 		}
 		p.postMuted()
@@ -184,7 +184,7 @@ func (p *poster) postMuted() {
 
 // readFormer records the alerts that fire in Alertmanager: an earlier leader may have posted them, with labels that no status has
 // any more. Without an answer, muted Incidents get their current labels, and old alerts fire until they expire.
-func (p *poster) readFormer(ctx context.Context, at occasion) error {
+func (p *poster) readFormer(ctx context.Context, at attempt) error {
 	return at.client.Labels(ctx, at.target.ExternalLabels, func(labels map[string]string) {
 		key, _ := alerts.IncidentOf(labels)
 		known, integration, ok := p.incidents.get(key)
@@ -196,7 +196,7 @@ func (p *poster) readFormer(ctx context.Context, at occasion) error {
 }
 
 // next returns the posts of the next request.
-func (p *poster) next(ctx context.Context, at occasion) *batch {
+func (p *poster) next(ctx context.Context, at attempt) *batch {
 	b := &batch{}
 	p.schedule.fill(ctx, b, func(key types.NamespacedName, received time.Time) *post {
 		return p.prepare(ctx, at, key, received)
@@ -206,7 +206,7 @@ func (p *poster) next(ctx context.Context, at occasion) *batch {
 
 // deliver posts a batch: all in one request, which is empty if there are none, and then those that were rejected before. It fails
 // if Alertmanager accepts nothing at all.
-func (p *poster) deliver(ctx context.Context, at occasion, b *batch) error {
+func (p *poster) deliver(ctx context.Context, at attempt, b *batch) error {
 	at.deadline = time.Now().Add(isolationTime)
 	if len(b.posts) > 0 || len(b.alone) == 0 {
 		if err := p.splitter.post(ctx, at, b.posts, alertmanager.RequestTimeout); err != nil {
@@ -225,8 +225,8 @@ func (p *poster) deliver(ctx context.Context, at occasion, b *batch) error {
 	return nil
 }
 
-// occasion is what the posts of a request have in common.
-type occasion struct {
+// attempt is what the posts of a request have in common.
+type attempt struct {
 	target   *config.Target
 	client   *alertmanager.Client // nil: http_config cannot be used
 	now      time.Time            // by the API server's clock
@@ -246,7 +246,7 @@ type post struct {
 
 // prepare makes the alerts of an Incident. It returns nil if nothing is to be posted: it cannot be read, and the next round tries
 // again, or Alertmanager neither is to know the Incident nor has known it.
-func (p *poster) prepare(ctx context.Context, at occasion, key types.NamespacedName, received time.Time) *post {
+func (p *poster) prepare(ctx context.Context, at attempt, key types.NamespacedName, received time.Time) *post {
 	incident, integration, err := p.incidents.read(ctx, key)
 	if err != nil {
 		p.log.Error(err, "Incident cannot be posted", "namespace", key.Namespace, "incident", key.Name)
@@ -297,7 +297,7 @@ type splitter struct {
 // matter, since a proxy may answer an alert that it dislikes with anything. The cause is in the alerts if Alertmanager accepts an
 // empty list; that does not count as a success, because alerts are what it has to accept. After the deadline, all that are left
 // may be the cause: they are posted alone later, so that those of others do not expire.
-func (s *splitter) post(ctx context.Context, at occasion, posts []*post, timeout time.Duration) error {
+func (s *splitter) post(ctx context.Context, at attempt, posts []*post, timeout time.Duration) error {
 	cause := s.request(ctx, at, posts, timeout)
 	if cause == nil {
 		s.accept(posts)
@@ -325,7 +325,7 @@ func (s *splitter) post(ctx context.Context, at occasion, posts []*post, timeout
 	return nil
 }
 
-func (s *splitter) request(ctx context.Context, at occasion, posts []*post, timeout time.Duration) error {
+func (s *splitter) request(ctx context.Context, at attempt, posts []*post, timeout time.Duration) error {
 	alerts := []json.RawMessage{}
 	for _, p := range posts {
 		alerts = append(alerts, p.alerts...)

@@ -45,7 +45,7 @@ func (s *silencer) run(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		err := alertmanager.ErrNoClient
 		for _, poster := range s.posters.all() {
-			at, ok := poster.occasion()
+			at, ok := poster.attempt()
 			if !ok || at.client == nil || ctx.Err() != nil {
 				continue
 			}
@@ -65,7 +65,7 @@ func (s *silencer) run(ctx context.Context) {
 
 // reconcile compares the silences in one Alertmanager with those that are wanted, and changes them. It reports whether that
 // answers.
-func (s *silencer) reconcile(ctx context.Context, at occasion) (answers bool, err error) {
+func (s *silencer) reconcile(ctx context.Context, at attempt) (answers bool, err error) {
 	installation, err := s.term.forwarder.installation.ID(ctx)
 	if err != nil {
 		return false, fmt.Errorf("reading the identity of this installation: %w", err)
@@ -107,7 +107,7 @@ func (s *silencer) want(ctx context.Context, plan *silences.Plan) (inStatus []ty
 }
 
 // readSilenced reads which silences match the alerts of Incidents. Those that Tocsin does not have are none of its own.
-func (s *silencer) readSilenced(ctx context.Context, at occasion, matching *silences.Matching) error {
+func (s *silencer) readSilenced(ctx context.Context, at attempt, matching *silences.Matching) error {
 	since := at.now.Add(-at.target.EndedWindow())
 	return at.client.SilencedAlerts(ctx, at.target.ExternalLabels, func(labels map[string]string, silencedBy []string) {
 		key, _ := alerts.IncidentOf(labels)

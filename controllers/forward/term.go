@@ -90,11 +90,11 @@ func (t *term) incidentChanged(incident *v1alpha1.Incident, initial bool) {
 	}
 }
 
-// newest takes in an Incident as the API server has it, which the cache may not have shown.
-func (t *term) newest(incident *v1alpha1.Incident) {
+// observe takes in an Incident as the API server has it, which the cache may not have shown yet.
+func (t *term) observe(incident *v1alpha1.Incident) {
 	if incident.Status.State == v1alpha1.IncidentResolved {
 		t.resolved(incident)
-	} else if before, news := t.incidents.setAhead(incident); news {
+	} else if before, news := t.incidents.setUnshown(incident); news {
 		t.notifyIfUrgent(before.content, incident)
 	}
 }
@@ -107,7 +107,7 @@ func (t *term) readLost(ctx context.Context) {
 			known, _, _ := t.incidents.get(key)
 			incident, err := t.incidents.readLive(ctx, version{key, known.version})
 			if incident != nil {
-				t.newest(incident)
+				t.observe(incident)
 			}
 			if err != nil {
 				failures++

@@ -109,8 +109,15 @@ func (r *reconciler) write(
 	}
 	r.writes.wrote(incident, r.Clock.Now())
 	r.sweeper.NoteWritten(read, incident)
-	r.forward(incident)
+	r.tellForwarder(incident)
 	return incident, nil
+}
+
+// tellForwarder tells the forwarding of an Incident as it was written or read from the API server, unless it is nil.
+func (r *reconciler) tellForwarder(incident *v1alpha1.Incident) {
+	if r.Forwarder != nil && incident != nil {
+		r.Forwarder.Observe(incident)
+	}
 }
 
 // confirmAbsence makes sure that an alert which matches no Incident really has none: the quorum knows no
@@ -129,17 +136,17 @@ func (r *reconciler) confirmAbsence(ctx context.Context, c *confirmed) error {
 	return r.requireShown(ctx, c, slices.MaxFunc(c.toFold, r.inCommitOrder))
 }
 
-// requireShown fails with errNotCached if the quorum list has an AlertEvent in the namespace that the watch has not shown, or
-// only as a stub, and that is not settled for the Incident: one that is older than newest or, without that one, any. It does so
-// too if the cache shows another one to fold than when the fold was decided. For a canary it looks at what the watch shows of
-// all namespaces: a watch that has stalled, or has lost an AlertEvent, keeps it from being settled.
+// requireShown fails with errNotCached if the fold may have lacked an AlertEvent. The quorum list has one in the namespace that
+// is not settled for the Incident, and that the watch has not shown, or only as a stub; if newest is not nil, it must be older
+// than that. Or the cache shows one to fold that it did not show when the fold was decided. For a canary, all namespaces count:
+// so it is not settled while a watch stalls, or has lost an AlertEvent.
 func (r *reconciler) requireShown(ctx context.Context, c *confirmed, newest *v1alpha1.AlertEvent) error {
 	namespaces := c.key.Namespace
 	if r.Memory.IsCanary(c.key) {
 		namespaces = metav1.NamespaceAll
 	}
 	hasShown := func(event queue.Ref) bool { return r.Memory.HasShown(event, c.began) }
-	for _, event := range c.listed.notShown(namespaces, hasShown) {
+	for _, event := range c.list.notShown(namespaces, hasShown) {
 		if r.Memory.IsCanary(c.key) && (r.Memory.HasStub(event.ref.UID) || r.counts.Hides(event.ref.Namespace)) {
 			continue // the watch works, and no such AlertEvent has an alert that the canary must follow
 		}

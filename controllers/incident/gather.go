@@ -30,7 +30,7 @@ type facts struct {
 	alertEvents
 	key       types.NamespacedName
 	incident  *v1alpha1.Incident // nil when there is none
-	listed    *eventList         // the AlertEvents in the cache, or in the quorum list
+	list      *eventList         // the AlertEvents in the cache, or in the quorum list
 	policy    fold.Policy
 	silenced  fold.Silencing
 	forwarded fold.KnownForwarding
@@ -72,7 +72,7 @@ func (r *reconciler) gather(ctx context.Context, key types.NamespacedName) (*fac
 			return &facts{key: key, incident: incident, lag: lag}, nil
 		}
 		incident, err = readIncident(ctx, r.live, key)
-		r.forward(incident)
+		r.tellForwarder(incident)
 	}
 	if err != nil {
 		return nil, err
@@ -90,9 +90,9 @@ func (r *reconciler) gatherWith(
 	if err != nil {
 		return nil, err
 	}
-	o.listed = newEventList(len(events))
+	o.list = newEventList(len(events))
 	for _, event := range events {
-		o.listed.add(event)
+		o.list.add(event)
 	}
 	o.alertEvents = r.classify(o, events)
 	o.silenced.Disabled, o.forwarded.Disabled = r.Forwarder == nil, r.Forwarder == nil
@@ -126,16 +126,9 @@ func (r *reconciler) readUncached(ctx context.Context, o *facts) (err error) {
 	if o.incident, err = readIncident(ctx, r.live, o.key); err != nil {
 		return err
 	}
-	r.forward(o.incident)
+	r.tellForwarder(o.incident)
 	o.policy, err = r.readPolicy(ctx, r.cache, o)
 	return err
-}
-
-// forward has an Incident forwarded that was written or read from the API server, unless it is nil.
-func (r *reconciler) forward(incident *v1alpha1.Incident) {
-	if r.Forwarder != nil && incident != nil {
-		r.Forwarder.Newest(incident)
-	}
 }
 
 // readIncident reads an Incident, nil if there is none.
@@ -159,7 +152,7 @@ func (r *reconciler) confirm(ctx context.Context, seen *facts) (*confirmed, erro
 	if err != nil {
 		return nil, err
 	}
-	c.listed, c.now, c.apiTime = listed, r.Clock.Now(), r.Health.APITime()
+	c.list, c.now, c.apiTime = listed, r.Clock.Now(), r.Health.APITime()
 	if c.policy, err = r.confirmPolicy(ctx, c); err != nil {
 		return nil, err
 	}
@@ -181,14 +174,14 @@ func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEven
 	for _, event := range events {
 		isCopy, doubtfulUntil, known := r.Memory.CopyState(event.UID)
 		switch {
-		case queue.IsRestored(event), isCopy, !o.listed.has(string(event.UID), o.key.Name):
+		case queue.IsRestored(event), isCopy, !o.list.has(string(event.UID), o.key.Name):
 		case r.releases.IsSettled(event, o.key.Name), isMarkedFor(event, o.key.Name):
 			a.settled = append(a.settled, event)
 		default:
 			a.unknown = a.unknown || !known
 			a.toFold = append(a.toFold, event)
-			// Use the time before the list. Otherwise after a suspension the time looks past, while another replica may have
-			// deleted the AlertEvent.
+			// Compare with the time before the list, not with that of now. Otherwise after a suspension the doubt would seem to be
+			// over, though the list is from before, and another replica may have deleted the AlertEvent since.
 			if doubtfulUntil.After(o.began) && !isFolded(o.incident, event) && (doubtful == nil || r.inCommitOrder(event, doubtful) < 0) {
 				doubtful, a.nextFold = event, doubtfulUntil
 			}
@@ -207,8 +200,8 @@ func isFolded(incident *v1alpha1.Incident, event *v1alpha1.AlertEvent) bool {
 	})
 }
 
-// isMarkedFor reports whether an AlertEvent has a mark for the Incident. The list does not know it of one that the cache hid when
-// the list began, and the release may not have seen it yet.
+// isMarkedFor reports whether an AlertEvent has a mark for the Incident. The mark may be newer than the list, and than what the
+// release has seen.
 func isMarkedFor(event *v1alpha1.AlertEvent, incident string) bool {
 	mark, ok := queue.MarkOf(event)
 	return ok && mark.Settles(incident)
@@ -280,8 +273,7 @@ func (r *reconciler) confirmPolicy(ctx context.Context, c *confirmed) (fold.Poli
 	return r.readPolicy(ctx, r.live, &c.facts)
 }
 
-// withQuiet returns the policy with the current start of the integration's quiet: it has not begun while nothing may end for its
-// age.
+// withQuiet returns the policy with the time since when the integration is quiet. While nothing may end for its age, that is now.
 func (r *reconciler) withQuiet(policy fold.Policy, o *facts) fold.Policy {
 	var ok bool
 	if policy.QuietFrom, ok = r.Health.QuietFrom(o.integration(), policy.Unavailable); !ok || policy.Stub {
@@ -368,7 +360,7 @@ func (o *facts) ledgerUse() int {
 	use := 0
 	if o.incident != nil {
 		for _, entry := range o.incident.Status.Ledger.Events {
-			if o.listed.has(entry.UID, o.key.Name) {
+			if o.list.has(entry.UID, o.key.Name) {
 				use++
 			}
 		}
@@ -383,7 +375,7 @@ type knownQueue struct {
 }
 
 // Lists implements fold.Queue.
-func (q knownQueue) Lists(uid string) bool { return q.listed.has(uid, q.key.Name) }
+func (q knownQueue) Lists(uid string) bool { return q.list.has(uid, q.key.Name) }
 
 // Version implements fold.Queue.
 func (q knownQueue) Version(event *v1alpha1.AlertEvent) string { return q.memory.Version(event) }

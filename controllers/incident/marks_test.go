@@ -295,7 +295,7 @@ func TestAMarkIsHeededThatOnlyTheCacheShows(t *testing.T) {
 	shown, err := replica.EventsOf(s.Ctx, s.cache, key)
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(shown).To(HaveLen(1))
-	sorted := s.incidents.classify(&facts{key: key, listed: listed}, shown)
+	sorted := s.incidents.classify(&facts{key: key, list: listed}, shown)
 	s.Expect(sorted.toFold).To(BeEmpty())
 	s.Expect(sorted.settled).To(Equal(shown))
 }

@@ -115,8 +115,8 @@ type Forwarder interface {
 	// read in this term, nor for an Incident that is not forwarded.
 	Silencing(incident types.NamespacedName) fold.Silencing
 
-	// Newest notes an Incident that was written, or read from the API server. The watch may show this version late, or never.
-	Newest(incident *v1alpha1.Incident)
+	// Observe takes in an Incident that was written, or read from the API server. The watch may show this version late, or never.
+	Observe(incident *v1alpha1.Incident)
 
 	// Watch calls changed for each Incident of which one of these changed, until ctx ends.
 	Watch(ctx context.Context, changed func(incident types.NamespacedName))
@@ -142,7 +142,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return r.handleFailure(ctx, o, err)
 	}
-	r.settle(o, plan) // without a quorum list, no alert was folded now: what is settled is in the ledger that is stored
+	r.settle(o, plan) // if nothing was confirmed, the plan settles only AlertEvents that the stored ledger has
 	return r.finish(ctx, o, plan)
 }
 

@@ -20,7 +20,7 @@ type told struct {
 	versions []string
 }
 
-func (f *told) Newest(incident *v1alpha1.Incident) {
+func (f *told) Observe(incident *v1alpha1.Incident) {
 	f.versions = append(f.versions, incident.ResourceVersion)
 }
 
@@ -52,7 +52,7 @@ type justBegun struct{}
 
 func (justBegun) Forwarding(types.NamespacedName) fold.KnownForwarding { return fold.KnownForwarding{} }
 func (justBegun) Silencing(types.NamespacedName) fold.Silencing        { return fold.Silencing{} }
-func (justBegun) Newest(*v1alpha1.Incident)                            {}
+func (justBegun) Observe(*v1alpha1.Incident)                           {}
 func (justBegun) Watch(context.Context, func(types.NamespacedName))    {}
 
 // What is held back and what is acknowledged ends at its time, whoever leads.

@@ -23,8 +23,10 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
-// onEvent enqueues the Incidents of an AlertEvent when it comes, and once more when their ledgers get space: those that are
-// Open when the AlertEvent goes, and those for which it gets a mark. Other changes of its metadata mean nothing.
+// onEvent enqueues the Incidents of an AlertEvent
+//   - when it comes: all of them,
+//   - when it gets a mark: those that the mark names, whose ledgers get space,
+//   - when it is gone: those that are Open, for the same reason.
 //
 // Alerts that fire for an open Incident, and do not make it more severe, are not urgent. All AlertEvents that are there at the
 // start are: they have waited longest.
@@ -38,7 +40,7 @@ func (r *reconciler) onEvent() handler.EventHandler {
 			r.releases.Forget(queue.RefOf(before))
 			for name := range replica.IncidentNames(before) {
 				key := types.NamespacedName{Namespace: before.Namespace, Name: name}
-				if r.open(ctx, key) != nil {
+				if r.cachedOpen(ctx, key) != nil {
 					requests.Add(folds, key)
 				}
 			}
@@ -82,8 +84,8 @@ func (r *reconciler) reportUnreadable(ctx context.Context, event *v1alpha1.Alert
 		"Cannot be decoded; left unprocessed: %s", plaintext.ShortMessage(cause.Error()))
 }
 
-// open returns an Incident as the cache has it, which must not be modified; nil if it is not Open.
-func (r *reconciler) open(ctx context.Context, key types.NamespacedName) *v1alpha1.Incident {
+// cachedOpen returns an Incident as the cache has it, which must not be modified; nil if it is not Open.
+func (r *reconciler) cachedOpen(ctx context.Context, key types.NamespacedName) *v1alpha1.Incident {
 	incident := &v1alpha1.Incident{}
 	err := r.cache.Get(ctx, key, incident, client.UnsafeDisableDeepCopy)
 	if err != nil || incident.Status.State != v1alpha1.IncidentOpen {
@@ -94,7 +96,7 @@ func (r *reconciler) open(ctx context.Context, key types.NamespacedName) *v1alph
 
 // repeats reports whether an Incident is Open, and no alert of an AlertEvent makes it more severe.
 func (r *reconciler) repeats(ctx context.Context, event *v1alpha1.AlertEvent, key types.NamespacedName) bool {
-	incident := r.open(ctx, key)
+	incident := r.cachedOpen(ctx, key)
 	return incident != nil && !raises(event, incident)
 }
 

@@ -105,7 +105,7 @@ func (s *stage) Arrive(_ context.Context, call *apiserver.Call) (*metav1.Status,
 
 type listener stage
 
-func (l *listener) Resolved(incident *v1alpha1.Incident) {
+func (l *listener) Observe(incident *v1alpha1.Incident) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.told = append(l.told, incident.Name)

@@ -71,8 +71,8 @@ const (
 
 // Listener is told of the Resolved Incidents that a sweep reads. Package forward has one.
 type Listener interface {
-	// Resolved tells of an Incident that is Resolved. It must not block, nor change the Incident.
-	Resolved(incident *v1alpha1.Incident)
+	// Observe takes in an Incident. It must not block, nor change the Incident.
+	Observe(incident *v1alpha1.Incident)
 }
 
 // Folds are the folds' part of a sweep, in package incident.
@@ -233,7 +233,7 @@ func (s *Sweeper) sweep(ctx context.Context) (behind bool, err error) {
 				overdue++
 				late[incident.Namespace] = true
 			}
-			s.options.Listener.Resolved(incident)
+			s.options.Listener.Observe(incident)
 			s.visit(ctx, incident)
 		})
 		if err != nil {

@@ -29,7 +29,8 @@ import (
 // the namespace with the fewest writes under way, and in it to the queues in turn; while others wait, a queue with a slow write
 // under way has at most one turn in four. So an integration in a storm delays another one by no more than the write that was
 // under way. However many integrations of a namespace are in a storm, they leave a writer and space to wait to the other
-// namespaces. A write that is slow has no writer of that number any more, so those of one namespace may hang.
+// namespaces. A slow write does not count against the number of writers any more: else the writes of one namespace that hang
+// would stop those of all.
 type Committer struct {
 	store  Store
 	tracer trace.Tracer // may be nil
@@ -41,7 +42,7 @@ type Committer struct {
 	turns   fair.Turns[*integrationQueue]              // those with something waiting that may write; a place is a writer
 	waiting int                                        // submissions in all queues
 	writing int                                        // submissions that are being written
-	idle    *sync.Cond                                 // signalled whenever a submission leaves its queue or a writer becomes free
+	changed *sync.Cond                                 // signalled whenever a submission leaves its queue or a writer becomes free
 }
 
 // integrationQueue holds the submissions of one integration that wait.
@@ -86,7 +87,7 @@ func New(store Store, writers int, tracers trace.TracerProvider) *Committer {
 		queues: map[types.NamespacedName]*integrationQueue{},
 		turns:  fair.NewTurns[*integrationQueue](writers),
 	}
-	c.idle = sync.NewCond(&c.mu)
+	c.changed = sync.NewCond(&c.mu)
 	if tracers != nil {
 		c.tracer = tracers.Tracer("github.com/tocsin-dev/tocsin/webhookserver/commit")
 	}
@@ -257,7 +258,7 @@ func (c *Committer) giveUp(e *entry) (Receipt, error) {
 func (c *Committer) leave(e *entry) {
 	c.waiting--
 	e.space.Release()
-	c.idle.Broadcast()
+	c.changed.Broadcast()
 }
 
 // lateError is the outcome of a submission whose request has ended while it waited.
@@ -306,7 +307,7 @@ func (c *Committer) next(written *batch, took time.Duration) *batch {
 	c.prune(q)
 	b := c.take()
 	if b == nil {
-		c.idle.Broadcast()
+		c.changed.Broadcast()
 	}
 	return b
 }
@@ -352,7 +353,7 @@ func (c *Committer) Close(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.idle.Broadcast()
+		c.changed.Broadcast()
 	})
 	defer stop()
 	c.mu.Lock()
@@ -362,7 +363,7 @@ func (c *Committer) Close(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("waiting for %d writes: %w", c.turns.AtWork(), err)
 		}
-		c.idle.Wait()
+		c.changed.Wait()
 	}
 	return nil
 }

@@ -231,7 +231,7 @@ func (h *History) HasFormer() bool { return len(h.former) > 0 }
 // DropFormer drops the rest: what an earlier leader has posted has expired.
 func (h *History) DropFormer() { h.former = nil }
 
-// takeFormer takes the sets of an earlier leader for posted by this one. A muted Incident keeps their labels, and what is not
+// takeFormer treats the sets of an earlier leader as posted by this one. A muted Incident keeps their labels, and what is not
 // wanted ends, but only after a delay: the cache may show something older than what the earlier leader posted. All of it waits
 // while the target wants nothing of the Incident: this Alertmanager may have it from another target.
 func (h *History) takeFormer(w Wanted, target *Target, now time.Time) {
