@@ -262,6 +262,30 @@ func TestNoMatchIsConfirmedByTheQuorum(t *testing.T) {
 	})
 }
 
+// A full ledger whose AlertEvents cannot be deleted gets space by their marks.
+func TestALedgerOfEventsThatCannotBeDeletedGetsSpace(t *testing.T) {
+	s := newSite(t)
+	var events []*v1alpha1.AlertEvent
+	for range v1alpha1.MaxLedger {
+		events = append(events, s.PostFiring("disk"))
+	}
+	events = append(events, s.Post(s.Alert(v1alpha1.AlertResolved, "disk")))
+	s.faults.onDelete = func() error { return forbidden("a policy denied request") }
+	for range 8 {
+		s.fold("disk")
+		for _, ref := range s.releases.Refs() {
+			_, _ = s.releases.Reconcile(s.Ctx, ref)
+		}
+		s.watch()
+		s.pass(10 * time.Second)
+	}
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
+	s.faults.onDelete = nil
+	s.release()
+	s.ExpectCounted("disk", events...)
+	s.Expect(s.EventNames()).To(BeEmpty())
+}
+
 func TestAFullLedgerPausesItsIncidentAndRecovers(t *testing.T) {
 	s := newSite(t)
 	var events []*v1alpha1.AlertEvent

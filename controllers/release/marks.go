@@ -22,6 +22,9 @@ const (
 	// known to wait. In a storm, an Incident is written once a second.
 	MarkPatience = 5 * time.Second
 
+	// deletePatience is how long an AlertEvent is to be deleted before it is marked: finalizers keep it, or its deletion is rejected.
+	deletePatience = 30 * time.Second
+
 	// conflictRetry is when to mark again after a conflict.
 	conflictRetry = 50 * time.Millisecond
 )
@@ -44,17 +47,22 @@ func (r *releaseRecord) read(event *v1alpha1.AlertEvent) {
 }
 
 // wantedMark returns the mark to write, nil if there is none: that of an event that stays for its idempotency key, or the
-// Incidents for which an event is settled in part, when one of them needs the mark, or after MarkPatience: nothing may tell when
-// a user deletes one of them.
+// Incidents for which an event is settled. That is written when one of them needs it, of an event that is settled in part or
+// cannot be deleted; and in part also after MarkPatience: nothing may tell when a user deletes one of them.
 func (r *releaseRecord) wantedMark(now time.Time) *queue.Mark {
 	switch {
 	case len(r.unsettled) == 0 && r.isKeyed() && !r.marked.All:
 		return &queue.Mark{All: true}
-	case len(r.unsettled) > 0 && (r.markWanted || now.Sub(r.began) >= MarkPatience) && r.hasNews():
+	case r.hasNews() && (r.markWanted && r.stays(now) || len(r.unsettled) > 0 && now.Sub(r.began) >= MarkPatience):
 		return &queue.Mark{Incidents: slices.Clone(r.settled)}
 	default:
 		return nil
 	}
+}
+
+// stays reports whether the event is not deleted soon: others of its Incidents need it, or it cannot be deleted.
+func (r *releaseRecord) stays(now time.Time) bool {
+	return len(r.unsettled) > 0 || !r.tried.IsZero() && now.Sub(r.tried) >= deletePatience
 }
 
 // hasNews reports whether the event is settled for Incidents that its mark does not name.
@@ -62,7 +70,7 @@ func (r *releaseRecord) hasNews() bool {
 	return slices.ContainsFunc(r.settled, func(name string) bool { return !r.marked.Settles(name) })
 }
 
-// Mark has an event marked that is settled for the Incident and stays for others.
+// Mark has an event marked that is settled for the Incident and stays.
 func (r *Releaser) Mark(event *v1alpha1.AlertEvent, incident string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -72,14 +80,15 @@ func (r *Releaser) Mark(event *v1alpha1.AlertEvent, incident string) {
 	}
 }
 
-// MarkKept has those events of a ledger marked that stay for other Incidents: those for which isBlocked reports that
-// their alerts cannot be folded for now, or others that have been settled in part for long.
+// MarkKept has those events of a ledger marked that cannot be deleted, or stay for other Incidents: those for which isBlocked
+// reports that their alerts cannot be folded for now, or others that have been settled in part for long.
 func (r *Releaser) MarkKept(ledger []v1alpha1.LedgerEntry, isBlocked func(incident string) bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, entry := range ledger {
 		if record := r.records[types.UID(entry.UID)]; record != nil {
-			record.markWanted = record.markWanted || slices.ContainsFunc(record.unsettled.UnsortedList(), isBlocked)
+			record.markWanted = record.markWanted || len(record.unsettled) == 0 ||
+				slices.ContainsFunc(record.unsettled.UnsortedList(), isBlocked)
 			r.enqueueMark(record)
 		}
 	}

@@ -2,6 +2,7 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -56,7 +57,8 @@ type releaseRecord struct {
 	settled   []string         // names of the others
 	began     time.Time        // when the first of them was settled
 	due       time.Time        // when to delete it, once nothing is unsettled
-	deleted   bool             // the watch does not show it yet
+	tried     time.Time        // when that was first tried; zero: never
+	deleted   bool             // the watch does not show it yet, or finalizers keep it
 
 	marked     queue.Mark // as far as it is known
 	markWanted bool
@@ -225,11 +227,11 @@ func (r *Releaser) enqueue(ref queue.Ref) {
 // Reconcile deletes the event if it is due. Until then, it marks the event if that is wanted.
 func (r *Releaser) Reconcile(ctx context.Context, ref queue.Ref) (ctrl.Result, error) {
 	due, mark := r.state(ref)
-	if !due {
-		if mark == nil {
-			return ctrl.Result{}, nil
-		}
+	if mark != nil {
 		return r.writeMark(ctx, ref, mark)
+	}
+	if !due {
+		return ctrl.Result{}, nil
 	}
 	if _, err := replica.DeleteEvent(ctx, r.live, ref); err != nil {
 		return ctrl.Result{}, err
@@ -244,16 +246,20 @@ func (r *Releaser) Reconcile(ctx context.Context, ref queue.Ref) (ctrl.Result, e
 	return ctrl.Result{}, nil
 }
 
-// state reports whether an event is to be deleted now, and else which mark is to be written, if any.
+// state reports whether an event is to be deleted now, and else which mark is to be written, if any. It notes that the deletion
+// is tried.
 func (r *Releaser) state(ref queue.Ref) (due bool, mark *queue.Mark) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	record := r.records[ref.UID]
-	if record == nil || record.deleted {
+	record, now := r.records[ref.UID], r.clock.Now()
+	if record == nil {
 		return false, nil
 	}
-	mark = record.wantedMark(r.clock.Now())
-	return mark == nil && record.isDue(r.clock.Now()), mark
+	if mark = record.wantedMark(now); mark == nil && record.isDue(now) && !record.deleted {
+		due = true
+		record.tried = cmp.Or(record.tried, now)
+	}
+	return due, mark
 }
 
 // Tidy drops the records of events that are gone, and has those deleted or marked whose time has come. One look at all records

@@ -186,6 +186,47 @@ func TestAMarkIsWrittenWhenItIsWanted(t *testing.T) {
 	d.Expect(d.work()).To(BeEmpty())
 }
 
+// Finalizers keep an event, or its deletion is rejected: a full ledger gets space by the mark.
+func TestAnEventThatCannotBeDeletedIsMarked(t *testing.T) {
+	ledger := []v1alpha1.LedgerEntry{{UID: "1"}}
+	isBlocked := func(string) bool { return false }
+	for sentence, rejection := range map[string]error{"finalizers keep it": nil, "its deletion is rejected": errors.New("rejected")} {
+		t.Run(sentence, func(t *testing.T) {
+			event := sharedEvent("event", "a", "b")
+			d := newDesk(t, event)
+			d.stored.failure = rejection
+			d.Settle(event, "a")
+			d.Settle(event, "b")
+			ref, _ := d.queue.Get()
+			_, err := d.Reconcile(t.Context(), ref)
+			d.queue.Done(ref)
+			d.Expect(err != nil).To(Equal(rejection != nil))
+			d.stored.failure = nil
+			d.MarkKept(ledger, isBlocked)
+			d.pass(deletePatience - time.Millisecond)
+			d.MarkKept(ledger, isBlocked)
+			d.Expect(d.stored.patches).To(BeEmpty(), "it may go at any moment")
+			d.pass(time.Millisecond)
+			d.MarkKept(ledger, isBlocked)
+			d.work()
+			d.Expect(d.stored.markOf(event)).To(Equal("12/a,b"), "not all: it still counts as one that waits")
+			d.MarkKept(ledger, isBlocked)
+			d.work()
+			d.Expect(d.stored.patches).To(HaveLen(1))
+		})
+	}
+	t.Run("but not while no Incident needs it", func(t *testing.T) {
+		event := sharedEvent("event", "a")
+		d := newDesk(t, event)
+		d.Settle(event, "a")
+		d.work()
+		d.pass(time.Hour)
+		d.Tidy(t.Context())
+		d.work()
+		d.Expect(d.stored.patches).To(BeEmpty())
+	})
+}
+
 // TestAWishIsNotForgotten by a look at the ledger, nor by a write that is under way.
 func TestAWishIsNotForgotten(t *testing.T) {
 	event := sharedEvent("event", "a", "b", "c")
