@@ -10,6 +10,8 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 func TestACrashAfterTheWriteAndBeforeTheDelete(t *testing.T) {
@@ -260,6 +262,18 @@ func TestNoMatchIsConfirmedByTheQuorum(t *testing.T) {
 		s.release()
 		s.Expect(s.EventNames()).To(ConsistOf(second.Name))
 	})
+}
+
+// What the cache holds without content is read from the API server.
+func TestContentThatTheCacheLacksIsRead(t *testing.T) {
+	s := newSite(t)
+	s.memory.Cached = queue.NewBoundedCached(fair.Limit{All: 1, Share: 1}, fair.Limit{All: 1 << 20, Share: 1})
+	alert := s.Alert(v1alpha1.AlertFiring, "disk")
+	alert.Title = "Disk full"
+	event := s.Post(alert)
+	s.fold("disk")
+	s.ExpectCounted("disk", event)
+	s.Expect(s.Incident("disk").Status.Alert.Title).To(Equal("Disk full"))
 }
 
 // A full ledger whose AlertEvents cannot be deleted gets space by their marks.

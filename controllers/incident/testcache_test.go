@@ -89,7 +89,11 @@ func (c *testCache) Get(ctx context.Context, key client.ObjectKey, object client
 			c.stale.DeepCopyInto(integration)
 			return nil
 		}
-		return c.Reader.Get(ctx, key, object)
+		err := c.Reader.Get(ctx, key, object)
+		if event, ok := object.(*v1alpha1.AlertEvent); ok && err == nil {
+			_, err = c.memory.Cached.Condense(event)
+		}
+		return err
 	}
 	if frozen, isFrozen := c.frozen[key]; !isFrozen {
 		if err := c.Reader.Get(ctx, key, incident); err != nil {
