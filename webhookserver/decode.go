@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -60,8 +61,10 @@ func (h *handler) decode(r *read) (*decoded, *problem) {
 	h.capture(r, body)
 	d, p := h.decodeBody(r, body)
 	r.leave()
-	if large := h.checkSize(r.authenticated, len(body), d); large != nil {
-		d, p = nil, large // whatever else is wrong with it
+	if p == nil || p.Status < http.StatusInternalServerError { // else no preset has read it, and another attempt may succeed
+		if large := h.checkSize(r.authenticated, len(body), d); large != nil {
+			d, p = nil, large // whatever else is wrong with it
+		}
 	}
 	r.memory.Shrink(minBodyMemory) // for the open connection; the alerts will count in the queue
 	return d, p

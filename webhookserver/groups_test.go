@@ -1,17 +1,21 @@
 package webhookserver
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
@@ -156,6 +160,38 @@ func TestTheLimitOfBodiesFollowsTheRecognizedPreset(t *testing.T) {
 			if c.code != http.StatusAccepted {
 				g.Expect(b.store.Stored()).To(BeEmpty())
 			}
+		})
+	}
+}
+
+// TestALargeGroupIsTriedAgain has the server fail before it knows the preset of a group. Alertmanager gives up for good what is rejected
+// as too large.
+func TestALargeGroupIsTriedAgain(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		kind  string
+		spoil func(g *WithT, b *bench)
+	}{
+		"when no processor is free": {"busy", func(g *WithT, b *bench) {
+			b.places = fair.NewPlaces(1)
+			_, err := b.places.Enter(context.Background(), "team-b", 0)
+			g.Expect(err).NotTo(HaveOccurred())
+		}},
+		"when others have the memory": {"overloaded", func(g *WithT, b *bench) {
+			sender := types.NamespacedName{Namespace: "team-a", Name: "prometheus"}
+			g.Expect(b.decoded.Reserve(sender, maxDecodedMemory/4, 0)).NotTo(BeNil())
+		}},
+		"when its evaluation takes too long": {"mapping-timeout", func(_ *WithT, b *bench) { b.evaluation = 0 }},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, b := NewWithT(t), newBench()
+				test.spoil(g, b)
+				response := b.post(testPath, largeGroup(1<<10))
+				g.Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
+				g.Expect(response.Header.Get("Retry-After")).NotTo(BeEmpty())
+				g.Expect(decode[problemBody](g, response).kind()).To(Equal(test.kind))
+				g.Expect(b.reports.unavailable).To(HaveLen(1), "its Incidents are not quiet")
+			})
 		})
 	}
 }
