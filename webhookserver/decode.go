@@ -99,7 +99,7 @@ func (h *handler) decodeBody(r *read, body []byte) (_ *decoded, p *problem) {
 	if key != "" {
 		d.requestKey = r.operationKey(key)
 	}
-	identify(d.Alerts, r.integration.Name, d.requestKey, identity)
+	identify(d.Alerts, r.integration.Name, d.requestKey, append([][]byte{identity}, r.parameters.identity()...))
 	d.findSignals(h.heartbeats(r.authenticated))
 	tellDefaults(d.Alerts, r.integration, r.operation.Path == "")
 	d.noEffect = h.findNoEffect(r.integration.Namespace, d.Alerts)
@@ -281,7 +281,7 @@ func (p *parser) release() { p.held.Release() }
 // identify gives the alerts of a request their ids, the names of their Incidents, and generated dedup keys to those that have
 // neither a key nor the name of an Incident. Ids are random. Those of a request with an idempotency key are derived from what the
 // request says, so that a copy of it yields the same ids and keys, and another request under the same key does not.
-func identify(alerts []mapping.Alert, integration, key string, identity []byte) {
+func identify(alerts []mapping.Alert, integration, key string, identity [][]byte) {
 	for i := range alerts {
 		id := uuid.Must(uuid.NewV7()).String()
 		if key != "" {
@@ -299,10 +299,10 @@ func identify(alerts []mapping.Alert, integration, key string, identity []byte) 
 }
 
 // derivedID hashes the parts, each behind its length, into 128 bits.
-func derivedID(integration, key string, identity []byte, index int) string {
+func derivedID(integration, key string, identity [][]byte, index int) string {
 	hash := sha256.New()
 	var number [8]byte
-	for _, part := range [][]byte{[]byte(integration), []byte(key), identity} {
+	for _, part := range append([][]byte{[]byte(integration), []byte(key)}, identity...) {
 		binary.BigEndian.PutUint64(number[:], uint64(len(part)))
 		hash.Write(number[:])
 		hash.Write(part)

@@ -115,6 +115,38 @@ func TestKeysOfRoutesAreTheirOwn(t *testing.T) {
 	g.Expect(ids).To(HaveLen(len(requests)))
 }
 
+// TestAnotherQueryIsAnotherRequest sends one body under one key with fields in the query.
+func TestAnotherQueryIsAnotherRequest(t *testing.T) {
+	const first, body = "?status=firing&dedup_key=x", `{"title":"Disk full"}`
+	for sentence, test := range map[string]struct {
+		query string
+		code  int
+	}{
+		"the same fields are a copy":                    {first, http.StatusAccepted},
+		"so are the same fields by other names":         {"?dedupKey=x&status=firing", http.StatusAccepted},
+		"a parameter that is no field is of no account": {first + "&attempt=2", http.StatusAccepted},
+		"another value of a field is another request":   {"?status=resolved&dedup_key=x", http.StatusUnprocessableEntity},
+		"a field more is another request":               {first + "&severity=info", http.StatusUnprocessableEntity},
+		"without the fields it is another request":      {"", http.StatusUnprocessableEntity},
+		"the fields in another order are a copy":        {"?dedup_key=x&status=firing", http.StatusAccepted},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g, b := NewWithT(t), newBench()
+			key := with("Idempotency-Key", "k")
+			g.Expect(b.post(testPath+first, body, key).StatusCode).To(Equal(http.StatusAccepted))
+			g.Expect(b.post(testPath+test.query, body, key).StatusCode).To(Equal(test.code))
+			g.Expect(b.store.Stored()).To(HaveLen(1))
+		})
+	}
+}
+
+// TestIDsStayTheSameAcrossVersions: a copy that another version has stored would otherwise be taken for another request.
+func TestIDsStayTheSameAcrossVersions(t *testing.T) {
+	g, b := NewWithT(t), newBench()
+	answer := decode[acceptance](g, b.post(testPath, firing, with("Idempotency-Key", "k")))
+	g.Expect(answer.Alerts[0].ID).To(Equal("b8bff4cc03c904f7313dc60f11db3640"))
+}
+
 func TestManyCopiesOfARequestGiveOneEvent(t *testing.T) {
 	g := NewWithT(t)
 	b := newBench()

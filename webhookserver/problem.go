@@ -97,8 +97,10 @@ var (
 		Title: "The body has too many values", Detail: "It would take too much memory to decode. Send it in several requests.",
 		reason: "BodyTooComplex"}
 	problemConflict = problem{Type: "idempotency-conflict", Status: http.StatusUnprocessableEntity,
-		Title:  "The idempotency key was used for another request",
-		Detail: "An earlier request with the same key had another body. Nothing of this one was stored.", reason: "IdempotencyConflict"}
+		Title: "The idempotency key was used for another request",
+		Detail: "An earlier request with the same key had another body or other fields in its query. Nothing of this one " +
+			"was stored.",
+		reason: "IdempotencyConflict"}
 	problemRejected = problem{Type: "rejected", Status: http.StatusUnprocessableEntity, Title: "The alert is not valid",
 		reason: "RejectedByAPIServer"}
 

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -134,6 +136,16 @@ func (s *parameters) addDefault(name, value string, isSigned bool) *problem {
 		s.defaults[field] = value
 	}
 	return nil
+}
+
+// identity returns the fields that the query gives, with their values, in order. Without any it is empty, so that the ids of such
+// requests stay the same across versions.
+func (s *parameters) identity() (parts [][]byte) {
+	for _, field := range slices.Sorted(maps.Keys(s.defaults)) {
+		text, _ := s.defaults[field].(string)
+		parts = append(parts, []byte(field), []byte(text))
+	}
+	return parts
 }
 
 // maxShownParameter is how many characters of a parameter's name are quoted.
