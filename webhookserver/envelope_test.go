@@ -128,6 +128,14 @@ func TestAzureEventGridAsks(t *testing.T) {
 			g.Expect(b.store.Stored()).To(BeEmpty())
 		})
 	}
+	for _, path := range []string{"/v2/enqueue", "/api/v2/alerts"} {
+		t.Run("the question to "+path, func(t *testing.T) {
+			g, b := NewWithT(t), newBench()
+			response := b.post(testPath+path, "["+question+"]")
+			g.Expect(response.StatusCode).To(Equal(http.StatusOK))
+			g.Expect(io.ReadAll(response.Body)).To(MatchJSON(`{"validationResponse":"512d38b6"}`))
+		})
+	}
 	g := NewWithT(t)
 	g.Expect(newBench().post(eventsPath+"/no-token", "["+question+"]").StatusCode).To(Equal(http.StatusUnauthorized))
 	code, answer, failures := Explain(t.Context(), integration("team-a", "prometheus"), nil, nil, []byte("["+question+"]"))

@@ -19,8 +19,8 @@ func pagerDutyOperations() []Operation {
 // required field is accepted all the same: the alert matters more.
 func readPagerDutyEvent(r *Request) (Content, error) {
 	content, err := readPayload(r)
-	if err != nil {
-		return Content{}, err
+	if err != nil || content.Answer != nil {
+		return content, err
 	}
 	event, ok := content.Payloads[0].Value.(map[string]any)
 	if !ok {
