@@ -49,7 +49,7 @@ func (h *handler) evaluate(r *read, requestHeader http.Header, payloads []protoc
 			chosen, reader = program.Open(payloads[i].Value, within, header, r.received)
 			return chosen
 		})
-		result, err := reader.Alerts(ctx, payload.WithDefaults(payloads[i].Value, defaults), header, r.received)
+		result, err := reader.AlertsWithDefaults(ctx, payloads[i].Value, defaults, header, r.received)
 		if err != nil {
 			return all, decodeProblem(err)
 		}

@@ -94,6 +94,10 @@ func TestParametersAreDefaults(t *testing.T) {
 			want: v1alpha1.Alert{DedupKey: "k", AlertContent: v1alpha1.AlertContent{Title: "Disk full"}}},
 		"hostname=db-1&region=eu&hostname=db-1&severity=&dedup_key=k": {
 			want: v1alpha1.Alert{DedupKey: "k", AlertContent: v1alpha1.AlertContent{Title: "Disk full", Hostname: "db-1", Region: "eu"}}},
+		"dedup_key=k&description=Down": {body: `{}`, want: v1alpha1.Alert{DedupKey: "k", AlertContent: v1alpha1.AlertContent{Description: "Down"}}},
+		"severity=warning&dedup_key=x": {body: `{"title":"Disk full","level":"critical","dedupKey":"k"}`,
+			want: v1alpha1.Alert{DedupKey: "k", AlertContent: v1alpha1.AlertContent{Title: "Disk full", Severity: "critical",
+				Custom: v1alpha1.Bag{"level": []byte(`"critical"`), "dedupKey": []byte(`"k"`)}}}},
 		"severtiy=critical":            {status: http.StatusBadRequest},
 		"labels=a":                     {status: http.StatusBadRequest},
 		"starts_at=now":                {status: http.StatusBadRequest},

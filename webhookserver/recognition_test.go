@@ -52,3 +52,14 @@ func TestWhatRecognitionDropsIsToldOf(t *testing.T) {
 	_, answer, _ = answerTo(t, "policy-reporter", nil, testPath, heartbeat)
 	g.Expect(answer.Warnings).To(BeEmpty(), "the preset was chosen")
 }
+
+// TestParametersDoNotHideTheTool sends the recovery of a tool with defaults that would mark Tocsin's own format.
+func TestParametersDoNotHideTheTool(t *testing.T) {
+	const up = `{"heartbeat": {"monitorID": 7, "status": 1, "msg": "200 - OK"}, "monitor": {"id": 7}, "msg": "[shop] Up"}`
+	g := NewWithT(t)
+	alerts, answer, code := answerTo(t, "", nil, testPath+"?dedup_key=shop&severity=error&title=Shop", up)
+	g.Expect(code).To(Equal(http.StatusAccepted))
+	g.Expect(answer.Preset).To(Equal("uptime-kuma"))
+	g.Expect(alerts).To(HaveExactElements(And(
+		HaveField("DedupKey", "uptime-kuma/7"), HaveField("Status", v1alpha1.AlertResolved), HaveField("Title", "Shop"))))
+}

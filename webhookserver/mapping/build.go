@@ -70,6 +70,7 @@ func (b *builder) normalise() Alert {
 	if element, ok := b.element.(map[string]any); ok && !b.reader.program.hasExpressions() {
 		b.object, named, warnings = payload.ReadNames(element) // of our own format: nothing to leave out
 		b.out.Warnings = append(b.out.Warnings, warnings...)
+		b.addDefaults()
 	} else {
 		b.assemble()
 	}
@@ -87,6 +88,16 @@ func (b *builder) normalise() Alert {
 	}
 	b.out.Hops = b.hops()
 	return b.out
+}
+
+// addDefaults gives the object the fields that it lacks by now. In a list it gets no key: all alerts would be of one Incident.
+func (b *builder) addDefaults() {
+	defaults := b.reader.defaults
+	if _, isList := b.reader.body.([]any); isList {
+		defaults = maps.Clone(defaults)
+		delete(defaults, fields[dedupKeyIndex].key)
+	}
+	b.object, _ = payload.WithDefaults(b.object, defaults).(map[string]any)
 }
 
 // isMessageKey reports whether the alert's key is that of one message, so that no other message has it.

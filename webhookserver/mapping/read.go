@@ -72,7 +72,16 @@ func (p *Program) hasExpressions() bool {
 // in. When ctx ends before all is evaluated, the error is ErrInterrupted. The others are payload.ErrNotObject and *TooManyError,
 // which would come without a mapping too. Neither the payload nor the headers are changed.
 func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, received time.Time) (Result, error) {
+	return p.AlertsWithDefaults(ctx, body, nil, headers, received)
+}
+
+// AlertsWithDefaults does what Alerts does for a payload that gets the fields which it lacks from defaults, see
+// payload.WithDefaults. It is recognized as it was sent, and what it says under any name of a field is no default's to replace.
+func (p *Program) AlertsWithDefaults(
+	ctx context.Context, body any, defaults map[string]any, headers http.Header, received time.Time,
+) (Result, error) {
 	r := newReader(ctx, p, body, headers, received)
+	r.defaults = defaults
 	err := r.read()
 	switch {
 	case err == nil:
@@ -101,10 +110,13 @@ type reader struct {
 	ctx     context.Context // ends the evaluation
 	program *Program
 	body    any // the payload
-	alert   any // the current one; nil while they are looked for
-	vars    variables
-	meter   meter
-	result  Result
+
+	defaults map[string]any // the fields that the payload gets if it lacks them, until they are in the body
+
+	alert  any // the current one; nil while they are looked for
+	vars   variables
+	meter  meter
+	result Result
 
 	extraLeft int // the work for alerts that need more than maxAlertWork
 
@@ -120,7 +132,8 @@ func newReader(ctx context.Context, p *Program, body any, headers http.Header, r
 	return r
 }
 
-func (r *reader) read() error {
+// begin chooses the program, and gives the payload the defaults.
+func (r *reader) begin() {
 	switch {
 	case r.program.broken && r.program.auto:
 		r.warn(payload.PresetUnknown)
@@ -132,6 +145,13 @@ func (r *reader) read() error {
 		r.meter.left = maxFindWork
 	}
 	r.result.Preset = r.program.preset
+	if r.program.hasExpressions() { // else normalise does, after it has read the names
+		r.body, r.defaults = payload.WithDefaults(r.body, r.defaults), nil
+	}
+}
+
+func (r *reader) read() error {
+	r.begin()
 	r.readHandshake()
 	if Groups(r.program.preset) {
 		r.extraLeft += groupByteWork * weighNative(r.body, math.MaxInt/groupByteWork/2)
