@@ -48,10 +48,15 @@ func isLateDuplicate(s *v1alpha1.IncidentStatus, a receivedAlert, window time.Du
 // or without one its startTime, is before the startTime of that firing. A sender repeats and delays messages, so the resolve of
 // an earlier round may come after the firing of the next one; it must not end what fires.
 //
-// Only times given by the sender are compared: an episode whose alerts have no startTime is resolved by any resolve.
+// Only times given by the sender are compared: an episode whose alerts have no startTime is resolved by any resolve. So is one
+// that began in the future by the API server's clock, since that was set back: a heartbeat goes by it, and its Incident would
+// stay open. A startTime of the future alone says that the sender's clock is ahead.
 func isStaleResolve(s *v1alpha1.IncidentStatus, a receivedAlert) bool {
 	last := cmp.Or(s.Episode, &v1alpha1.Episode{}).LastStartTime
 	if a.Status != v1alpha1.AlertResolved || a.by() != "" || !isSet(last) {
+		return false
+	}
+	if IsFuture(last.Time, a.heard) && IsFuture(valueOf(s.LastAlertTime).Time, a.heard) {
 		return false
 	}
 	about := a.EndTime

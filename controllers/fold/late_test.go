@@ -181,6 +181,38 @@ func TestStaleResolves(t *testing.T) {
 	}
 }
 
+// A heartbeat tells its times by the API server's clock.
+func TestNoResolveIsStaleAfterTheClockWasSetBack(t *testing.T) {
+	tomorrow := minute(24 * 60)
+	for sentence, c := range map[string]struct {
+		between []v1alpha1.AlertStatus // received before the resolve, after the clock was set back
+		certain bool
+	}{
+		"it is the first alert after that":             {certain: true},
+		"another alert has come before":                {between: []v1alpha1.AlertStatus{v1alpha1.AlertAcknowledged}, certain: true},
+		"another one, while the time was not certain":  {between: []v1alpha1.AlertStatus{v1alpha1.AlertAcknowledged}},
+		"nothing but the time, while it was uncertain": {between: []v1alpha1.AlertStatus{""}},
+		"nothing but the time":                         {between: []v1alpha1.AlertStatus{""}, certain: true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g, bench := NewWithT(t), newBench()
+			firing := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartTime: timestamp(tomorrow)})
+			bench.fold(receivedAt(eventOf(1, firing), tomorrow))
+			for _, status := range c.between {
+				if bench.now = minute(2); !c.certain {
+					bench.policy.QuietFrom = bench.now
+				}
+				if bench.fold(); status != "" {
+					bench.fold(eventOf(2, alertOf(status, v1alpha1.AlertContent{})))
+				}
+			}
+			bench.now = minute(5)
+			resolve := alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{EndTime: minuteStamp(1)})
+			g.Expect(resultsOf(bench.fold(eventOf(5, resolve)))).To(Equal([]string{ResultResolved}))
+		})
+	}
+}
+
 func TestAStaleResolveNeverEndsWhatFires(t *testing.T) {
 	const minute = time.Minute
 	firing := func(startTime time.Duration) v1alpha1.Alert {
