@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -100,7 +99,7 @@ func (r *reconciler) write(
 		Status: status,
 	}
 	err := r.live.Status().Update(ctx, incident) // which decodes the answer into it
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+	if isOutdated(err) {
 		r.writes.conflicted(read, r.Clock.Now())
 		return nil, fmt.Errorf("%w: %w", errStale, err)
 	}
@@ -234,7 +233,7 @@ func (r *reconciler) label(
 	switch {
 	case err == nil:
 		return labelled
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err): // and so will the write of the status
+	case isOutdated(err): // and so will the write of the status
 	default:
 		log.FromContext(ctx).Info("The labels of the Incident are not set", "cause", err.Error())
 	}

@@ -2,7 +2,6 @@ package incident
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/internal/admission"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
@@ -103,9 +103,7 @@ func asBlocked(err error) *blockedError {
 	case isMissingPermission(err):
 		return &blockedError{reason: v1alpha1.ReasonForbidden, cause: err}
 	}
-	// The API server gives it no reason of its own.
-	if _, words, ok := strings.Cut(err.Error(), "exceeded quota: "); ok && apierrors.IsForbidden(err) {
-		quota, _, _ := strings.Cut(words, ",")
+	if quota, ok := admission.Quota(err); ok {
 		return &blockedError{reason: v1alpha1.ReasonQuotaExceeded, detail: quota, cause: err}
 	}
 	return &blockedError{reason: v1alpha1.ReasonIncidentRejected, detail: rejectionOf(err), cause: err}
@@ -113,23 +111,27 @@ func asBlocked(err error) *blockedError {
 
 // isRejected reports whether the API server, a policy or a webhook has rejected what was written.
 func isRejected(err error) bool {
-	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err) ||
-		apierrors.IsForbidden(err)
+	return admission.IsDenied(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) ||
+		apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsForbidden(err)
+}
+
+// isOutdated reports whether a write failed since the Incident has another version than the one that was read, or is gone.
+func isOutdated(err error) bool {
+	return !admission.IsDenied(err) && (apierrors.IsConflict(err) || apierrors.IsNotFound(err))
 }
 
 // failedWebhook names the admission webhook that is away or hangs, if that is why a write failed. It may be so for good.
 func failedWebhook(err error) string {
-	_, words, ok := strings.Cut(fmt.Sprint(err), "failed calling webhook ")
-	if !ok || !apierrors.IsInternalError(err) {
+	name := admission.UnreachableWebhook(err)
+	if name == "" || !apierrors.IsInternalError(err) {
 		return ""
 	}
-	name, _, _ := strings.Cut(words, ": ")
 	return plaintext.ShortMessage("failed calling webhook " + name)
 }
 
 // isMissingPermission reports whether the operator lacks a permission. The API server gives it no reason of its own.
 func isMissingPermission(err error) bool {
-	return apierrors.IsForbidden(err) &&
+	return apierrors.IsForbidden(err) && !admission.IsDenied(err) &&
 		(strings.Contains(err.Error(), "cannot create resource") || strings.Contains(err.Error(), "cannot update resource"))
 }
 

@@ -3,6 +3,7 @@ package incident
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -24,6 +25,13 @@ func forbidden(words string) error {
 	return apierrors.NewForbidden(incidentResource, "x", errors.New(words))
 }
 
+// denial is the answer of a webhook that chooses code and reason itself.
+func denial(code int32, reason metav1.StatusReason) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: `admission webhook "clean" denied the request: a secret is used`,
+	}}
+}
+
 func TestBlockedCreates(t *testing.T) {
 	for sentence, test := range map[string]struct {
 		err    error
@@ -32,11 +40,20 @@ func TestBlockedCreates(t *testing.T) {
 	}{
 		"a quota": {forbidden("exceeded quota: few, requested: count/incidents.tocsin.dev=1, used: 1, limited: 1"),
 			v1alpha1.ReasonQuotaExceeded, "few"},
+		"a quota that is not counted yet": {forbidden("status unknown for quota: few, resources: count/incidents.tocsin.dev"),
+			v1alpha1.ReasonQuotaExceeded, "few"},
 		"a missing permission": {forbidden(`User "tocsin" cannot create resource "incidents" in API group "tocsin.dev" in the namespace "x"`),
 			v1alpha1.ReasonForbidden, ""},
-		"the limit of Incidents":              {fmt.Errorf("creating: %w", errIncidentLimit), v1alpha1.ReasonIncidentLimit, ""},
-		"a policy that refuses one Incident":  {forbidden("ValidatingAdmissionPolicy 'x' denied request: used"), v1alpha1.ReasonIncidentRejected, "ValidatingAdmissionPolicy 'x'"},
-		"a webhook that refuses one Incident": {forbidden(`admission webhook "x" denied the request: used`), v1alpha1.ReasonIncidentRejected, `admission webhook "x"`},
+		"the limit of Incidents":                             {fmt.Errorf("creating: %w", errIncidentLimit), v1alpha1.ReasonIncidentLimit, ""},
+		"a policy that refuses one Incident":                 {forbidden("ValidatingAdmissionPolicy 'x' denied request: used"), v1alpha1.ReasonIncidentRejected, "ValidatingAdmissionPolicy 'x'"},
+		"a webhook that refuses one Incident":                {forbidden(`admission webhook "x" denied the request: used`), v1alpha1.ReasonIncidentRejected, `admission webhook "x"`},
+		"a webhook that refuses one and says that it failed": {denial(http.StatusInternalServerError, metav1.StatusReasonInternalError), v1alpha1.ReasonIncidentRejected, `admission webhook "clean"`},
+		"a webhook that refuses one and says that it exists": {denial(http.StatusConflict, metav1.StatusReasonAlreadyExists), v1alpha1.ReasonIncidentRejected, `admission webhook "clean"`},
+		"a webhook that refuses one as unauthorized":         {denial(http.StatusUnauthorized, metav1.StatusReasonUnauthorized), v1alpha1.ReasonIncidentRejected, `admission webhook "clean"`},
+		"a webhook that quotes a quota": {forbidden(`admission webhook "x" denied the request: exceeded quota: used`),
+			v1alpha1.ReasonIncidentRejected, `admission webhook "x"`},
+		"a webhook that quotes a missing permission": {forbidden(`admission webhook "x" denied the request: User "used" cannot create resource`),
+			v1alpha1.ReasonIncidentRejected, `admission webhook "x"`},
 		"a webhook that is away": {apierrors.NewInternalError(errors.New(`failed calling webhook "x.example.com": failed to call webhook: used`)),
 			v1alpha1.ReasonIncidentRejected, `failed calling webhook "x.example.com"`},
 		"an API server in trouble": {apierrors.NewInternalError(errors.New("x")), "", ""},

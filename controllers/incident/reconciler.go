@@ -337,11 +337,11 @@ func (r *reconciler) create(ctx context.Context, o *facts, plan *fold.Plan) (*v1
 	if r.counts.MayOpen(o.key.Namespace) && !r.sweeper.IsFull(o.key.Namespace) {
 		err = r.createLabelled(ctx, incident)
 	}
-	if apierrors.IsAlreadyExists(err) {
-		return nil, nil
-	}
 	if blocked := asBlocked(err); blocked != nil {
 		return nil, blocked
+	}
+	if apierrors.IsAlreadyExists(err) {
+		return nil, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("creating the Incident: %w", err)

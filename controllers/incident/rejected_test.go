@@ -3,12 +3,14 @@ package incident
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	clocktesting "k8s.io/utils/clock/testing"
@@ -24,6 +26,12 @@ var rejections = map[string]error{
 	"a policy":  forbidden("ValidatingAdmissionPolicy 'clean' with binding 'all' denied request: a secret"),
 	"too large": apierrors.NewRequestEntityTooLargeError("limit is 3145728"),
 	"a webhook": apierrors.NewBadRequest(`admission webhook "clean" denied the request: a secret`),
+
+	"a webhook that says that it has changed":  denial(http.StatusConflict, metav1.StatusReasonConflict),
+	"a webhook that says that it is missing":   denial(http.StatusNotFound, metav1.StatusReasonNotFound),
+	"a webhook that says that it has failed":   denial(http.StatusInternalServerError, metav1.StatusReasonInternalError),
+	"a webhook that says that it is too early": denial(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests),
+	"a policy that says unauthorized":          denial(http.StatusUnauthorized, metav1.StatusReasonUnauthorized),
 }
 
 // rejectSecrets has the API server reject every status that has the word secret in its content or timeline.
@@ -119,6 +127,32 @@ func TestARejectedIncidentWaitsAlone(t *testing.T) {
 	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved), "the resolve has not overtaken the firing")
 	s.Expect(s.foldedCondition(integration)).To(Equal("True Folding"))
 	s.Expect(s.EventNames()).To(BeEmpty())
+}
+
+// A webhook that denies the creation may say that the Incident exists.
+func TestADeniedCreationIsToldWhateverItsCode(t *testing.T) {
+	for sentence, rejection := range map[string]error{
+		"as if it existed":     denial(http.StatusConflict, metav1.StatusReasonAlreadyExists),
+		"as if it had changed": denial(http.StatusConflict, metav1.StatusReasonConflict),
+		"as if it had failed":  denial(http.StatusInternalServerError, metav1.StatusReasonInternalError),
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newSite(t)
+			integration := s.Integrate(nil)
+			s.faults.beforeCreate = func() error { return rejection }
+			firing := s.PostFiring("disk")
+			result, err := s.reconcile("disk")
+			s.Expect(err).NotTo(HaveOccurred())
+			s.Expect(result.RequeueAfter).To(Equal(minBlockedRetry))
+			s.Expect(s.foldedCondition(integration)).To(Equal("False IncidentRejected"))
+			s.Expect(s.foldedMessage(integration)).To(And(ContainSubstring(`admission webhook "clean"`), Not(ContainSubstring("secret"))))
+
+			s.faults.beforeCreate = nil
+			s.pass(minBlockedRetry)
+			s.fold("disk")
+			s.ExpectCounted("disk", firing)
+		})
+	}
 }
 
 func TestAWebhookThatIsAwayIsToldAndKeepsTheContent(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/admission"
 	"github.com/tocsin-dev/tocsin/internal/eventclient"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 	"github.com/tocsin-dev/tocsin/internal/queue"
@@ -193,7 +193,7 @@ func (c *Canary) round(ctx context.Context) (next time.Duration, err error) {
 		c.storedAt, c.remedied = time.Now(), 0
 		c.setDenial(ctx, "")
 		note, next = c.options.Health.Answered, canaryInterval
-	case apierrors.IsAlreadyExists(err):
+	case apierrors.IsAlreadyExists(err) && !admission.IsDenied(err):
 		note, next = c.options.Health.Answered, canaryInterval
 		if c.stored.UID == "" { // the response of an earlier attempt was lost, or it is in a backup
 			c.rename()
@@ -202,7 +202,7 @@ func (c *Canary) round(ctx context.Context) (next time.Duration, err error) {
 	case denial != "":
 		c.denied.Add(1)
 		c.setDenial(ctx, denial)
-		if next = canaryInterval; !isWebhookFailure(err) {
+		if next = canaryInterval; admission.UnreachableWebhook(err) == "" {
 			note = c.options.Health.Answered
 		}
 	default:
@@ -283,15 +283,12 @@ func denialOf(err error) string {
 		return ""
 	}
 	switch code := status.ErrStatus.Code; {
-	case isWebhookFailure(err):
+	case admission.IsDenied(err), admission.UnreachableWebhook(err) != "": // no other replica could store the object either
 	case code >= http.StatusInternalServerError, code == http.StatusTooManyRequests, code == http.StatusUnauthorized:
 		return ""
 	}
 	return plaintext.ShortMessage(fmt.Sprintf("%d %s", status.ErrStatus.Code, status.ErrStatus.Message))
 }
-
-// isWebhookFailure reports whether an admission webhook could not be asked. No other replica could store the object either.
-func isWebhookFailure(err error) bool { return strings.Contains(err.Error(), "failed calling webhook") }
 
 // setDenial logs it when the cluster begins to deny canaries, and when it no longer does.
 func (c *Canary) setDenial(ctx context.Context, denial string) {

@@ -120,6 +120,7 @@ func created(version int) func(http.ResponseWriter) {
 
 func answer(code int, ahead time.Duration, body any) func(http.ResponseWriter) {
 	return func(w http.ResponseWriter) {
+		w.Header().Set("Content-Type", "application/json")
 		w.Header().Set("Date", time.Now().Add(-ahead).UTC().Format(http.TimeFormat))
 		w.WriteHeader(code)
 		_ = json.NewEncoder(w).Encode(body)
@@ -127,7 +128,15 @@ func answer(code int, ahead time.Duration, body any) func(http.ResponseWriter) {
 }
 
 func TestWhatTheAnswerToACanaryTells(t *testing.T) {
-	message := func(text string) metav1.Status { return metav1.Status{Message: text} }
+	status := func(code int32, reason metav1.StatusReason, message string) metav1.Status {
+		return metav1.Status{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+			Code: code, Reason: reason, Message: message,
+		}
+	}
+	denial := func(code int32, reason metav1.StatusReason) metav1.Status { // a webhook chooses both
+		return status(code, reason, `admission webhook "x" denied the request: no`)
+	}
 	for sentence, c := range map[string]struct {
 		code     int
 		ahead    time.Duration // of the own clock
@@ -136,16 +145,20 @@ func TestWhatTheAnswerToACanaryTells(t *testing.T) {
 		denied   bool
 		next     time.Duration
 	}{
-		"stored":               {http.StatusCreated, 0, metav1.PartialObjectMetadata{}, true, false, canaryInterval},
-		"it exists":            {http.StatusConflict, 0, metav1.Status{Reason: metav1.StatusReasonAlreadyExists}, true, false, canaryRetry},
-		"denied by a quota":    {http.StatusForbidden, 0, message("exceeded quota"), true, true, canaryInterval},
-		"the token expired":    {http.StatusUnauthorized, 0, nil, false, false, canaryRetry},
-		"too many requests":    {http.StatusTooManyRequests, 0, nil, false, false, canaryRetry},
-		"an internal error":    {http.StatusInternalServerError, 0, nil, false, false, canaryRetry},
-		"a webhook is away":    {http.StatusInternalServerError, 0, message(`failed calling webhook "x"`), false, true, canaryInterval},
-		"an hour ahead":        {http.StatusCreated, time.Hour, metav1.PartialObjectMetadata{}, true, false, canaryInterval},
-		"five minutes behind":  {http.StatusCreated, -5 * time.Minute, metav1.PartialObjectMetadata{}, true, false, canaryInterval},
-		"no answer of its own": {http.StatusBadGateway, 0, "<html>", false, false, canaryRetry},
+		"stored":                  {http.StatusCreated, 0, metav1.PartialObjectMetadata{}, true, false, canaryInterval},
+		"it exists":               {http.StatusConflict, 0, metav1.Status{Reason: metav1.StatusReasonAlreadyExists}, true, false, canaryRetry},
+		"denied by a quota":       {http.StatusForbidden, 0, status(403, metav1.StatusReasonForbidden, "exceeded quota: few, requested: x"), true, true, canaryInterval},
+		"the token expired":       {http.StatusUnauthorized, 0, nil, false, false, canaryRetry},
+		"too many requests":       {http.StatusTooManyRequests, 0, nil, false, false, canaryRetry},
+		"an internal error":       {http.StatusInternalServerError, 0, nil, false, false, canaryRetry},
+		"denied as unauthorized":  {http.StatusUnauthorized, 0, denial(401, metav1.StatusReasonUnauthorized), true, true, canaryInterval},
+		"denied as an error":      {http.StatusInternalServerError, 0, denial(500, metav1.StatusReasonInternalError), true, true, canaryInterval},
+		"denied as too many":      {http.StatusTooManyRequests, 0, denial(429, metav1.StatusReasonTooManyRequests), true, true, canaryInterval},
+		"denied as if it existed": {http.StatusConflict, 0, denial(409, metav1.StatusReasonAlreadyExists), true, true, canaryInterval},
+		"a webhook is away":       {http.StatusInternalServerError, 0, status(500, metav1.StatusReasonInternalError, `failed calling webhook "x": no route`), false, true, canaryInterval},
+		"an hour ahead":           {http.StatusCreated, time.Hour, metav1.PartialObjectMetadata{}, true, false, canaryInterval},
+		"five minutes behind":     {http.StatusCreated, -5 * time.Minute, metav1.PartialObjectMetadata{}, true, false, canaryInterval},
+		"no answer of its own":    {http.StatusBadGateway, 0, "<html>", false, false, canaryRetry},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)

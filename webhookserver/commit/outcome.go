@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tocsin-dev/tocsin/internal/admission"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
@@ -64,7 +65,7 @@ func classify(err error) (mayBeStored bool, final error) {
 	case !errors.As(err, &status):
 		return true, nil
 	}
-	verdict, code := verdictOf(status.Status()), status.Status().Code
+	verdict, code := verdictOf(err, status.Status()), status.Status().Code
 	switch {
 	case verdict != nil:
 		return false, verdict
@@ -77,17 +78,15 @@ func classify(err error) (mayBeStored bool, final error) {
 }
 
 // verdictOf returns the *DeniedError or *InvalidError that an answer of the API server stands for, nil for any other answer.
-// Only the message tells them apart: policies and webhooks choose code and reason themselves.
-func verdictOf(status metav1.Status) error {
+func verdictOf(err error, status metav1.Status) error {
 	code, message := status.Code, status.Message
-	contains := func(text string) bool { return strings.Contains(message, text) }
+	_, isQuota := admission.Quota(err)
 	switch {
 	case isSchemaError(status): // first, as it may quote the alert, and the alert may say anything
 		return invalidOf(status)
-	case contains(" denied request"), contains(" denied the request"),
-		code == http.StatusUnprocessableEntity, code == http.StatusBadRequest:
+	case admission.IsDenied(err), code == http.StatusUnprocessableEntity, code == http.StatusBadRequest:
 		return &DeniedError{Reason: ReasonPolicy, Message: printable(message)}
-	case code == http.StatusForbidden && (contains("exceeded quota: ") || contains("status unknown for quota: ")):
+	case isQuota:
 		return &DeniedError{Reason: ReasonQuota, Message: printable(message)}
 	case code == http.StatusRequestEntityTooLarge:
 		return &InvalidError{Message: "too large for the API server"}
