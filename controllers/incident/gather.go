@@ -334,18 +334,21 @@ func (r *reconciler) decide(o *facts) (plan fold.Plan, err error) {
 
 // onlyRepeats reports whether the Incident is open and every alert for it is firing: no state changes.
 func (o *facts) onlyRepeats() bool {
-	if o.incident == nil || o.incident.Status.State != v1alpha1.IncidentOpen || len(o.toFold) == 0 {
-		return false
-	}
+	return o.incident != nil && o.incident.Status.State == v1alpha1.IncidentOpen && len(o.toFold) > 0 &&
+		!o.hasAlert(func(status v1alpha1.AlertStatus) bool { return status != v1alpha1.AlertFiring })
+}
+
+// hasAlert reports whether an alert of the Incident that is to be folded has such a status.
+func (o *facts) hasAlert(isSuch func(v1alpha1.AlertStatus) bool) bool {
 	for _, event := range o.toFold {
 		for i := range event.Alerts {
 			alert := &event.Alerts[i]
-			if alert.Status != v1alpha1.AlertFiring && event.IncidentNameFor(alert) == o.key.Name {
-				return false
+			if isSuch(alert.Status) && event.IncidentNameFor(alert) == o.key.Name {
+				return true
 			}
 		}
 	}
-	return true
+	return false
 }
 
 // ledgerNearlyFull reports whether the AlertEvents that wait fill the ledger, and enough of it is free to be worth a write:

@@ -228,7 +228,8 @@ func (r *reconciler) handleFailure(ctx context.Context, o *facts, err error) (ct
 
 // delayFold returns how long to wait before anything is decided: until an Incident is read for which the cache is behind, until
 // one that could not be written is tried again, until the memory shows what the cache shows, and until a busy Incident may be
-// written again if its alerts change no state. delayWrite repeats the last check after the decision; this one saves the fold.
+// written again if its alerts change no state. delayWrite repeats the last check after the decision; this one saves the fold, and
+// the read of one that is Resolved.
 func (r *reconciler) delayFold(o *facts) time.Duration {
 	if o.lag > 0 {
 		return o.lag // the watch brings it back sooner
@@ -238,11 +239,19 @@ func (r *reconciler) delayFold(o *facts) time.Duration {
 		return wait
 	case o.unknown:
 		return staleRetry
-	case o.onlyRepeats() && !o.ledgerNearlyFull():
+	case (o.onlyRepeats() || r.staysResolved(o)) && !o.ledgerNearlyFull():
 		return r.writes.writeDelay(o.key, o.now)
 	default:
 		return 0
 	}
+}
+
+// staysResolved reports whether the cache lacks the Incident, since this process wrote it last and as Resolved, and none of its
+// alerts is firing: no state changes.
+func (r *reconciler) staysResolved(o *facts) bool {
+	last, _ := r.writes.last(o.key)
+	return o.incident == nil && last.resolved && len(o.toFold) > 0 &&
+		!o.hasAlert(func(status v1alpha1.AlertStatus) bool { return status == v1alpha1.AlertFiring })
 }
 
 // delayWrite returns how long to wait before a plan is carried out: until an Incident may be created in the namespace,

@@ -163,6 +163,31 @@ func TestABusyIncidentIsWrittenOnceASecond(t *testing.T) {
 	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
 }
 
+// A sender may repeat the resolve of an Incident, which the cache does not have any more, a hundred times a second.
+func TestAResolvedIncidentIsWrittenOnceASecond(t *testing.T) {
+	s := newSite(t)
+	events := []*v1alpha1.AlertEvent{s.PostFiring("disk")}
+	s.fold("disk")
+	events = append(events, s.Post(s.Alert(v1alpha1.AlertResolved, "disk")))
+	s.fold("disk")
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved), "at once")
+	writes, reads, lists := s.faults.statusWrites, s.faults.incidentReads, s.lists
+	for range 5 {
+		events = append(events, s.Post(s.Alert(v1alpha1.AlertResolved, "disk")))
+		s.Expect(s.fold("disk").RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", writeInterval)))
+	}
+	s.Expect([]int{s.faults.statusWrites, s.faults.incidentReads, s.lists}).To(Equal([]int{writes, reads, lists}))
+	s.pass(writeInterval)
+	s.fold("disk")
+	s.ExpectCounted("disk", events...)
+	s.Expect(s.faults.statusWrites).To(Equal(writes + 1))
+
+	events = append(events, s.Post(s.Alert(v1alpha1.AlertResolved, "disk")), s.PostFiring("disk"))
+	s.fold("disk")
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen), "at once")
+	s.ExpectCounted("disk", events...)
+}
+
 func TestWithNothingToDoThereIsNoList(t *testing.T) {
 	s := newSite(t)
 	s.PostFiring("disk")
