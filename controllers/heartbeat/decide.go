@@ -112,13 +112,14 @@ func (d *decision) observe() {
 	}
 }
 
-// suspend has a heartbeat be neither missed, nor failed, nor running. Signals are expected anew when it is suspended no longer.
+// suspend has a heartbeat be neither missed, nor failed, nor running. Signals are expected anew when it is suspended no longer: a
+// start that has come meanwhile would be found to take too long.
 // Whoever was told of a miss or a failure is told that it is over, and perhaps who was not: when it begins, a leader may have
 // stored an alert that it could not note. A resolve that matches nothing does no harm.
 func (d *decision) suspend() {
 	s := &d.updated.Status
 	begins := s.ObservedTime != nil
-	if begins && heartbeats.IsRunning(s) {
+	if heartbeats.IsRunning(s) {
 		s.LastStartTime = nil
 	}
 	if trouble := newestTrouble(s); trouble != nil && (s.AlertTime == nil || trouble.After(s.AlertTime.Time)) {

@@ -307,6 +307,16 @@ func TestAHeartbeatIsSuspendedMeanwhile(t *testing.T) {
 	s.spec().Suspend = false
 	g.Expect(s.at(5 * time.Hour)).To(BeEmpty())
 	g.Expect(s.at(6 * time.Hour)).To(BeEmpty())
+
+	t.Log("nor is what has started meanwhile")
+	s.spec().Suspend = true
+	s.at(7 * time.Hour)
+	s.start(8 * time.Hour)
+	s.at(8 * time.Hour)
+	s.spec().Suspend = false
+	g.Expect(s.at(10 * time.Hour)).To(BeEmpty())
+	g.Expect(s.at(11 * time.Hour)).To(BeEmpty())
+	g.Expect(s.heard()).To(Equal(v1alpha1.ReasonHeard))
 }
 
 func TestPingsThatAreRefusedAreToldOf(t *testing.T) {
