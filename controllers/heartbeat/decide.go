@@ -41,7 +41,7 @@ type facts struct {
 	unsigned  bool      // it is pinged, and the integration accepts only what is signed
 	judging   bool      // false: that no signal comes says nothing now, and the time may be wrong
 
-	// isOpen reports whether the heartbeat has an open Incident. It is asked about one that is seen for the first time.
+	// isOpen reports whether the heartbeat has an open Incident. It is asked about one whose status tells of no alert.
 	isOpen func() bool
 }
 
@@ -105,10 +105,14 @@ func decide(f *facts) *plan {
 // observe notes a heartbeat of which signals are expected from now on. If an Incident of it is open, because its status was lost,
 // it ends when it is heard.
 func (d *decision) observe() {
-	s := &d.updated.Status
-	s.ObservedTime = new(v1alpha1.NewTimestamp(d.now))
-	if s.AlertTime == nil && d.isOpen() {
-		s.AlertTime, s.AlertStatus = s.ObservedTime.DeepCopy(), v1alpha1.AlertFiring
+	d.updated.Status.ObservedTime = new(v1alpha1.NewTimestamp(d.now))
+	d.adopt()
+}
+
+// adopt takes an open Incident for that of an alert of now, which the status has lost.
+func (d *decision) adopt() {
+	if s := &d.updated.Status; s.AlertTime == nil && d.isOpen() {
+		s.AlertTime, s.AlertStatus = new(v1alpha1.NewTimestamp(d.now)), v1alpha1.AlertFiring
 	}
 }
 
@@ -121,6 +125,9 @@ func (d *decision) suspend() {
 	begins := s.ObservedTime != nil
 	if heartbeats.IsRunning(s) {
 		s.LastStartTime = nil
+	}
+	if !begins {
+		d.adopt()
 	}
 	if trouble := newestTrouble(s); trouble != nil && (s.AlertTime == nil || trouble.After(s.AlertTime.Time)) {
 		s.AlertTime = trouble.DeepCopy()

@@ -420,6 +420,27 @@ func TestAnOpenIncidentOfANewHeartbeatEndsWhenItIsHeard(t *testing.T) {
 	g.Expect(s.at(2*time.Hour + time.Minute)).To(BeEmpty())
 }
 
+// It was replaced or restored without its status, with spec.suspend.
+func TestAnOpenIncidentOfANewHeartbeatEndsIfThatIsSuspended(t *testing.T) {
+	g, s := NewWithT(t), newStage()
+	s.hear(0)
+	g.Expect(s.at(6 * time.Minute)).To(fires)
+	*s.status(), s.open, s.spec().Suspend = v1alpha1.HeartbeatStatus{}, true, true
+	g.Expect(s.at(time.Hour)).To(BeEmpty())
+	g.Expect(decide(&s.facts).next).To(BeTemporally("==", s.now.Add(alertPause)))
+	g.Expect(s.at(time.Hour + alertPause)).To(resolves)
+	g.Expect(s.folded()).To(HaveExactElements(v1alpha1.IncidentOpen, v1alpha1.IncidentResolved))
+	s.open = false
+	g.Expect(s.at(2 * time.Hour)).To(BeEmpty())
+
+	t.Log("it has failed since then, which opens no Incident")
+	s = newStage()
+	*s.status(), s.open, s.spec().Suspend = v1alpha1.HeartbeatStatus{}, true, true
+	s.fail(time.Hour, 1)
+	g.Expect(s.at(time.Hour)).To(BeEmpty())
+	g.Expect(s.at(time.Hour + alertPause)).To(resolves)
+}
+
 // A replica may hold the last signals back, by the former interval.
 func TestAShorterIntervalIsJudgedWhenTheReplicasKnowIt(t *testing.T) {
 	g, s := NewWithT(t), newStage()
