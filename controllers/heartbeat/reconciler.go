@@ -52,6 +52,11 @@ const AlertType = "heartbeat"
 // concurrency is how many heartbeats the leader looks at at a time: many may be missed together.
 const concurrency = 10
 
+// maxPause is the longest time until the leader looks again at a heartbeat that may be missed. Otherwise a miss could be found
+// hours late: timers run by the monotonic clock, and do not notice that the API server's clock is set forward or the machine
+// sleeps. A look that finds nothing new reads the cache and writes nothing.
+const maxPause = time.Minute
+
 // storeTimeout bounds the storing of one alert, and retryPause is the time until the next attempt.
 const (
 	storeTimeout = 5 * time.Second
@@ -142,7 +147,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	case decided.next.IsZero():
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{RequeueAfter: max(decided.next.Sub(now), time.Millisecond)}, nil
+	return ctrl.Result{RequeueAfter: min(max(decided.next.Sub(now), time.Millisecond), maxPause)}, nil
 }
 
 // decide gathers the facts and decides. It returns the time of the decision by the API server's clock. The integration comes from

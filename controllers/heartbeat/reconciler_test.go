@@ -171,6 +171,27 @@ func TestTheLeaderStoresWhatItFinds(t *testing.T) {
 	s.Expect(s.look(time.Minute)).To(Equal(2))
 }
 
+// TestAClockThatIsSetForwardDelaysNoMiss has a timer show less time than the API server's clock.
+func TestAClockThatIsSetForwardDelaysNoMiss(t *testing.T) {
+	s := newSite(t)
+	s.look(0)
+	s.hear()
+	again := func() time.Duration {
+		result, err := s.Reconcile(s.Ctx, request(s.Namespace, "beat"))
+		s.Expect(err).NotTo(HaveOccurred())
+		return result.RequeueAfter
+	}
+	s.Expect(again()).To(Equal(maxPause))
+	before := s.heartbeat().ResourceVersion
+	s.pass(maxPause)
+	s.Expect(again()).To(Equal(maxPause))
+	s.Expect(s.heartbeat().ResourceVersion).To(Equal(before), "a look that finds nothing new writes nothing")
+	s.pass(5*time.Minute - maxPause/2)
+	s.Expect(again()).To(BeNumerically("~", maxPause/2, time.Second), "when it is due")
+	s.pass(maxPause / 2)
+	s.Expect(s.look(0)).To(Equal(1))
+}
+
 func TestTheLeaderReportsHeartbeats(t *testing.T) {
 	s := newSite(t)
 	s.look(0)
