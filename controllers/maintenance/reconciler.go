@@ -36,6 +36,11 @@ const (
 
 	// soon is the least time until the leader looks again. The API server's time is known to a second.
 	soon = time.Second
+
+	// maxPause is the longest. Otherwise the status could be wrong for hours: timers run by the monotonic clock, and do not notice
+	// that the API server's clock is set forward or the machine sleeps. Each look evaluates the schedule, which may take
+	// milliseconds.
+	maxPause = 5 * time.Minute
 )
 
 // reconciler writes the status of windows.
@@ -101,7 +106,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	if change.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{RequeueAfter: max(change.Sub(now), soon)}, nil
+	return ctrl.Result{RequeueAfter: min(max(change.Sub(now), soon), maxPause)}, nil
 }
 
 // describe has the status say what is so at a time. It returns when that changes by itself; zero for never.
