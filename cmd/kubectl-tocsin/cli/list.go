@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,12 +22,14 @@ type filter struct {
 	history.Filter
 	allNamespaces bool
 	states        []string
-	labels        []string // of Filter.Labels
+	labels        []string       // of Filter.Labels
+	flags         *pflag.FlagSet // nil if there are none
 }
 
 // addFlags adds the flags of the filter except --state, which only "get" and "watch" have.
 func (f *filter) addFlags(command *cobra.Command) {
 	flags := command.Flags()
+	f.flags = flags
 	flags.BoolVarP(&f.allNamespaces, "all-namespaces", "A", false, "Select incidents of all namespaces.")
 	flags.Var(wordValue{enumeration: severityWords, list: &f.Severities}, "severity",
 		"Select incidents with one of these severities, such as critical,error.")
@@ -46,12 +50,33 @@ func (f *filter) isSet() bool {
 
 // complete parses the flags.
 func (f *filter) complete() error {
+	if err := f.checkBlank(); err != nil {
+		return err
+	}
 	for _, label := range f.labels {
 		selector, err := history.ParseLabels(label)
 		if err != nil {
 			return fmt.Errorf("--label %q: %w", label, err)
 		}
 		f.Labels = append(f.Labels, selector)
+	}
+	return nil
+}
+
+// checkBlank returns an error if a filter has a blank value: "resolve --label "$SELECTOR"" would resolve all Incidents if the
+// variable is not set.
+func (f *filter) checkBlank() error {
+	isBlank := func(value string) bool { return strings.TrimSpace(value) == "" }
+	for _, one := range []struct {
+		name   string
+		values []string
+	}{
+		{"severity", f.Severities}, {"integration", f.Integrations}, {"label", f.labels}, {"assignee", f.Assignees},
+	} {
+		isGiven := f.flags != nil && f.flags.Changed(one.name)
+		if slices.ContainsFunc(one.values, isBlank) || isGiven && len(one.values) == 0 {
+			return fmt.Errorf("--%s needs a value that is not blank", one.name)
+		}
 	}
 	return nil
 }
