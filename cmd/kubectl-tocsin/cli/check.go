@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -51,6 +53,11 @@ func (o *checkOptions) run(ctx context.Context, c *cluster, _ []string) error {
 	open, err := o.open(ctx, c, false)
 	if err != nil {
 		return err
+	}
+	if len(open) == 0 {
+		if why, err := o.notFolded(ctx, c, &o.filter); err != nil || why != "" {
+			return cmp.Or(err, errors.New(why))
+		}
 	}
 	s := o.screen
 	switch {

@@ -78,6 +78,7 @@ func (o *getOptions) run(ctx context.Context, c *cluster, names []string) error 
 		if err != nil {
 			return err
 		}
+		o.warnIfNotFolded(ctx, c, &o.filter, incidents)
 		return o.print(c, incidents, false)
 	}
 }

@@ -247,6 +247,7 @@ func (o *integrationOptions) newTable(beats []live.Heartbeat) *table[v1alpha1.We
 	}
 	t.add("NAME", 0, func(i v1alpha1.WebhookIntegration) string { return i.Name })
 	t.addCells("READY", 0, condition(v1alpha1.ConditionReady))
+	t.addCells("FOLDED", 0, condition(v1alpha1.ConditionAlertsFolded))
 	t.addCells("FORWARDED", 0, condition(v1alpha1.ConditionForwarded))
 	t.add("HEARTBEATS", 0, func(i v1alpha1.WebhookIntegration) string {
 		return live.TallyHeartbeats(slices.DeleteFunc(slices.Clone(beats), func(h live.Heartbeat) bool {

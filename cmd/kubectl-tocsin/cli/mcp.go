@@ -110,7 +110,11 @@ func (m *mcpCommands) Get(
 	if err := o.validate(nil); err != nil {
 		return nil, err
 	}
-	return o.incidents(ctx, c, &o.filter, true, nil)
+	incidents, err := o.incidents(ctx, c, &o.filter, true, nil)
+	if err == nil {
+		o.warnIfNotFolded(ctx, c, &o.filter, incidents)
+	}
+	return incidents, err
 }
 
 // Show implements mcp.Commands.
@@ -143,7 +147,14 @@ func (m *mcpCommands) Check(ctx context.Context, said io.Writer, s *mcp.Selectio
 	if err != nil {
 		return nil, err
 	}
-	return &mcp.Checked{Open: open, Tally: summarize(open), Heartbeats: o.heartbeats(ctx, c)}, nil
+	checked := &mcp.Checked{Open: open, Tally: summarize(open)}
+	if len(open) == 0 {
+		if checked.Unknown, err = o.notFolded(ctx, c, &o.filter); err != nil {
+			return nil, err
+		}
+	}
+	checked.Heartbeats = o.heartbeats(ctx, c)
+	return checked, nil
 }
 
 // Explain implements mcp.Commands. It reads no file: the files of the user are not those of the assistant.

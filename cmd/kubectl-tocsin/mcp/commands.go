@@ -80,6 +80,7 @@ type Fact struct{ Name, Text string }
 type Checked struct {
 	Open       []*v1alpha1.Incident
 	Tally      string
+	Unknown    string // why no Incident being open proves nothing; empty if it does
 	Heartbeats []live.Heartbeat
 }
 

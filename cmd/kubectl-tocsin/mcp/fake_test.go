@@ -49,7 +49,9 @@ func (f *fake) Show(ctx context.Context, said io.Writer, _ string) (*v1alpha1.In
 }
 
 func (f *fake) Check(ctx context.Context, said io.Writer, _ *Selection) (*Checked, error) {
-	return &Checked{f.incidents, fmt.Sprint(len(f.incidents), " open"), f.heartbeats}, f.start(ctx, said)
+	return &Checked{
+		Open: f.incidents, Tally: fmt.Sprint(len(f.incidents), " open"), Heartbeats: f.heartbeats,
+	}, f.start(ctx, said)
 }
 
 func (f *fake) Explain(ctx context.Context, said io.Writer, _ *Payload) (*Explanation, error) {

@@ -156,7 +156,8 @@ func after(incidents []*v1alpha1.Incident, mark string) ([]*v1alpha1.Incident, e
 type checkInput struct{ Selection }
 
 type checkOutput struct {
-	Passes     bool     `json:"passes" jsonschema:"Whether no Incident is open that the filters select."`
+	Passes     bool     `json:"passes" jsonschema:"Whether no Incident is open that the filters select; false if that is not known."`
+	Unknown    line     `json:"unknown,omitempty" jsonschema:"Why that is not known."`
 	Summary    line     `json:"summary"`
 	Incidents  []listed `json:"incidents,omitempty" jsonschema:"The open ones, the most urgent first."`
 	LeftOut    int      `json:"leftOut,omitempty" jsonschema:"How many more are open."`
@@ -170,7 +171,8 @@ func (s *server) check(ctx context.Context, said *notes, in checkInput) (out che
 		return out, err
 	}
 	open := checked.Open
-	out.Passes, out.Summary = len(open) == 0, lineOf(checked.Tally)
+	out.Passes, out.Summary = len(open) == 0 && checked.Unknown == "", lineOf(checked.Tally)
+	out.Unknown = lineOf(checked.Unknown)
 	out.Incidents, _ = fit(listedOf(open[:min(len(open), usualLimit)]), maxItems)
 	out.LeftOut = len(open) - len(out.Incidents)
 	out.Heartbeats, out.Notes = lineOf(live.TallyHeartbeats(checked.Heartbeats)), said.lines()
