@@ -44,7 +44,7 @@ func (a Action) Unneeded(incident *v1alpha1.Incident) string {
 		return "already resolved"
 	case a.Status == v1alpha1.AlertAcknowledged && !a.tells() && staysAcknowledged(&incident.Status):
 		return "already acknowledged"
-	case a.Status == v1alpha1.AlertUnacknowledged && !live.IsAcknowledged(incident):
+	case a.Status == v1alpha1.AlertUnacknowledged && !live.HasAcknowledgement(incident):
 		return "not acknowledged"
 	case a.Status == v1alpha1.AlertSilenced && a.Length == 0:
 		return unneededUnsilence(incident)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
 // ByUrgency orders Incidents: open ones first, of these the severe, unacknowledged and new ones first, and of resolved ones
@@ -42,8 +43,15 @@ func SeverityRank(severity v1alpha1.Severity) int {
 	return len(severities)
 }
 
-// IsAcknowledged reports whether somebody has acknowledged the Incident.
+// IsAcknowledged reports whether an acknowledgement covers the Incident as it is now. One that was given before an open Incident
+// became more severe does not: nobody may have seen how severe it is.
 func IsAcknowledged(incident *v1alpha1.Incident) bool {
+	return HasAcknowledgement(incident) &&
+		(incident.Status.State != v1alpha1.IncidentOpen || fold.StaysAcknowledged(&incident.Status))
+}
+
+// HasAcknowledgement reports whether somebody has acknowledged the Incident, perhaps at a lower severity.
+func HasAcknowledgement(incident *v1alpha1.Incident) bool {
 	return meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionAcknowledged)
 }
 

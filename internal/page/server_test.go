@@ -217,7 +217,7 @@ func TestTheDashboardOfTheOpenIncidents(t *testing.T) {
 	g.Expect(json.Unmarshal(content, &dashboard)).To(Succeed())
 	incident := incidentNamed("shop", "a")
 	incident.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAcknowledged, Status: metav1.ConditionTrue}}
-	incident.Status.Acknowledgement = &v1alpha1.Acknowledgement{By: "maria"}
+	incident.Status.Acknowledgement = &v1alpha1.Acknowledgement{By: "maria", Severity: v1alpha1.SeverityCritical}
 	s, _ := start(t, "", incident)
 	target := dashboard.Panels[0].Targets[0]
 	g.Expect(target.URLOptions.Params).To(HaveLen(1))

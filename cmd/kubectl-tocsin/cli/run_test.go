@@ -6,8 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
@@ -50,4 +52,28 @@ func TestABlankFilterIsRejected(t *testing.T) {
 		})
 	}
 	NewWithT(t).Expect(s.reports).To(BeEmpty())
+}
+
+func TestAnAcknowledgementAtALowerSeverityHidesNothing(t *testing.T) {
+	g := NewWithT(t)
+	s := newSite(t)
+	disk := s.open("shop", "disk", v1alpha1.SeverityCritical, v1alpha1.AlertContent{Title: "Disk full"})
+	disk.Status.Acknowledgement = &v1alpha1.Acknowledgement{
+		Severity: v1alpha1.SeverityInfo, By: "alex", Time: v1alpha1.NewTimestamp(time.Now()),
+	}
+	disk.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAcknowledged, Status: metav1.ConditionTrue,
+		Reason: v1alpha1.ReasonAcknowledgedByUser, Message: "alex acknowledged the incident.", LastTransitionTime: metav1.Now()}}
+	g.Expect(s.Status().Update(t.Context(), disk)).To(Succeed())
+	exit, stdout, _ := s.run(nil, "check", "-n", "shop", "--unacknowledged")
+	g.Expect(exit).To(Equal(exitFailure))
+	g.Expect(stdout).To(ContainSubstring("1 incident is open:"))
+	_, stdout, _ = s.run(nil, "get", "-n", "shop", "--unacknowledged", "--no-headers")
+	g.Expect(stdout).To(MatchRegexp(`critical +- `))
+	_, stdout, _ = s.run(nil, "show", "-n", "shop", disk.Name)
+	g.Expect(stdout).To(MatchRegexp(`(?m)^Acknowledged: yes, since .* It was given at severity info, and does not cover critical\.$`))
+	_, stdout, stderr := s.run(nil, "ack", "-n", "shop", "--severity", "critical", "--yes")
+	g.Expect(stdout).To(HaveSuffix(disk.Name+" acknowledged\n"), stderr)
+	_, stdout, _ = s.run(nil, "unack", "-n", "shop", "--all", "--yes")
+	g.Expect(stdout).To(HaveSuffix(disk.Name+" unacknowledged\n"), "it can be withdrawn")
+	g.Expect(s.reports).To(HaveLen(2))
 }

@@ -135,7 +135,7 @@ func (d *description) facts(incident *v1alpha1.Incident) []fact {
 	return []fact{
 		{"State", d.state(incident)},
 		{"Severity", d.styled(severityCell(incident).look, string(status.Alert.Severity))},
-		{"Acknowledged", d.acknowledged(status)},
+		{"Acknowledged", d.acknowledged(incident)},
 		{"Assigned", d.assigned(status)},
 		{"Silenced", d.silenced(incident)},
 		{"Silence", silenceAddress(status)},
@@ -237,8 +237,9 @@ func alertmanagers(n int64) string {
 	return fmt.Sprint(n, " Alertmanagers")
 }
 
-// acknowledged describes by whom and when the Incident was acknowledged or unacknowledged.
-func (d *description) acknowledged(status *v1alpha1.IncidentStatus) string {
+// acknowledged describes by whom and when the Incident was acknowledged or unacknowledged, and whether that covers it as it is now.
+func (d *description) acknowledged(incident *v1alpha1.Incident) string {
+	status := &incident.Status
 	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged)
 	switch {
 	case condition == nil:
@@ -246,8 +247,14 @@ func (d *description) acknowledged(status *v1alpha1.IncidentStatus) string {
 	case condition.Status != metav1.ConditionTrue && condition.Reason == v1alpha1.ReasonNotAcknowledged:
 		return "no"
 	}
-	text := d.condition(condition)
-	if given := status.Acknowledgement; given != nil && given.ExpirationTime != nil && status.State == v1alpha1.IncidentOpen {
+	text, given := d.condition(condition), status.Acknowledgement
+	if given == nil || status.State != v1alpha1.IncidentOpen {
+		return text
+	}
+	if live.HasAcknowledgement(incident) && !live.IsAcknowledged(incident) {
+		text += fmt.Sprintf(" It was given at severity %s, and does not cover %s.", given.Severity, status.Alert.Severity)
+	}
+	if given.ExpirationTime != nil {
 		text += " It expires at " + d.time(given.ExpirationTime) + "."
 	}
 	return text

@@ -26,7 +26,7 @@ func tableAt(g Gomega, width int) []string {
 	incident.Status = v1alpha1.IncidentStatus{
 		State: v1alpha1.IncidentOpen, OpenedTime: &opened, LastAlertTime: &opened, AlertCount: 7,
 		Alert:           v1alpha1.AlertContent{Title: "The disk of db-1 is 97 % full", Severity: v1alpha1.SeverityCritical},
-		Acknowledgement: &v1alpha1.Acknowledgement{By: "maria"},
+		Acknowledgement: &v1alpha1.Acknowledgement{By: "maria", Severity: v1alpha1.SeverityCritical},
 		Conditions:      []metav1.Condition{{Type: v1alpha1.ConditionAcknowledged, Status: metav1.ConditionTrue}},
 	}
 	p := newPlugin(genericiooptions.NewTestIOStreamsDiscard())

@@ -49,7 +49,7 @@ func widest(chars int) string { return strings.Repeat("<", chars) }
 func hugest() (status v1alpha1.IncidentStatus) {
 	at := v1alpha1.NewTimestamp(time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC))
 	status.State, status.OpenedTime, status.LastAlertTime, status.ResolvedTime = v1alpha1.IncidentOpen, &at, &at, &at
-	status.Acknowledgement = &v1alpha1.Acknowledgement{By: widest(256)}
+	status.Acknowledgement = &v1alpha1.Acknowledgement{By: widest(256), Severity: v1alpha1.SeverityCritical}
 	status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAcknowledged, Status: metav1.ConditionTrue, Message: widest(32768)}}
 	status.Alert = v1alpha1.AlertContent{
 		Title: widest(1024), Type: widest(1024), Hostname: widest(1024), Region: widest(1024), Link: widest(2048),
@@ -164,6 +164,9 @@ func TestMarksListEachIncidentOnce(t *testing.T) {
 			}
 			if rapid.Bool().Draw(r, "acknowledged") {
 				incident.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAcknowledged, Status: metav1.ConditionTrue}}
+				incident.Status.Acknowledgement = &v1alpha1.Acknowledgement{
+					Severity: rapid.SampledFrom(v1alpha1.Severities()).Draw(r, "acknowledged severity"),
+				}
 			}
 			f.incidents = append(f.incidents, incident)
 		}

@@ -135,6 +135,9 @@ func markOf(incident *v1alpha1.Incident) string {
 		place.Status.Conditions = append(place.Status.Conditions, *acknowledged)
 		place.Status.Conditions[0].Message = ""
 	}
+	if given := incident.Status.Acknowledgement; given != nil {
+		place.Status.Acknowledgement = &v1alpha1.Acknowledgement{Severity: given.Severity}
+	}
 	encoded, _ := json.Marshal(place) // it has no content that could fail
 	return base64.RawURLEncoding.EncodeToString(encoded)
 }

@@ -143,6 +143,9 @@ func (b board) acknowledge(t *testing.T, incident *v1alpha1.Incident) {
 	meta.SetStatusCondition(&incident.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionAcknowledged, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAcknowledgedByUser,
 	})
+	incident.Status.Acknowledgement = &v1alpha1.Acknowledgement{
+		Time: v1alpha1.NewTimestamp(time.Now()), Severity: incident.Status.Alert.Severity,
+	}
 	NewWithT(t).Expect(b.Status().Update(t.Context(), incident)).To(Succeed())
 }
 

@@ -4,7 +4,7 @@ import { $, el, linked, linkTo, setText } from "./dom.js";
 import { buttons } from "./actions.js";
 import { query } from "./filters.js";
 import { untoldWords } from "./list.js";
-import { mark } from "./severity.js";
+import { mark, severities } from "./severity.js";
 import { known, rows } from "./stream.js";
 import { absolute, full } from "./times.js";
 import { request, server } from "./access.js";
@@ -118,8 +118,10 @@ function acknowledgement(status, condition) {
   if (!condition || condition.reason === "NotAcknowledged") return "no";
   const since = full(condition.lastTransitionTime);
   if (condition.status !== "True") return el("span", {}, "no, since ", since, ". ", condition.message);
+  const given = status.state === "Open" ? status.acknowledgement : undefined;
   return el("span", {}, since, ": ", condition.message,
-    status.state === "Open" && status.acknowledgement?.expirationTime ? ` It expires at ${absolute(status.acknowledgement.expirationTime)}.` : "");
+    isCovered(status) ? "" : ` It was given at severity ${given?.severity ?? "–"}, and does not cover ${status.alert?.severity ?? "–"}.`,
+    given?.expirationTime ? ` It expires at ${absolute(given.expirationTime)}.` : "");
 }
 
 // flapping says whether an incident opens often, and when Alertmanager is told of an end that is kept back.
@@ -130,10 +132,16 @@ function flapping(status, condition) {
   return end && new Date(end) > new Date() ? `${text} Its end is forwarded at ${absolute(end)} unless it opens again.` : text;
 }
 
+// isCovered reports whether an acknowledgement covers an incident as it is now, as live.IsAcknowledged does for the list.
+const isCovered = (status) => status.state !== "Open" || Boolean(status.acknowledgement?.severity) &&
+  severities.indexOf(status.alert?.severity) >= severities.indexOf(status.acknowledgement.severity);
+
+const isAcknowledged = (status, condition) => condition?.status === "True" && isCovered(status);
+
 // lead says in a few words what is done about an incident.
 function lead(status, acknowledged) {
   if (status.state !== "Open") return (status.state || "not folded yet").toLowerCase();
-  const taken = acknowledged?.status === "True" ? "acknowledged" + (status.acknowledgement?.by ? " by " + status.acknowledgement.by : "") : "unacknowledged";
+  const taken = isAcknowledged(status, acknowledged) ? "acknowledged" + (status.acknowledgement?.by ? " by " + status.acknowledgement.by : "") : "unacknowledged";
   const untold = untoldWords[status.forwarding?.reason], assigned = status.assignee ? ", assigned to " + status.assignee.name : "";
   return "open, " + taken + assigned + (untold ? ", " + untold.toLowerCase() : "");
 }
@@ -177,7 +185,7 @@ function page(incident) {
       el("time", { datetime: entry.time }, absolute(entry.time)), el("span", {}, entryText(entry))))),
     (status.timeline || []).some((entry) => entry.by) ? el("p", {}, el("small", {},
       "The names of users are as written in AlertEvents. Only the component admission-policy verifies them.")) : "")),
-    ...commands(incident, acknowledged?.status === "True"),
+    ...commands(incident, isAcknowledged(status, acknowledged)),
     ...["labels", "annotations", "values", "custom"].flatMap((bag) => bagOf(bag, alert[bag])),
     el("details", {}, el("summary", {}, "All fields"), el("pre", {}, JSON.stringify(alert, null, 2))),
   ].filter(Boolean);
