@@ -44,7 +44,7 @@ func newFlagSet(o *Options) *flag.FlagSet {
 			"alerts it is eight times that, but at most 2 MiB.")
 	flags.IntVar(&limits.Events, "max-pending-events", capacity.DefaultEvents,
 		"Maximum number of unfolded AlertEvents in the cluster; at the limit, requests to the namespaces that have the most "+
-			"get 503. AlertEvents that cannot be folded count for their own namespace only.")
+			"get 503. AlertEvents that cannot be folded count for their own namespace, and with all others towards twice the limit.")
 	flags.IntVar(&limits.Incidents, "max-incidents", capacity.DefaultIncidents,
 		"Maximum number of Incidents that are not Resolved; at the limit, alerts that need a new one get 503 in the namespaces "+
 			"that have the most. As many Resolved ones are kept; beyond that, the oldest ones are deleted.")

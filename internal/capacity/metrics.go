@@ -21,7 +21,7 @@ var (
 			"it: from 1 on, requests of the namespace are answered 503. Reported alike by every replica.", []string{"namespace"}, nil)
 	stuckEvents = prometheus.NewDesc("tocsin_alertevents_stuck",
 		"AlertEvents that cannot drain, by reason, reported alike by every replica: Terminating (a finalizer keeps a "+
-			"deleted one), Unreadable (its alerts cannot be decoded), or "+
+			"deleted one), Unreadable (its alerts cannot be decoded), NotCached (its namespace has more than a replica keeps), or "+
 			"new Incidents of its namespace wait for QuotaExceeded, Forbidden, NamespaceTerminating or IncidentLimit.",
 		[]string{"reason"}, nil)
 	pendingEvents = prometheus.NewDesc("tocsin_alertevents_pending",
