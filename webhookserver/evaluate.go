@@ -13,8 +13,10 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/origins"
+	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
@@ -29,9 +31,7 @@ func (h *handler) evaluate(r *read, requestHeader http.Header, payloads []protoc
 	}
 	ctx := context.Background()
 	if program.Mapped() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(mapping.WithPause(ctx, r.place), h.evaluation)
-		defer cancel()
+		ctx = mapping.WithPause(ctx, h.beginEvaluation(r))
 	}
 	defaults := r.defaults
 	if len(payloads) > 1 { // one key for all would make them one Incident
@@ -75,6 +75,36 @@ func (h *handler) evaluate(r *read, requestHeader http.Header, payloads []protoc
 	h.reportResult(r, &all)
 	return all, nil
 }
+
+// evaluation is the time that the expressions of a request may take. Their waits for a processor do not count. Otherwise, no
+// large group would be evaluated while other namespaces keep the processors busy.
+type evaluation struct {
+	place        *fair.Place
+	ends, latest time.Time // latest is the end of what waits may add
+}
+
+// beginEvaluation begins the evaluation of a request. Its waits leave the time to store its alerts.
+func (h *handler) beginEvaluation(r *read) *evaluation {
+	now := time.Now()
+	left := requestTimeout - commit.Timeout - h.options.Clock.Now().Sub(r.start)
+	return &evaluation{place: r.place, ends: now.Add(h.evaluation), latest: now.Add(left)}
+}
+
+// Pause implements mapping.Pauser.
+func (e *evaluation) Pause() {
+	began := time.Now()
+	e.place.Pause()
+	ends := e.ends.Add(time.Since(began))
+	if ends.After(e.latest) {
+		ends = e.latest
+	}
+	if ends.After(e.ends) {
+		e.ends = ends
+	}
+}
+
+// IsOver implements mapping.Pauser.
+func (e *evaluation) IsOver() bool { return !time.Now().Before(e.ends) }
 
 // reportResult has the integration tell what came of its mapping.
 func (h *handler) reportResult(r *read, all *mapping.Result) {

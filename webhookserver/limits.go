@@ -79,8 +79,8 @@ const (
 	// maxPlaceWait is how long a request waits for its turn at a processor.
 	maxPlaceWait = 2 * time.Second
 
-	// maxEvaluation is how long the expressions of a mapping may take for one request, should the count of
-	// their cost miss something or the machine be too busy.
+	// maxEvaluation is how long the expressions of a mapping may take for one request, should the count of their cost miss
+	// something or the machine be too busy. Waits for a processor between them do not count.
 	maxEvaluation = time.Second
 )
 

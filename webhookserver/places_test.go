@@ -8,7 +8,10 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	. "github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
@@ -147,4 +150,43 @@ func TestARequestWaitsForItsTurn(t *testing.T) {
 	g.Expect(io.ReadAll(response.Body)).To(ContainSubstring(`:busy"`))
 	leave()
 	g.Expect(b.post(testPath, firing).StatusCode).To(Equal(http.StatusAccepted))
+}
+
+// keepBusy has another namespace take the only place for so long at a time, until the test ends it.
+func (b *bench) keepBusy(t *testing.T, each time.Duration) (end func()) {
+	t.Helper()
+	b.places = fair.NewPlaces(1)
+	ctx, cancel := context.WithCancel(t.Context())
+	var busy sync.WaitGroup
+	busy.Go(func() {
+		for ctx.Err() == nil {
+			if place, err := b.places.Enter(ctx, "team-b", time.Hour); err == nil {
+				<-time.After(each)
+				place.Leave()
+			}
+		}
+	})
+	return func() { cancel(); busy.Wait() }
+}
+
+// TestWhatAGroupWaitsForProcessorsIsNoEvaluation posts a group that pauses dozens of times.
+func TestWhatAGroupWaitsForProcessorsIsNoEvaluation(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		each time.Duration
+		code int
+	}{
+		"waits of several seconds in all leave it its second":  {maxEvaluation / 10, http.StatusOK},
+		"waits that leave no time to store it end the request": {maxPlaceWait - time.Millisecond, http.StatusServiceUnavailable},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g, b := NewWithT(t), newBench()
+				defer b.keepBusy(t, test.each)()
+				began := time.Now()
+				response := b.post(testPath+"?dryRun=true", largeGroup(2<<10))
+				g.Expect(response.StatusCode).To(Equal(test.code))
+				g.Expect(time.Since(began)).To(And(BeNumerically(">", 2*maxEvaluation), BeNumerically("<", requestTimeout)))
+			})
+		})
+	}
 }

@@ -69,8 +69,8 @@ func (p *Program) hasExpressions() bool {
 }
 
 // Alerts reads a payload, as payload.ParseAny gives it, as alerts. headers are those of the request, received is when it came
-// in. When ctx ends before all is evaluated, the error is ErrInterrupted. The others are payload.ErrNotObject and *TooManyError,
-// which would come without a mapping too. Neither the payload nor the headers are changed.
+// in. When ctx ends before all is evaluated, or its Pauser says so, the error is ErrInterrupted. The others are
+// payload.ErrNotObject and *TooManyError, which would come without a mapping too. It changes neither the payload nor the headers.
 func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, received time.Time) (Result, error) {
 	return p.AlertsWithDefaults(ctx, body, nil, headers, received)
 }
@@ -86,7 +86,7 @@ func (p *Program) AlertsWithDefaults(
 	switch {
 	case err == nil:
 		return r.result, nil
-	case ctx.Err() != nil:
+	case r.isOver():
 		err = ErrInterrupted
 	}
 	return Result{}, err
@@ -97,10 +97,14 @@ type pauseKey struct{}
 
 // Pauser may let others go first.
 type Pauser interface {
+	// Pause is called about every millisecond while expressions are evaluated.
 	Pause()
+
+	// IsOver reports whether the time for evaluating is over.
+	IsOver() bool
 }
 
-// WithPause has Pause called about every millisecond while expressions are evaluated.
+// WithPause has the Pauser called while expressions are evaluated.
 func WithPause(ctx context.Context, pauser Pauser) context.Context {
 	return context.WithValue(ctx, pauseKey{}, pauser)
 }
@@ -169,7 +173,7 @@ func (r *reader) read() error {
 	builders := make([]*builder, len(elements))
 	for i, element := range elements {
 		builders[i] = r.evaluateAlert(element, len(elements))
-		if r.ctx.Err() != nil {
+		if r.isOver() {
 			return ErrInterrupted
 		}
 	}
@@ -184,6 +188,11 @@ func (r *reader) read() error {
 	r.bound()
 	slices.SortFunc(r.result.Failures, worstFirst)
 	return nil
+}
+
+// isOver reports whether the time for evaluating is over.
+func (r *reader) isOver() bool {
+	return r.ctx.Err() != nil || r.meter.pauser != nil && r.meter.pauser.IsOver()
 }
 
 // readHandshake finds what a person has to do before the tool sends alerts.
