@@ -119,7 +119,7 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, policy *Policy, r
 	if status.Acknowledgement != nil {
 		status.Acknowledgement.Comment = ""
 	}
-	status.Timeline = slices.Clone(stored.Timeline)
+	status.Timeline = slices.Clone(status.Timeline[:max(0, len(status.Timeline)-len(p.Transitions))]) // the entries of earlier folds
 	for i := range p.Transitions {
 		entry := &p.Transitions[i]
 		bare.addEntry(v1alpha1.Transition{Type: entry.Type, Time: entry.Time, Severity: entry.Severity})

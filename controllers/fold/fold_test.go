@@ -81,7 +81,11 @@ func newBench() *foldBench {
 	return &foldBench{gone: map[string]bool{}, policy: asked, now: minute(0)}
 }
 
+// input folds no event before it is stored.
 func (b *foldBench) input(events ...*v1alpha1.AlertEvent) Input {
+	for _, event := range events {
+		b.now = Latest(b.now, event.CreationTimestamp.Time)
+	}
 	return Input{
 		Name: testName, Incident: b.incident, Events: events, Policy: b.policy, Silencing: b.silenced, Forwarding: b.told, Now: b.now,
 		ArchiveRequired: b.archiveRequired, Queue: b,

@@ -1,0 +1,69 @@
+package fold
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+)
+
+// clockRule corrects times that were noted before the API server's clock was set back. Otherwise an Incident would stay open,
+// acknowledged, silenced or stored for longer, by as much as that clock was ahead. A time of the future, see IsFuture, becomes
+// now, which is written once, and what was to end a while after it ends as long after now.
+//
+// The openedTime stays, because the forwarding tells episodes apart by it. So do the times that senders give.
+type clockRule struct{ noRule }
+
+func (clockRule) finish(f *folding, _ earlier) {
+	if f.status.State == "" || !f.isTimeCertain() {
+		return
+	}
+	f.redateAcknowledgement()
+	f.redateSilence()
+	status, redated := f.status, false
+	for _, t := range []*v1alpha1.Timestamp{status.LastAlertTime, status.ResolvedTime} {
+		redated = f.redate(t) > 0 || redated
+	}
+	if redated && status.Episode != nil && IsFuture(valueOf(status.Episode.LastStartTime).Time, f.in.Now) {
+		status.Episode.LastStartTime = nil // else each resolve would be stale, see isStaleResolve
+	}
+	f.redate(status.OrphanedTime)
+}
+
+// isTimeCertain reports whether the time of the fold is certain. While it is not, QuietFrom is that time.
+func (f *folding) isTimeCertain() bool { return !f.in.Policy.QuietFrom.Equal(f.in.Now) }
+
+// redate gives a time of the future, which may be nil, the time of now. It returns by how much it was ahead, zero if it was not.
+func (f *folding) redate(t *v1alpha1.Timestamp) (ahead time.Duration) {
+	if t == nil || !IsFuture(t.Time, f.in.Now) {
+		return 0
+	}
+	now := v1alpha1.NewTimestamp(f.in.Now)
+	ahead, *t = t.Sub(now.Time), now
+	f.plan.Write = true
+	return ahead
+}
+
+func (f *folding) redateAcknowledgement() {
+	given := f.status.Acknowledgement
+	if given == nil {
+		return
+	}
+	if ahead := f.redate(&given.Time); ahead > 0 && isSet(given.ExpirationTime) {
+		given.ExpirationTime = timestamp(given.ExpirationTime.Add(-ahead))
+	}
+}
+
+// redateSilence goes by the entry of the timeline for the request, which has no time of its own.
+func (f *folding) redateSilence() {
+	timeline, request := f.status.Timeline, f.status.Silence
+	if request == nil {
+		return
+	}
+	for i := range slices.Backward(timeline) {
+		if timeline[i].Type == v1alpha1.TransitionSilenced {
+			request.EndTime = *timestamp(request.EndTime.Add(-f.redate(&timeline[i].Time)))
+			return
+		}
+	}
+}
