@@ -429,6 +429,15 @@ func TestTheTimelineOfAStatusWithoutContent(t *testing.T) {
 	g.Expect(bench.status().Timeline).To(Equal(want))
 }
 
+func TestAStatusWithoutContentIsStillOfAHeartbeat(t *testing.T) {
+	for kind, want := range map[string]string{heartbeatType: heartbeatType, "of a kind that is rejected": defaultType} {
+		g, bench := NewWithT(t), newBench()
+		p := bench.fold(eventOf(1, alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Type: kind})))
+		bare := p.WithoutContent(&v1alpha1.IncidentStatus{}, &bench.policy, "rejected", minute(1))
+		g.Expect(bare.Status.Alert.Type).To(Equal(want))
+	}
+}
+
 func TestTheTitleOfAnEpisode(t *testing.T) {
 	titled := func(title string) v1alpha1.Alert {
 		return alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Title: title})
