@@ -8,6 +8,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
@@ -45,6 +46,38 @@ func TestAlertsWithoutContentInTheCacheAreFoldedWhole(t *testing.T) {
 	}
 	s.Expect(s.Incident("disk").Status.Alert.Title).To(Equal(fmt.Sprint("disk ", perEvent*count-1)))
 	s.ExpectCounted("disk", events...)
+}
+
+// An admission webhook of one namespace may hang.
+func TestAWriteThatHangsHoldsNoContent(t *testing.T) {
+	s := newSite(t)
+	s.memory.Cached = queue.NewBoundedCached(fair.Limit{All: 1, Share: 1}, fair.Limit{All: 1 << 20, Share: 1})
+	s.Post(s.Alert(v1alpha1.AlertFiring, "other")) // takes the place
+	event := s.Post(s.titled("Disk full"))
+	s.incidents.loading = fair.NewPlaces(1)
+	writes := 0
+	s.faults.beforeStatus = func() error {
+		writes++
+		place, err := s.incidents.loading.Enter(s.Ctx, "another namespace", 0)
+		s.Expect(err).NotTo(HaveOccurred(), "it does not wait for the write")
+		place.Leave()
+		return nil
+	}
+	s.fold("disk")
+	s.Expect(writes).To(Equal(1))
+	s.Expect(s.Incident("disk").Status.Alert.Title).To(Equal("Disk full"))
+	s.ExpectCounted("disk", event)
+
+	c := &confirmed{facts{key: s.KeyOf("disk")}}
+	cached, err := replica.EventsOf(s.Ctx, s.cache, c.key)
+	s.Expect(err).NotTo(HaveOccurred())
+	c.toFold = cached
+	unload, err := s.incidents.loadContent(s.Ctx, c)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(c.toFold[0].Alerts[0].Title).To(Equal("Disk full"))
+	unload()
+	s.Expect(c.toFold).To(HaveLen(1))
+	s.Expect(c.toFold[0].Alerts[0].Title).To(BeEmpty())
 }
 
 // A resolve whose firing is a stub must not be released as one that matches nothing: then the Incident would stay open.

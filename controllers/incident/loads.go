@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -14,28 +15,33 @@ import (
 
 const (
 	// maxLoadedContent bounds what one fold reads of AlertEvents without content, loadingFolds how many folds do so at a time, and
-	// keptLoads is how many of them are kept for the folds of their other Incidents.
+	// keptLoads is how many of them are kept for the folds of their other Incidents. A reconciliation ends before loadingWait.
 	maxLoadedContent = 8 << 20
 	loadingFolds     = 4
 	keptLoads        = 4
+	loadingWait      = time.Minute
 )
 
-// loadContent reads the AlertEvents to be folded anew of which the cache has no content. If they take too much memory, the
-// later ones wait. The caller calls end after the fold.
-func (r *reconciler) loadContent(ctx context.Context, c *confirmed) (end func(), err error) {
+// loadContent reads the AlertEvents to be folded anew of which the cache has no content, when it is their namespace's turn. If
+// they take too much memory, the later ones wait. The caller calls unload as soon as the plan is decided, which needs them no
+// longer: its write may hang, and must hold up no other namespace, nor keep the content in memory.
+func (r *reconciler) loadContent(ctx context.Context, c *confirmed) (unload func(), err error) {
 	isReduced := func(event *v1alpha1.AlertEvent) bool { return !r.Memory.Cached.IsWhole(event) }
 	if !slices.ContainsFunc(c.toFold, isReduced) {
 		return func() {}, nil
 	}
-	select {
-	case r.loading <- struct{}{}:
-		end = func() { <-r.loading }
-	case <-ctx.Done():
-		return nil, fmt.Errorf("waiting to read AlertEvents: %w", ctx.Err())
+	place, err := r.loading.Enter(ctx, r.Memory.Turn(c.key).Namespace, loadingWait)
+	if err != nil {
+		return nil, fmt.Errorf("waiting to read AlertEvents: %w", err)
 	}
-	c.toFold = slices.SortedFunc(slices.Values(c.toFold), r.inCommitOrder)
+	cached := slices.SortedFunc(slices.Values(c.toFold), r.inCommitOrder)
+	unload = func() {
+		c.toFold = cached[:len(c.toFold)]
+		place.Leave()
+	}
+	c.toFold = slices.Clone(cached)
 	left := int64(maxLoadedContent)
-	for i, event := range c.toFold {
+	for i, event := range cached {
 		if !isReduced(event) {
 			continue
 		}
@@ -45,13 +51,13 @@ func (r *reconciler) loadContent(ctx context.Context, c *confirmed) (end func(),
 		}
 		whole, err := r.load(ctx, event)
 		if err != nil {
-			end()
+			unload()
 			return nil, err
 		}
 		c.toFold[i] = whole
 		left -= queue.MemorySize(whole)
 	}
-	return end, nil
+	return unload, nil
 }
 
 // load reads an AlertEvent from the quorum. The latest ones are kept, since each may have alerts of hundreds of Incidents: they

@@ -25,6 +25,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/release"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 const (
@@ -73,8 +74,8 @@ type reconciler struct {
 	cache    client.Reader // with the index of package replica
 	live     client.Client // reads from the quorum
 	lists    *quorumLists
-	loading  chan struct{} // has something for each fold that reads AlertEvents again
-	loaded   *lru.Cache    // the latest of these, by UID
+	loading  *fair.Places // of the folds that read AlertEvents again
+	loaded   *lru.Cache   // the latest of these, by UID
 	releases *release.Releaser
 	writes   *writeMemory
 	recorder events.EventRecorder
@@ -170,8 +171,8 @@ func (r *reconciler) foldConfirmed(
 	if err != nil {
 		return &c.facts, plan, err
 	}
-	defer unload()
-	if plan, err = r.decide(&c.facts); err != nil {
+	plan, err = r.decide(&c.facts)
+	if unload(); err != nil {
 		return &c.facts, plan, err
 	}
 	switch {

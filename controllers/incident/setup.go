@@ -19,6 +19,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
@@ -107,7 +108,7 @@ func Add(
 func newReconciler(cache client.Reader, live client.Client, lists *quorumLists, o Options) *reconciler {
 	return &reconciler{
 		Options: o, cache: cache, live: live, lists: lists, writes: newWriteMemory(o.Clock),
-		loading: make(chan struct{}, loadingFolds), loaded: lru.New(keptLoads),
+		loading: fair.NewPlaces(loadingFolds), loaded: lru.New(keptLoads),
 		gate: newWriteGate(writeConcurrency, o.Ingest), blocked: newBlocked(o.Clock), foldAlerts: fold.Decide,
 		retentions: expirecache.NewLRUExpireCache(maxRetentions), missedBeats: expirecache.NewLRUExpireCache(maxMissed),
 		wake: func(types.NamespacedName) {},
