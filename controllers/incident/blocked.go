@@ -151,7 +151,8 @@ func rejectionOf(err error) string {
 // Blocked records the Incidents that cannot be written, and the namespaces in which none can be created. Each Incident is
 // tried again by itself, with increasing delays, and delays no other one. Of those that cannot be created, one tries at a time
 // for all of the namespace: thousands of alerts with new keys cost the API server no more than one. After its success some of
-// them are woken, and others after each success of these; all that come may try, until one fails again.
+// them are woken, and others after each success of these, or after an attempt that tells nothing; all that come may try, until
+// one fails again.
 type Blocked struct {
 	clock   replica.Clock
 	started time.Time // when this process became the leader
@@ -277,15 +278,32 @@ func (b *Blocked) unblock(key types.NamespacedName) (woken []string) {
 		return nil
 	}
 	found.isGone = true
+	return b.takeOut(key, found, wokenByOne)
+}
+
+// passOn notes that an attempt to create an Incident tells nothing of the others, as it exists or is rejected for a reason of its
+// own. It returns the name of the one that is to try instead, or none if none waits, or after a failure since the last success.
+func (b *Blocked) passOn(key types.NamespacedName) (woken []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	found := b.obstacles[obstaclesOf(key.Namespace, ofNamespace)][ofNamespace]
+	if found == nil || !found.isGone {
+		return nil
+	}
+	return b.takeOut(key, found, 1)
+}
+
+// takeOut takes an Incident out of those that wait for the namespace, and so many others, whose names it returns.
+func (b *Blocked) takeOut(key types.NamespacedName, found *obstacle, others int) (taken []string) {
 	for name := range found.blocked {
-		if name != key.Name && len(woken) < wokenByOne {
-			woken = append(woken, name)
+		if name != key.Name && len(taken) < others {
+			taken = append(taken, name)
 		}
 	}
-	for _, name := range append(woken, key.Name) {
+	for _, name := range append(taken, key.Name) {
 		b.leave(types.NamespacedName{Namespace: key.Namespace, Name: name}, ofNamespace)
 	}
-	return woken
+	return taken
 }
 
 // forget notes that an Incident was written, or need not be any more.

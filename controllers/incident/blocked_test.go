@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
@@ -157,6 +158,46 @@ func TestThoseThatWaitAreWokenAfterASuccess(t *testing.T) {
 			s.Expect(tries).To(Equal(test.tries))
 			s.Expect(s.IncidentNames()).To(HaveLen(test.room))
 			s.Expect(s.foldedCondition(integration)).To(Equal(test.condition))
+		})
+	}
+}
+
+func TestAnAttemptThatTellsNothingWakesAnother(t *testing.T) {
+	for sentence, answer := range map[string]error{
+		"as the Incident exists":                   apierrors.NewAlreadyExists(incidentResource, "x"),
+		"as a policy rejects the Incident":         rejections["a policy"],
+		"as a webhook for the Incident is away":    apierrors.NewInternalError(errors.New(`failed calling webhook "x": no route`)),
+		"as a webhook says that the Incident came": denial(http.StatusConflict, metav1.StatusReasonAlreadyExists),
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newSite(t)
+			s.Integrate(nil)
+			const waiting = 10
+			s.faults.beforeCreate = func() error { return forbidden("exceeded quota: few, requested: x") }
+			var woken []types.NamespacedName
+			s.incidents.wake = func(incident types.NamespacedName) { woken = append(woken, incident) }
+			for n := range waiting {
+				s.PostFiring(fmt.Sprint(n))
+				_, err := s.reconcile(fmt.Sprint(n))
+				s.Expect(err).NotTo(HaveOccurred())
+			}
+			s.pass(maxBlockedRetry)
+			tried := map[string]bool{}
+			s.faults.beforeCreate = nil
+			s.faults.refuseCreate = func(object client.Object) error {
+				if tried[object.GetName()] = true; len(tried) > 1 {
+					return answer
+				}
+				return nil
+			}
+			s.fold("0")
+			for len(woken) > 0 {
+				next := woken[0]
+				woken = woken[1:]
+				_, err := s.incidents.Reconcile(s.Ctx, ctrl.Request{NamespacedName: next})
+				s.Expect(err).NotTo(HaveOccurred())
+			}
+			s.Expect(tried).To(HaveLen(waiting))
 		})
 	}
 }

@@ -347,20 +347,28 @@ func (r *reconciler) create(ctx context.Context, o *facts, plan *fold.Plan) (*v1
 	if r.counts.MayOpen(o.key.Namespace) && !r.sweeper.IsFull(o.key.Namespace) {
 		err = r.createLabelled(ctx, incident)
 	}
-	if blocked := asBlocked(err); blocked != nil {
+	switch blocked := asBlocked(err); {
+	case blocked != nil && blocked.isOfNamespace():
 		return nil, blocked
-	}
-	if apierrors.IsAlreadyExists(err) {
+	case blocked != nil:
+		r.wakeAll(o.key.Namespace, r.blocked.passOn(o.key))
+		return nil, blocked
+	case apierrors.IsAlreadyExists(err):
+		r.wakeAll(o.key.Namespace, r.blocked.passOn(o.key))
 		return nil, nil
-	}
-	if err != nil {
+	case err != nil:
 		return nil, fmt.Errorf("creating the Incident: %w", err)
 	}
-	for _, name := range r.blocked.unblock(o.key) {
-		r.wake(types.NamespacedName{Namespace: o.key.Namespace, Name: name})
-	}
+	r.wakeAll(o.key.Namespace, r.blocked.unblock(o.key))
 	r.writes.wrote(incident, o.now)
 	return incident, nil
+}
+
+// wakeAll has Incidents of a namespace folded that can be created again.
+func (r *reconciler) wakeAll(namespace string, names []string) {
+	for _, name := range names {
+		r.wake(types.NamespacedName{Namespace: namespace, Name: name})
+	}
 }
 
 // createLabelled creates an Incident, without its labels if the API server rejects it with them.
