@@ -1,6 +1,7 @@
 package maintenance
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -241,6 +242,28 @@ func TestWindowsAreKeptByNamespace(t *testing.T) {
 	g.Expect(gone["team"]).To(HaveLen(4), "replaced or removed since the last call")
 	g.Expect((*Windows)(nil).Of(shop)).To(BeNil())
 	g.Expect(all.Of(nil)).To(BeNil())
+}
+
+// A replica that does not lead asks for none of them.
+func TestFewWindowsThatAreGoneAreRemembered(t *testing.T) {
+	g, all := NewWithT(t), NewWindows()
+	comeAndGo := func(namespaces, windows int) (remembered int) {
+		for i := range namespaces * windows {
+			window := once("db", "2026-03-01T10:00:00Z", "2026-03-01T12:00:00Z")
+			window.Namespace = fmt.Sprint("team-", i%namespaces)
+			all.Set(&window)
+			all.Remove(&window)
+		}
+		for _, gone := range all.gone {
+			remembered += len(gone)
+		}
+		return remembered
+	}
+	g.Expect(comeAndGo(maxAllGone/maxGone, 10*maxGone)).To(Equal(maxAllGone/maxGone*maxGone), "those of a few namespaces")
+	g.Expect(comeAndGo(3*maxAllGone+1, 1)).To(And(BeNumerically(">", 0), BeNumerically("<=", maxAllGone)))
+	_, gone := all.All()
+	g.Expect(gone).NotTo(BeEmpty())
+	g.Expect(comeAndGo(1, 1)).To(Equal(1))
 }
 
 // Property: a plan mutes in the union of its openings, its end is the first moment at which it mutes no longer, and nothing changes

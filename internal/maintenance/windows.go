@@ -21,10 +21,17 @@ type Windows struct {
 	mu    sync.Mutex
 	plans map[string]Plan // sorted by name. A plan never changes: another one takes its place
 	gone  map[string]Plan // the windows that were removed or replaced since All was called, in a namespace the newest maxGone
+	noted int             // how many windows gone has
 }
 
-// maxGone is how many windows of a namespace are remembered that are gone.
-const maxGone = 16
+const (
+	// maxGone is how many windows of a namespace are remembered that are gone.
+	maxGone = 16
+
+	// maxAllGone is the same for all namespaces; then all are forgotten. Otherwise the memory of a replica that does not lead, where
+	// nobody calls All, would grow with each namespace. The leader calls it each second.
+	maxAllGone = 1000
+)
 
 // NewWindows returns Windows without any.
 func NewWindows() *Windows {
@@ -71,14 +78,24 @@ func (w *Windows) replace(namespace string, at int, taken bool, now Plan) {
 	plan, rest := w.plans[namespace], at
 	if taken {
 		rest++
-		w.gone[namespace] = append(w.gone[namespace], plan[at])
-		if gone := w.gone[namespace]; len(gone) > maxGone {
-			w.gone[namespace] = gone[1:]
-		}
+		w.note(namespace, plan[at])
 	}
 	if w.plans[namespace] = slices.Concat(plan[:at], now, plan[rest:]); len(w.plans[namespace]) == 0 {
 		delete(w.plans, namespace)
 	}
+}
+
+// note remembers a window that is gone.
+func (w *Windows) note(namespace string, window *Window) {
+	if w.noted == maxAllGone {
+		w.gone, w.noted = map[string]Plan{}, 0
+	}
+	gone := append(w.gone[namespace], window)
+	if w.noted++; len(gone) > maxGone {
+		gone = gone[1:]
+		w.noted--
+	}
+	w.gone[namespace] = gone
 }
 
 func find(plan Plan, name string) (at int, found bool) {
@@ -112,6 +129,6 @@ func (w *Windows) All() (now, gone map[string]Plan) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	gone, w.gone = w.gone, map[string]Plan{}
+	gone, w.gone, w.noted = w.gone, map[string]Plan{}, 0
 	return maps.Clone(w.plans), gone
 }
