@@ -32,7 +32,7 @@ const farewell = 500 * time.Millisecond
 // first. While all are busy with requests, it closes new ones.
 //
 // A connection is not busy with a request without a valid token, or one that is answered before its body has arrived: net/http
-// waits for the rest of the body, and for a client that does not read the answer.
+// waits for the rest of the body, and for a client that does not read the answer. Otherwise anyone could fill a port with them.
 type connectionLimiter struct {
 	net.Listener
 	log   logr.Logger
@@ -159,18 +159,23 @@ func (l *connectionLimiter) attach(server *http.Server) {
 		l.stateChanged(conn, state)
 	}
 	server.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
-		return context.WithValue(ctx, notBusyKey{}, func() { l.stateChanged(conn, http.StateIdle) })
+		return context.WithValue(ctx, busyKey{}, func(state http.ConnState) { l.stateChanged(conn, state) })
 	}
 }
 
-// notBusyKey is the key of a function in the context of requests, which has their connection count as idle.
-type notBusyKey struct{}
+// busyKey is the key of a function in the context of requests, which has their connection count as idle or active.
+type busyKey struct{}
 
 // NotBusy has the connection of a request count as idle until its next one. A connection of HTTP/2 may have other requests,
 // and none waits for a body that is not wanted.
-func NotBusy(r *http.Request) {
-	if set, ok := r.Context().Value(notBusyKey{}).(func()); ok && r.ProtoMajor == 1 {
-		set()
+func NotBusy(r *http.Request) { setState(r, http.StateIdle) }
+
+// Busy has the connection of a request count as busy with it until it is answered: a valid caller has sent it.
+func Busy(r *http.Request) { setState(r, http.StateActive) }
+
+func setState(r *http.Request, state http.ConnState) {
+	if set, ok := r.Context().Value(busyKey{}).(func(http.ConnState)); ok && r.ProtoMajor == 1 {
+		set(state)
 	}
 }
 

@@ -24,13 +24,16 @@ const (
 
 // Gate protects a handler that has the API server review tokens, and answers 401 if it does not know one: a client without a
 // valid token costs the API server at most its part of the 20 reviews that there are in a second. Addresses take turns. What
-// waits for too long gets 503.
+// waits for too long gets 503. A connection is Busy with a request whose token is known to be permitted.
 func Gate(handler http.Handler) http.Handler {
 	places := fair.NewPlaces(reviewPlaces)
 	accepted, denied := cache.NewLRUExpireCache(maxKnown), cache.NewLRUExpireCache(maxKnown)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := sha256.Sum256([]byte(r.Header.Get("Authorization")))
-		if _, ok := accepted.Get(token); ok {
+		if permitted, ok := accepted.Get(token); ok {
+			if permitted == true {
+				Busy(r)
+			}
 			handler.ServeHTTP(w, r)
 			return
 		}
@@ -52,7 +55,7 @@ func Gate(handler http.Handler) http.Handler {
 		if answer.status == http.StatusUnauthorized {
 			denied.Add(token, nil, unknownTime)
 		} else if answer.status < http.StatusInternalServerError {
-			accepted.Add(token, nil, knownTime)
+			accepted.Add(token, answer.status < http.StatusBadRequest, knownTime)
 		}
 	})
 }

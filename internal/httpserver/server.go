@@ -47,9 +47,12 @@ type Options struct {
 	TLS   *tls.Config // nil: plain HTTP
 	HTTP2 bool        // over TLS
 
-	// LongAnswers says that answers may take longer than requests, such as streams: there is no ReadTimeout, and WriteTimeout is
-	// this. Zero: both are those of the package.
+	// LongAnswers says that answers may take longer than requests, such as streams: ReadTimeout is for bodies only, and
+	// WriteTimeout is this. Zero: both are for all of a request.
 	LongAnswers time.Duration
+
+	// Anonymous says that a request is nobody's until Busy is called: its connection is not busy, and may be closed for a new one.
+	Anonymous bool
 }
 
 // Server is an HTTP server.
@@ -62,7 +65,7 @@ type Server struct {
 func New(o Options) *Server {
 	s := &Server{
 		Server: &http.Server{
-			Handler:           o.Handler,
+			Handler:           bounded(o),
 			Protocols:         &http.Protocols{},
 			HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 			ReadHeaderTimeout: HeaderTimeout,

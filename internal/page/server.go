@@ -120,6 +120,7 @@ func (s *Server) Run(ctx context.Context, log logr.Logger) error {
 	server := httpserver.New(httpserver.Options{
 		Handler: s.Handler(), Log: log, Connections: httpserver.MaxConnections / 4,
 		LongAnswers: writeTimeout, // writeJSON and lines extend it: a request to the API server takes its time
+		Anonymous:   true,         // until its caller is identified
 	})
 	server.BaseContext = func(net.Listener) context.Context { return ctx } // ends the streams
 	context.AfterFunc(ctx, func() { _ = server.Close() })
@@ -161,6 +162,7 @@ func (s *Server) handle(answer endpoint) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		who, err := s.access.identify(r)
 		if err == nil {
+			httpserver.Busy(r)
 			err = answer(w, r, who)
 		}
 		if err != nil {

@@ -20,8 +20,11 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/httpserver"
 )
 
-// longAnswers is longer than a profile takes.
-const longAnswers = 2 * time.Minute
+const (
+	longAnswers = 2 * time.Minute // longer than a profile takes
+	// stopTimeout bounds the wait for answers at the end. These servers stop last, after those that store alerts.
+	stopTimeout = 2 * time.Second
+)
 
 // Readiness tells whether a process is ready.
 type Readiness interface {
@@ -57,9 +60,11 @@ func (o *Options) addServer(
 	}
 	server := httpserver.New(httpserver.Options{
 		Handler: handler, Log: mgr.GetLogger().WithName(name), Connections: httpserver.FewConnections, TLS: config,
-		LongAnswers: longAnswers,
+		LongAnswers: longAnswers, Anonymous: true, // but for those that the gate of the metrics lets through
 	})
-	return mgr.Add(&manager.Server{Name: name, Server: server.Server, Listener: server.Over(listener)})
+	return mgr.Add(&manager.Server{
+		Name: name, Server: server.Server, Listener: server.Over(listener), ShutdownTimeout: new(stopTimeout),
+	})
 }
 
 // probes returns the handler of /healthz, which answers as long as the process runs, and /readyz, which answers what ReadyCheck

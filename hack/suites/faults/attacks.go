@@ -41,13 +41,16 @@ var attacks = []attack{
 	// etcd and the API servers take most of the time for objects of a megabyte.
 	{"objects and alerts of 1 MB", func(ctx context.Context, r *run, t tenant) { r.attackByBytes(ctx, t) }, 3 * maxDelay},
 	{"header fields without end", func(ctx context.Context, r *run, _ tenant) {
-		r.atEveryPort(ctx, fieldConnections, strings.NewReader(strings.Repeat("a:\n", 1<<10)), 10*time.Millisecond)
+		r.atEveryPort(ctx, fieldConnections, requestStart, strings.Repeat("a:\n", 1<<10))
 	}, 0},
 	{"one header of 1 MiB", func(ctx context.Context, r *run, _ tenant) {
-		r.atEveryPort(ctx, fieldConnections, strings.NewReader(strings.Repeat("a", 4<<10)), 10*time.Millisecond)
+		r.atEveryPort(ctx, fieldConnections, requestStart, strings.Repeat("a", 4<<10))
 	}, 0},
 	{"idle connections", func(ctx context.Context, r *run, _ tenant) {
-		r.atEveryPort(ctx, idleConnections, strings.NewReader(""), time.Second)
+		r.atEveryPort(ctx, idleConnections, "", "")
+	}, 0},
+	{"requests without their bodies", func(ctx context.Context, r *run, _ tenant) {
+		r.atEveryPort(ctx, idleConnections, requestStart+"Content-Length: 100\r\n\r\n", "")
 	}, 0},
 	{"answers that are not read", func(ctx context.Context, r *run, t tenant) { r.leaveAnswers(ctx, t) }, 0},
 	{"small events with large answers", func(ctx context.Context, r *run, t tenant) { r.postSmallEvents(ctx, t) }, 0},
@@ -56,9 +59,12 @@ var attacks = []attack{
 	{"integrations of 250 KB", func(ctx context.Context, r *run, t tenant) { r.createLargeIntegrations(ctx, t) }, 0},
 }
 
+// requestStart is the start of a request.
+const requestStart = "GET / HTTP/1.1\r\nHost: x\r\n"
+
 // atEveryPort opens connections to the webhook server, the probes and the metrics of the replicas in turns, begins a request on
-// each, and goes on with the same part of a header until it is closed.
-func (r *run) atEveryPort(ctx context.Context, connections int, part io.ReadSeeker, rest time.Duration) {
+// each, and goes on with the same part of a header, if there is one, until it is closed.
+func (r *run) atEveryPort(ctx context.Context, connections int, begin, part string) {
 	var addresses []string
 	for _, replica := range r.replicas {
 		for _, address := range []string{replica.manager.WebhookURL, replica.manager.ReadyURL, replica.manager.MetricsURL} {
@@ -67,11 +73,10 @@ func (r *run) atEveryPort(ctx context.Context, connections int, part io.ReadSeek
 			}
 		}
 	}
-	raw, _ := io.ReadAll(part)
-	repeat(ctx, connections, time.Second, func(n int) { flood(ctx, addresses[n%len(addresses)], raw, rest) })
+	repeat(ctx, connections, time.Second, func(n int) { flood(ctx, addresses[n%len(addresses)], begin, part) })
 }
 
-func flood(ctx context.Context, address string, part []byte, rest time.Duration) {
+func flood(ctx context.Context, address, begin, part string) {
 	connection, err := net.DialTimeout("tcp", address, dialTimeout)
 	if err != nil {
 		return
@@ -79,13 +84,13 @@ func flood(ctx context.Context, address string, part []byte, rest time.Duration)
 	stop := context.AfterFunc(ctx, func() { _ = connection.Close() })
 	defer stop()
 	defer func() { _ = connection.Close() }()
-	if len(part) == 0 {
+	_, err = io.WriteString(connection, begin)
+	if part == "" {
 		_, _ = io.Copy(io.Discard, connection) // until it is closed
 		return
 	}
-	_, err = io.WriteString(connection, "GET / HTTP/1.1\r\nHost: x\r\n")
-	for err == nil && pause(ctx, rest) {
-		_, err = connection.Write(part)
+	for err == nil && pause(ctx, 10*time.Millisecond) {
+		_, err = io.WriteString(connection, part)
 	}
 }
 
