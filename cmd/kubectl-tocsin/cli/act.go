@@ -183,7 +183,35 @@ func (o *actOptions) confirmed(ctx context.Context, c *cluster) ([]*v1alpha1.Inc
 	if !slices.Contains([]string{"y", "yes"}, strings.ToLower(strings.TrimSpace(answer))) {
 		return nil, errors.New("not confirmed, nothing was changed; use --yes to skip the confirmation")
 	}
+	return o.reread(ctx, c, incidents)
+}
+
+// reread reads Incidents again after the question. It leaves out those of which the user has not seen the current episode.
+func (o *actOptions) reread(ctx context.Context, c *cluster, seen []*v1alpha1.Incident) ([]*v1alpha1.Incident, error) {
+	var incidents []*v1alpha1.Incident
+	for _, before := range seen {
+		incident := &v1alpha1.Incident{}
+		err := c.Get(ctx, client.ObjectKeyFromObject(before), incident)
+		switch {
+		case apierrors.IsNotFound(err):
+			o.notef("%s/%s was left out: it has been deleted meanwhile.", before.Namespace, before.Name)
+		case err != nil:
+			return nil, err
+		case incident.UID != before.UID || episodeOf(incident) != episodeOf(before):
+			o.notef("%s/%s was left out: it has opened again meanwhile.", before.Namespace, before.Name)
+		default:
+			incidents = append(incidents, incident)
+		}
+	}
 	return incidents, nil
+}
+
+// episodeOf returns the number of the current or last episode, 0 before the first one.
+func episodeOf(incident *v1alpha1.Incident) int64 {
+	if incident.Status.Episode == nil {
+		return 0
+	}
+	return incident.Status.Episode.Number
 }
 
 // readLine reads a line, or what there is before the end of the input. It returns when ctx ends although a read cannot be

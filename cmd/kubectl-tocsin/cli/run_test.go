@@ -77,3 +77,34 @@ func TestAnAcknowledgementAtALowerSeverityHidesNothing(t *testing.T) {
 	g.Expect(stdout).To(HaveSuffix(disk.Name+" unacknowledged\n"), "it can be withdrawn")
 	g.Expect(s.reports).To(HaveLen(2))
 }
+
+// answering is a stdin on which a person says yes after something has happened.
+type answering struct{ happens func() }
+
+func (a *answering) Read(text []byte) (int, error) {
+	a.happens()
+	return copy(text, "y\n"), nil
+}
+
+func TestAnActionIsForTheEpisodesThatTheQuestionShowed(t *testing.T) {
+	g := NewWithT(t)
+	s := newSite(t)
+	in := func(incident *v1alpha1.Incident, number int64) {
+		incident.Status.Episode = &v1alpha1.Episode{Number: number, StartTime: v1alpha1.NewTimestamp(time.Now())}
+		g.Expect(s.Status().Update(t.Context(), incident)).To(Succeed())
+	}
+	stays := s.open("shop", "stays", v1alpha1.SeverityError, v1alpha1.AlertContent{Title: "Queue stalls"})
+	opens := s.open("shop", "opens", v1alpha1.SeverityError, v1alpha1.AlertContent{Title: "Disk full"})
+	goes := s.open("shop", "goes", v1alpha1.SeverityError, v1alpha1.AlertContent{Title: "No more"})
+	in(stays, 1)
+	in(opens, 1)
+	exit, stdout, stderr := s.run(&answering{func() {
+		in(opens, 2)
+		g.Expect(s.Delete(t.Context(), goes)).To(Succeed())
+	}}, "resolve", "-n", "shop", "--all")
+	g.Expect(exit).To(Equal(exitOK), stderr)
+	g.Expect(stdout).To(Equal("incident.tocsin.dev/" + stays.Name + " resolved\n"))
+	g.Expect(stderr).To(And(ContainSubstring("shop/%s was left out: it has opened again meanwhile.\n", opens.Name),
+		ContainSubstring("shop/%s was left out: it has been deleted meanwhile.\n", goes.Name)))
+	g.Expect(s.reports).To(HaveExactElements(HaveField("IncidentName", stays.Name)))
+}
