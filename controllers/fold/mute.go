@@ -18,6 +18,15 @@ func (muteRule) alert(f *folding, _ receivedAlert, before earlier) { f.updateMut
 
 func (muteRule) finish(f *folding, before earlier) { f.updateMute(before) }
 
+// due is the end of the window. Package incident folds the Incident then in any case, unless its integration was deleted: nobody
+// knows any more which windows were for it.
+func (muteRule) due(status *v1alpha1.IncidentStatus, _ *Policy) (never time.Time) {
+	if status.State != v1alpha1.IncidentOpen || status.Mute == nil {
+		return never
+	}
+	return valueOf(status.Mute.EndTime).Time
+}
+
 func (muteRule) bare(status, stored *v1alpha1.IncidentStatus, p *Policy, now time.Time) {
 	if _, muted := p.Maintenance.Mutes(&status.Alert, now); !muted && stored.Mute == nil {
 		status.Mute = nil // without the labels that a window matches, the next fold could not tell why it is muted

@@ -2,9 +2,12 @@ package cli
 
 import (
 	"bytes"
+	"context"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
 )
 
 // run runs the plugin for a site. The namespace of its context is default.
@@ -107,4 +111,27 @@ func TestAnActionIsForTheEpisodesThatTheQuestionShowed(t *testing.T) {
 	g.Expect(stderr).To(And(ContainSubstring("shop/%s was left out: it has opened again meanwhile.\n", opens.Name),
 		ContainSubstring("shop/%s was left out: it has been deleted meanwhile.\n", goes.Name)))
 	g.Expect(s.reports).To(HaveExactElements(HaveField("IncidentName", stays.Name)))
+}
+
+// Scripts run a check under "timeout", which sends SIGTERM.
+func TestTheExitCodeOfAnInterruptedCommand(t *testing.T) {
+	for _, test := range []struct {
+		args []string
+		exit int
+	}{
+		{[]string{"check"}, exitUnknown}, {[]string{"explain", "--replay", "mon"}, exitUnknown}, {[]string{"get"}, exitFailure},
+	} {
+		t.Run(strings.Join(test.args, " "), func(t *testing.T) {
+			g := NewWithT(t)
+			s := newSite(t)
+			s.arrive = func(ctx context.Context, _ *apiserver.Call) (*metav1.Status, error) {
+				g.Expect(syscall.Kill(os.Getpid(), syscall.SIGTERM)).To(Succeed())
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			exit, stdout, stderr := s.run(nil, append([]string{"-n", "shop"}, test.args...)...)
+			g.Expect(exit).To(Equal(test.exit))
+			g.Expect(stdout + stderr).To(BeEmpty())
+		})
+	}
 }
