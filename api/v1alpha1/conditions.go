@@ -66,8 +66,8 @@ const (
 // The leader writes it; every replica reads it.
 const ConditionAlertsFolded = "AlertsFolded"
 
-// Reasons of a WebhookIntegration's AlertsFolded condition, besides StuckTerminating, StuckUnreadable and StuckNotCached. Each of
-// the last three concerns single Incidents.
+// Reasons of a WebhookIntegration's AlertsFolded condition, besides StuckTerminating, StuckUnreadable, StuckNotCached and
+// ReasonIntegrationsTooLarge. Each of the last three concerns single Incidents.
 const (
 	ReasonFolding              = "Folding"              // no alert of the namespace is stuck
 	ReasonQueueFull            = "QueueFull"            // the namespace has too many unfolded AlertEvents: posts get 503

@@ -498,11 +498,15 @@ func TestAStubSaysWhatToDo(t *testing.T) {
 	s.Expect(before).NotTo(BeEmpty())
 	s.cache, s.mappingError = testsite.Stubs{Reader: s.Live}, nil
 	s.Expect(s.shown(v1alpha1.ConditionReady)).To(Equal("False IntegrationsTooLarge"))
+	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("False IntegrationsTooLarge"), "no gate is clear")
+	stub := &v1alpha1.WebhookIntegration{Status: s.IntegrationStatus()}
+	s.Expect(integrations.Blocked(stub)).To(BeEmpty(), "stored alerts are folded")
 	s.Expect(s.shown(v1alpha1.ConditionMappingValid)).To(Equal(before), "what it says of the whole spec stays")
 	s.Expect(meta.FindStatusCondition(s.IntegrationStatus().Conditions, v1alpha1.ConditionReady).Message).To(
 		ContainSubstring("Make them smaller or delete some"))
 	s.cache = s.Live
 	s.Expect(s.shown(v1alpha1.ConditionReady)).To(Equal("True Accepting"))
+	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("True Folding"))
 }
 
 func TestTheConditionsOfOthersShow(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
@@ -60,6 +61,9 @@ func (r alertsFolded) Condition(integration *v1alpha1.WebhookIntegration) (condi
 			"are missing, posts get 503.", roughly(events), roughly(hidden))
 	} else if reason := capacity.Stuck(client.ObjectKeyFromObject(integration)); reason != "" {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reason, stuckMessages[reason]
+	} else if !integrations.IsWhole(integration) {
+		condition.Status, condition.Message = metav1.ConditionFalse, messageTooLarge
+		condition.Reason = v1alpha1.ReasonIntegrationsTooLarge
 	} else if full, ok := fullConditions[r.full.reason(namespace, capacity.Full(namespace), now)]; ok {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, full[0], full[1]
 	}
