@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"time"
@@ -109,6 +110,9 @@ func (c *Client) send(
 		return date, err
 	}
 	defer func() { _ = response.Body.Close() }()
+	if err := checkSource(response, method); err != nil {
+		return date, fmt.Errorf("%s %s: %w", method, path, err)
+	}
 	date, _ = http.ParseTime(response.Header.Get("Date"))
 	code := response.StatusCode
 	if code/100 == 2 && read != nil {
@@ -126,4 +130,18 @@ func (c *Client) send(
 		return date, fmt.Errorf("reading the answer %d to %s %s: %w", code, method, path, err)
 	}
 	return date, &answerError{code, method + " " + path, plaintext.ShortMessage(string(answer))}
+}
+
+// checkSource rejects the answer of something other than Alertmanager, such as the login page to which a proxy redirects. Its
+// success would count as delivery, and nobody would be notified: after most redirects, the client repeats a POST as a GET without
+// the body.
+func checkSource(response *http.Response, method string) error {
+	if last := response.Request; last != nil && last.Method != method {
+		return fmt.Errorf("redirected to %s %s: %w", last.Method, last.URL.Host, errNotAlertmanager)
+	}
+	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
+	if method != http.MethodGet && response.StatusCode/100 == 2 && kind == "text/html" {
+		return fmt.Errorf("the answer is a web page: %w", errNotAlertmanager)
+	}
+	return nil
 }

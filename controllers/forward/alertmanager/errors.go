@@ -15,6 +15,9 @@ import (
 // ErrNoClient says that a client cannot be made of the configuration.
 var ErrNoClient = errors.New("http_config cannot be used")
 
+// errNotAlertmanager says that something else has answered.
+var errNotAlertmanager = errors.New("the answer is not Alertmanager's")
+
 // answerError is an answer of Alertmanager that is no success.
 type answerError struct {
 	code    int
@@ -44,6 +47,8 @@ func Describe(err error) string {
 		return strings.TrimSpace(fmt.Sprint("HTTP ", answer.code, " ", http.StatusText(answer.code)))
 	case errors.Is(err, ErrNoClient):
 		return ErrNoClient.Error()
+	case errors.Is(err, errNotAlertmanager):
+		return errNotAlertmanager.Error()
 	case errors.As(err, &name):
 		return "the host name is not resolved"
 	case errors.As(err, &certificate):
