@@ -25,23 +25,42 @@ func (s *Server) SetQuota(namespace, name string, hard map[string]int64) {
 	}
 }
 
-// Deny sets a policy: a write for which rule returns a message is denied with 403, as by a ValidatingAdmissionPolicy with reason
-// Forbidden and by its binding of the same name. rule gets the object that is written or deleted, read-only, and is called
-// under the server's lock. nil removes the policy.
-func (s *Server) Deny(name string, rule func(call *Call, object map[string]any) string) {
+// Rule returns why a write is denied, empty if it is not. It gets the object that is written or deleted, read-only, and is called
+// under the server's lock.
+type Rule func(call *Call, object map[string]any) (message string)
+
+// denial is a rule, and with which code it denies: 0 if it is a policy.
+type denial struct {
+	rule Rule
+	code int32
+}
+
+// Deny sets a policy, which denies with 403, as a ValidatingAdmissionPolicy with reason Forbidden and its binding of the same name.
+// nil removes it.
+func (s *Server) Deny(name string, rule Rule) { s.DenyWith(name, 0, rule) }
+
+// DenyWith sets an admission webhook, which denies with a code of its choice. nil removes it.
+func (s *Server) DenyWith(name string, code int32, rule Rule) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if rule == nil {
 		delete(s.denials, name)
 	} else {
-		s.denials[name] = rule
+		s.denials[name] = denial{rule, code}
 	}
 }
 
 // admit asks the policies and, about a new object, the quotas. The lock is held.
 func (s *Server) admit(r *request, content map[string]any) error {
 	for _, name := range slices.Sorted(maps.Keys(s.denials)) {
-		if message := s.denials[name](r.Call, content); message != "" {
+		message, code := s.denials[name].rule(r.Call, content), s.denials[name].code
+		switch {
+		case message == "":
+		case code != 0:
+			return &apierrors.StatusError{ErrStatus: metav1.Status{
+				Status: metav1.StatusFailure, Code: code, Message: fmt.Sprintf("admission webhook %q denied the request: %s", name, message),
+			}}
+		default:
 			message = fmt.Sprintf("ValidatingAdmissionPolicy '%s' with binding '%s' denied request: %s", name, name, message)
 			err := apierrors.NewForbidden(r.table.groupResource(), r.Name, errors.New(message))
 			err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Message: message})

@@ -40,7 +40,7 @@ type Server struct {
 	names      uint64
 	tables     []*table // in a constant order
 	quotas     map[types.NamespacedName]map[string]int64
-	denials    map[string]func(*Call, map[string]any) string
+	denials    map[string]denial
 	terminates map[string]bool // namespaces whose content was deleted
 	// unpublished are the paths of the properties that published schemas lack, by kind.
 	unpublished map[string][]string
@@ -60,7 +60,7 @@ func New(options Options) (*Server, error) {
 	}
 	s := &Server{
 		options: options, quotas: map[types.NamespacedName]map[string]int64{},
-		denials: map[string]func(*Call, map[string]any) string{}, terminates: map[string]bool{},
+		denials: map[string]denial{}, terminates: map[string]bool{},
 		unpublished: map[string][]string{},
 	}
 	seen := map[string]bool{}

@@ -282,9 +282,10 @@ func (o quota) do(w *world) {
 	}
 }
 
-// deny has a policy deny writes for a while.
+// deny has a policy deny writes for a while, or a webhook with a code of its choice.
 type deny struct {
 	what string // of denied
+	code int32  // 0: it is a policy
 	d    time.Duration
 }
 
@@ -306,10 +307,15 @@ var denied = map[string]func(call *apiserver.Call, object map[string]any) bool{
 	},
 }
 
-func (o deny) String() string { return fmt.Sprintf("a policy denies the %s for %s", o.what, o.d) }
+func (o deny) String() string {
+	if o.code != 0 {
+		return fmt.Sprintf("a webhook denies the %s with %d for %s", o.what, o.code, o.d)
+	}
+	return fmt.Sprintf("a policy denies the %s for %s", o.what, o.d)
+}
 
 func (o deny) do(w *world) {
-	w.server.Deny(policyName, func(call *apiserver.Call, object map[string]any) string {
+	w.server.DenyWith(policyName, o.code, func(call *apiserver.Call, object map[string]any) string {
 		if call.Client != userClient && denied[o.what](call, object) {
 			return "not allowed"
 		}

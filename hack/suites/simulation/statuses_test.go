@@ -13,7 +13,7 @@ func TestStatusesAreTrue(t *testing.T) {
 	g := NewWithT(t)
 	operations := []operation{
 		breakAlertmanager{0, isAway, false, 100 * time.Second}, breakAlertmanager{1, answers503, false, 100 * time.Second},
-		deny{"status of Incidents", 20 * time.Second},
+		deny{"status of Incidents", 0, 20 * time.Second},
 	}
 	operations = append(operations, say("firing", "firing")...)
 	operations = append(operations, wait{90 * time.Second}, kill{0}, start{0}, wait{90 * time.Second})
@@ -34,7 +34,7 @@ func TestStatusesAreTrue(t *testing.T) {
 // changes but that they are folded.
 func TestAConditionThatEndsQuietlyIsCorrected(t *testing.T) {
 	g := NewWithT(t)
-	operations := append([]operation{deny{"status of Incidents", 100 * time.Second}}, say("firing")...)
+	operations := append([]operation{deny{"status of Incidents", 0, 100 * time.Second}}, say("firing")...)
 	story := &Story{Settings: calm.Settings, Operations: append(operations, wait{120 * time.Second})}
 	g.Expect(Run(t, 1, story, Watcher{})).To(BeEmpty())
 }
