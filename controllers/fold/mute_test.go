@@ -64,6 +64,10 @@ func TestAMuteDoesNotDependOnBatching(t *testing.T) {
 			}
 			if benches[0].incident != nil {
 				NewWithT(t).Expect(benches[1].status().Mute).To(Equal(benches[0].status().Mute), "at minute %d", n)
+				in := benches[0].input()
+				if in.Now = Due(in.Incident, &in.Policy); !in.Now.IsZero() {
+					NewWithT(t).Expect(Decide(in).Write).To(BeTrue(), "it is folded again and again")
+				}
 			}
 		}
 	})
@@ -218,8 +222,20 @@ func TestAnIncidentIsMuted(t *testing.T) {
 		g.Expect(bench.at(13).IsIdle()).To(BeTrue())
 		g.Expect(bench.status().Mute.ForwardedSeverity).To(BeEmpty(), "it was never forwarded")
 		bench.policy = PolicyOf(nil, nil)
+		g.Expect(Due(bench.incident, &bench.policy)).To(Equal(minute(20)), "nothing else has it folded then")
 		bench.at(20)
 		g.Expect(bench.status().Mute).To(BeNil())
+		g.Expect(Due(bench.incident, &bench.policy)).To(BeZero())
+	})
+	t.Run("until a time at which it changes, unless it is resolved", func(t *testing.T) {
+		g, bench := start(t, windowOf("db", 10, 20), windowOf("next", 30, 40))
+		bench.at(11, eventOf(11, firingAlert()))
+		bench.maintain(windowOf("db", 10, 20), windowOf("longer", 15, 40))
+		g.Expect(Due(bench.incident, &bench.policy)).To(Equal(minute(20)))
+		g.Expect(bench.at(20).Write).To(BeTrue())
+		g.Expect(Due(bench.incident, &bench.policy)).To(Equal(minute(40)))
+		bench.at(21, eventOf(21, resolvingAlert()))
+		g.Expect(Due(bench.incident, &bench.policy)).To(BeZero())
 	})
 	t.Run("and resolves by itself all the same", func(t *testing.T) {
 		g, bench := start(t, windowOf("db", 10, 20))
