@@ -316,7 +316,7 @@ const (
 	ReasonMissed          = "Missed"          // False: no signal came in time
 	ReasonTooLong         = "TooLong"         // False: no success came within maxDuration after a start
 	ReasonFailed          = "Failed"          // False: the last signal was a failure
-	ReasonWaiting         = "Waiting"         // Unknown: it waits for its first signal
+	ReasonWaiting         = "Waiting"         // Unknown: it waits for its first signal, or one is overdue that may have been lost
 	ReasonPingsUnsigned   = "PingsUnsigned"   // Unknown: it waits for pings, which spec.verify of the integration refuses
 	ReasonInvalidSchedule = "InvalidSchedule" // Unknown: the schedule cannot be evaluated; no signal is expected
 	ReasonNoIntegration   = "NoIntegration"   // Unknown: there is no such WebhookIntegration; nobody judges

@@ -142,8 +142,7 @@ func (d *decision) suspend() {
 
 // judge decides whether the heartbeat is missed.
 func (d *decision) judge() {
-	s, due := &d.updated.Status, d.expectation.Due
-	isLate := d.expected && !d.now.Before(due)
+	s, due, isLate := &d.updated.Status, d.expectation.Due, d.isLate()
 	switch {
 	case s.MissedTime != nil:
 		runs := d.updated.Spec.MaxDuration != nil && heartbeats.IsRunning(s)
@@ -161,6 +160,9 @@ func (d *decision) judge() {
 		d.at(due)
 	}
 }
+
+// isLate reports whether a signal is overdue.
+func (d *decision) isLate() bool { return d.expected && !d.now.Before(d.expectation.Due) }
 
 // miss notes that the heartbeat is missed. The time is after that of the last alert, whatever was done to the clock.
 func (d *decision) miss() {
@@ -336,6 +338,17 @@ func (d *decision) describe() {
 	if d.expected && s.MissedTime == nil {
 		s.NextDueTime = new(v1alpha1.NewTimestamp(d.expectation.Due))
 	}
+	heard := d.heard()
+	if before := meta.FindStatusCondition(s.Conditions, heard.Type); heard.Reason == v1alpha1.ReasonInvalidSchedule &&
+		(before == nil || before.Message != heard.Message) {
+		d.invalid = true
+	}
+	meta.SetStatusCondition(&s.Conditions, heard)
+}
+
+// heard returns the condition Heard.
+func (d *decision) heard() metav1.Condition {
+	h, s := d.updated, &d.updated.Status
 	heard := metav1.Condition{
 		Type: v1alpha1.ConditionHeard, Status: metav1.ConditionUnknown, ObservedGeneration: h.Generation,
 		LastTransitionTime: metav1.NewTime(d.now),
@@ -362,14 +375,13 @@ func (d *decision) describe() {
 			"Use spec.match, or an integration of its own."
 	case s.LastSignalTime == nil:
 		heard.Reason, heard.Message = v1alpha1.ReasonWaiting, "It waits for its first signal."
+	case d.isLate():
+		heard.Reason = v1alpha1.ReasonWaiting
+		heard.Message = "A signal is overdue. It does not count as missed yet: it may have come while none could be received."
 	default:
 		heard.Status, heard.Reason, heard.Message = metav1.ConditionTrue, v1alpha1.ReasonHeard, "Signals come in time."
 	}
-	if before := meta.FindStatusCondition(s.Conditions, heard.Type); heard.Reason == v1alpha1.ReasonInvalidSchedule &&
-		(before == nil || before.Message != heard.Message) {
-		d.invalid = true
-	}
-	meta.SetStatusCondition(&s.Conditions, heard)
+	return heard
 }
 
 func rfc3339(t *v1alpha1.Timestamp) string {

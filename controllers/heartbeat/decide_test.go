@@ -170,9 +170,24 @@ func TestWhileNobodyListensNothingIsMissed(t *testing.T) {
 	s.judging = false
 	g.Expect(s.at(time.Hour)).To(BeEmpty(), "the API server does not answer, the clock was just set, or the integration is suspended")
 	g.Expect(decide(&s.facts).next).To(Equal(s.now.Add(recheck)))
+	g.Expect(s.heard()).To(Equal(v1alpha1.ReasonWaiting), "nor is it heard")
 	s.judging, s.quietFrom = true, epoch.Add(time.Hour)
 	g.Expect(s.at(time.Hour)).To(BeEmpty())
+	g.Expect(s.heard()).To(Equal(v1alpha1.ReasonWaiting))
 	g.Expect(s.at(time.Hour + 6*time.Minute)).To(fires)
+	g.Expect(s.heard()).To(Equal(v1alpha1.ReasonMissed))
+
+	t.Log("a heartbeat that is not due is heard")
+	s = newStage()
+	s.hear(0)
+	s.judging = false
+	s.at(6*time.Minute - 1)
+	g.Expect(s.heard()).To(Equal(v1alpha1.ReasonHeard))
+	s.at(6 * time.Minute)
+	g.Expect(s.heard()).To(Equal(v1alpha1.ReasonWaiting))
+	s.hear(7 * time.Minute)
+	s.at(7 * time.Minute)
+	g.Expect(s.heard()).To(Equal(v1alpha1.ReasonHeard))
 }
 
 // A leader writes that the heartbeat is missed and ends; the next one finds the alert in the status.
