@@ -15,9 +15,10 @@ import (
 
 const (
 	// stubInterval is how often a watch looks for stubs that have a place now. It reads them for stubDuration at most, one at a
-	// time, and stubTimeout bounds each read: meanwhile the watch shows nothing else.
+	// time, and stubTimeout bounds each read: meanwhile the watch shows nothing else. If there are more, it shows what comes for as
+	// long as it has read: else a tenant with many stubs would delay the alerts of all.
 	stubInterval = time.Second
-	stubDuration = time.Second
+	stubDuration = 50 * time.Millisecond
 	stubTimeout  = 2 * time.Second
 )
 
@@ -38,16 +39,17 @@ func (i *Informers) stubsOf(kind reflect.Type) stubSource {
 	return nil
 }
 
-// readStubs reads stubs from the quorum as long as there is a place for one, and shows them as if the watch did. It returns false
-// when nobody takes them.
+// readStubs reads stubs from the quorum while there is a place for one, and shows them as if the watch did. It returns after how
+// long to go on; ok is false when nobody takes them.
 //
 // The goroutine that passes the watch on reads them. So an object that it reads existed after all that the watch has shown, and
 // the watch will show its end. A bookmark follows each: a watch that begins again must not begin at an old object.
-func (i *Informers) readStubs(ctx context.Context, g *guardedWatch, stubs stubSource) bool {
-	for began := time.Now(); time.Since(began) < stubDuration; {
-		next, ok := stubs.NextStub(g.owner.hasStubs)
-		if !ok {
-			return true
+func (i *Informers) readStubs(ctx context.Context, g *guardedWatch, stubs stubSource) (pause time.Duration, ok bool) {
+	began := time.Now()
+	for time.Since(began) < stubDuration {
+		next, found := stubs.NextStub(g.owner.hasStubs)
+		if !found {
+			return stubInterval, true
 		}
 		object := g.newObject()
 		reading, cancel := context.WithTimeout(ctx, stubTimeout)
@@ -55,16 +57,16 @@ func (i *Informers) readStubs(ctx context.Context, g *guardedWatch, stubs stubSo
 		cancel()
 		if apierrors.IsNotFound(err) || err == nil && object.GetUID() != next.UID {
 			stubs.PostponeStub(next) // the watch will show its end
-			return true
+			return stubInterval, true
 		}
 		if err != nil {
-			return true // it is tried again
+			return stubInterval, true // it is tried again
 		}
 		if !g.send(watch.Event{Type: watch.Modified, Object: object}) || !g.sendBookmark() {
-			return false
+			return 0, false
 		}
 	}
-	return true
+	return time.Since(began), true
 }
 
 // newObject returns an empty object of the kind.

@@ -5,10 +5,15 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -68,6 +73,67 @@ func TestStubsAreReadAgainWhenThereIsAPlace(t *testing.T) {
 		g.Eventually(followed, "30s", "20ms").Should(BeEmpty())
 		cancel()
 	}
+}
+
+// TestAWatchShowsWhatComesWhileStubsAreRead has a namespace with thousands of stubs that all have places now, each of which the API
+// server takes 20 ms to read, and then integrations of another one that come.
+func TestAWatchShowsWhatComesWhileStubsAreRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		const stubs, events = 2000, 500
+		source := watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: events})
+		caching := &Informers{Integrations: NewIntegrations(1)}
+		caching.read = func(_ context.Context, name types.NamespacedName, object client.Object, _ ...client.GetOption) error {
+			time.Sleep(20 * time.Millisecond)
+			sized(name.Namespace, name.Name, 10).DeepCopyInto(object.(*v1alpha1.WebhookIntegration))
+			return nil
+		}
+		informer := caching.newInformer(&toolscache.ListWatch{
+			ListWithContextFunc: func(context.Context, metav1.ListOptions) (runtime.Object, error) {
+				list := &v1alpha1.WebhookIntegrationList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}}
+				for n := range stubs {
+					list.Items = append(list.Items, *sized("hostile", fmt.Sprint(n), 10))
+				}
+				return list, nil
+			},
+			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return source, nil },
+		}, &v1alpha1.WebhookIntegration{}, 0, nil)
+		caching.Integrations.sizes.Limit.All = 1 // while it lists
+		g.Expect(informer.SetTransform(caching.Integrations.Condense)).To(Succeed())
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); informer.RunWithContext(ctx) }()
+		defer func() { cancel(); <-ended }()
+		synctest.Wait()
+		g.Expect(caching.stubs()).To(Equal(stubs))
+		caching.Integrations.mu.Lock()
+		caching.Integrations.sizes.Limit.All = 1 << 30
+		caching.Integrations.mu.Unlock()
+
+		time.Sleep(3 * time.Second)
+		for n := range events {
+			source.Add(sized("shop", fmt.Sprint(n), 10))
+		}
+		time.Sleep(200 * time.Millisecond)
+		synctest.Wait()
+		g.Expect(informer.GetStore().ListKeys()).To(HaveLen(stubs + events))
+		g.Expect(caching.stubs()).To(And(BeNumerically(">", stubs/2), BeNumerically("<", stubs-50)), "it reads stubs")
+		time.Sleep(2 * stubs * 20 * time.Millisecond)
+		synctest.Wait()
+		g.Expect(caching.stubs()).To(BeZero(), "half of the time")
+	})
+}
+
+// stubs returns the number of integrations that are stubs.
+func (i *Informers) stubs() (count int) {
+	i.Integrations.mu.Lock()
+	defer i.Integrations.mu.Unlock()
+	for _, entry := range i.Integrations.known {
+		if entry.isStub {
+			count++
+		}
+	}
+	return count
 }
 
 // follow returns a function that returns the dedup keys of the AlertEvents that a follower of the informer knows, by their names. It

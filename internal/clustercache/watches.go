@@ -65,13 +65,9 @@ func (i *Informers) pass(ctx context.Context, g *guardedWatch) {
 	defer g.source.Stop()
 	log := i.Log.WithValues("kind", fmt.Sprint(g.kind))
 	silence := time.NewTimer(maxWatchSilence)
-	var lookForPlaces <-chan time.Time
+	lookForPlaces := time.NewTimer(stubInterval)
+	defer lookForPlaces.Stop()
 	stubs := i.stubsOf(g.kind)
-	if stubs != nil || g.owner.places != nil {
-		ticker := time.NewTicker(stubInterval)
-		defer ticker.Stop()
-		lookForPlaces = ticker.C
-	}
 	for {
 		select {
 		case event, ok := <-g.source.ResultChan():
@@ -85,10 +81,12 @@ func (i *Informers) pass(ctx context.Context, g *guardedWatch) {
 				return
 			}
 			silence.Reset(maxWatchSilence)
-		case <-lookForPlaces:
-			if !i.fillPlaces(ctx, g, stubs, log) {
+		case <-lookForPlaces.C:
+			pause, ok := i.fillPlaces(ctx, g, stubs, log)
+			if !ok {
 				return
 			}
+			lookForPlaces.Reset(pause)
 		case <-silence.C:
 			log.Info("A watch showed nothing, watching again", "for", maxWatchSilence.String())
 			return
@@ -104,15 +102,20 @@ func (i *Informers) pass(ctx context.Context, g *guardedWatch) {
 	}
 }
 
-// fillPlaces reads stubs that have a place now. It returns false when the watch is to end, as it is if there are places for
-// objects that it hides. stubs may be nil.
-func (i *Informers) fillPlaces(ctx context.Context, g *guardedWatch, stubs stubSource, log logr.Logger) bool {
+// fillPlaces reads stubs that have a place now, and returns after how long to look again. ok is false when the watch is to end, as
+// it is if there are places for objects that it hides. stubs may be nil.
+func (i *Informers) fillPlaces(
+	ctx context.Context, g *guardedWatch, stubs stubSource, log logr.Logger,
+) (pause time.Duration, ok bool) {
 	if g.owner.places.isDue(g.owner) {
 		log.Info("There are places for hidden objects, listing anew")
 		g.expire()
-		return false
+		return 0, false
 	}
-	return stubs == nil || i.readStubs(ctx, g, stubs)
+	if stubs == nil {
+		return stubInterval, true
+	}
+	return i.readStubs(ctx, g, stubs)
 }
 
 // show passes one event on. In the place of one whose object is hidden comes a bookmark: a watch that begins again does not show
