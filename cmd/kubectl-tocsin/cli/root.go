@@ -40,7 +40,7 @@ import (
 const (
 	exitOK      = 0
 	exitFailure = 1
-	exitUnknown = 2 // "check" or "explain --replay" failed, or a namespace or an integration does not exist
+	exitUnknown = 2 // "check" or "explain --replay" failed or was interrupted, or a namespace or an integration does not exist
 )
 
 // completer is the program name under which kubectl runs the plugin for completions.
@@ -63,10 +63,11 @@ func Main(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.As(err, new(silentError)), ctx.Err() != nil && errors.Is(err, context.Canceled):
+	case errors.As(err, new(silentError)):
 		return exitFailure
+	case ctx.Err() == nil || !errors.Is(err, context.Canceled): // else the user has interrupted the command
+		p.notef("%s", errorMessage(err))
 	}
-	p.notef("%s", errorMessage(err))
 	if errors.As(err, new(missingError)) || errors.As(err, new(replayError)) || command.Name() == checkName {
 		return exitUnknown
 	}
