@@ -283,7 +283,7 @@ func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha
 		if err := c.Create(ctx, event, action.FieldManager); err != nil {
 			return err
 		}
-		events[i], submitted = event, append(submitted, incident.Name)
+		events[i], submitted = event, append(submitted, c.nameOf(incident))
 	}
 	for i, incident := range incidents {
 		result := o.result()
@@ -298,7 +298,11 @@ func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha
 			}
 			submitted = submitted[1:]
 		}
-		o.screen.printf("incident.tocsin.dev/%s %s\n", incident.Name, result)
+		kind := ""
+		if incident.Namespace == c.namespace {
+			kind = "incident.tocsin.dev/"
+		}
+		o.screen.printf("%s%s %s\n", kind, c.nameOf(incident), result)
 	}
 	return nil
 }

@@ -91,21 +91,51 @@ func newMapper() meta.RESTMapper {
 	return mapper
 }
 
+// Before the name of an Incident, kinds can only be its kind; shortKinds can be its namespace as well.
+var (
+	kinds      = []string{"incident.tocsin.dev", "incidents.tocsin.dev"}
+	shortKinds = []string{"incident", "incidents", "inc"}
+)
+
 // incident returns the Incident with a name, an unambiguous prefix of it, or an abbreviation of a table. The name may be preceded
 // by the kind ("incident/NAME") or the namespace ("NAMESPACE/NAME").
 func (c *cluster) incident(ctx context.Context, name string) (*v1alpha1.Incident, error) {
-	namespace := c.namespace
-	if before, rest, found := strings.Cut(name, "/"); found {
-		kinds := []string{"incident", "incidents", "inc", "incident.tocsin.dev", "incidents.tocsin.dev"}
-		switch {
-		case slices.Contains(kinds, before):
-		case c.explicit && before != namespace:
-			return nil, fmt.Errorf("%q is not in namespace %q", name, namespace)
-		default:
-			namespace = before
-		}
-		name = rest
+	before, rest, found := strings.Cut(name, "/")
+	switch {
+	case !found:
+		return c.incidentIn(ctx, c.namespace, name)
+	case slices.Contains(kinds, before), slices.Contains(shortKinds, before) && c.explicit:
+		return c.incidentIn(ctx, c.namespace, rest)
+	case slices.Contains(shortKinds, before):
+		return c.incidentOfEither(ctx, before, rest)
+	case c.explicit && before != c.namespace:
+		return nil, fmt.Errorf("%q is not in namespace %q", name, c.namespace)
 	}
+	return c.incidentIn(ctx, before, rest)
+}
+
+// incidentOfEither returns the Incident with a name after a word that is its kind or a namespace. An Incident of an integration and
+// a key has the same name in all namespaces, so there may be two.
+func (c *cluster) incidentOfEither(ctx context.Context, word, name string) (*v1alpha1.Incident, error) {
+	own, err := c.incidentIn(ctx, c.namespace, name)
+	if word == c.namespace {
+		return own, err
+	}
+	other, otherErr := c.incidentIn(ctx, word, name)
+	switch {
+	case apierrors.IsNotFound(otherErr), apierrors.IsForbidden(otherErr): // who may not read it does not mean it
+		return own, err
+	case otherErr != nil, apierrors.IsNotFound(err):
+		return other, otherErr
+	case err != nil:
+		return nil, err
+	}
+	return nil, fmt.Errorf("%q is in namespace %q and, if %q is a kind, in namespace %q: specify --namespace",
+		name, word, word, c.namespace)
+}
+
+// incidentIn returns the Incident of a namespace with a name, an unambiguous prefix of it, or an abbreviation of a table.
+func (c *cluster) incidentIn(ctx context.Context, namespace, name string) (*v1alpha1.Incident, error) {
 	if name == "" || namespace == "" || strings.Contains(name, "/") {
 		return nil, errors.New("specify an incident as NAME or NAMESPACE/NAME")
 	}
@@ -128,6 +158,14 @@ func (c *cluster) incident(ctx context.Context, name string) (*v1alpha1.Incident
 		return nil, fmt.Errorf("%q stands for %d incidents: %s", name, len(names), list)
 	}
 	return incident, c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: names[0]}, incident)
+}
+
+// nameOf returns the name of an Incident, after its namespace if that is not the one of the cluster.
+func (c *cluster) nameOf(incident *v1alpha1.Incident) string {
+	if incident.Namespace == c.namespace {
+		return incident.Name
+	}
+	return incident.Namespace + "/" + incident.Name
 }
 
 // abbreviates reports whether a short name stands for a name: as its prefix, or with an ellipsis for any part of it.

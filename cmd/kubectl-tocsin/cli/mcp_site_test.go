@@ -47,7 +47,7 @@ func newSite(t *testing.T) *site {
 	g.Expect(err).NotTo(HaveOccurred())
 	memory, err := apiserver.New(apiserver.Options{Definitions: defined})
 	g.Expect(err).NotTo(HaveOccurred())
-	memory.CreateNamespaces("shop", "web")
+	memory.CreateNamespaces("shop", "web", "inc", "incidents")
 	s := &site{t: t}
 	s.Client, err = client.New(memory.Config("test", nil), client.Options{Scheme: testenv.Scheme(), Mapper: newMapper()})
 	g.Expect(err).NotTo(HaveOccurred())

@@ -135,3 +135,43 @@ func TestTheExitCodeOfAnInterruptedCommand(t *testing.T) {
 		})
 	}
 }
+
+// Kinds are names of namespaces, too, and an Incident has the same name in all namespaces.
+func TestAKindBeforeANameMayBeANamespace(t *testing.T) {
+	const name = "mon-x"
+	for sentence, test := range map[string]struct {
+		exist []string // the namespaces that have the Incident
+		argument,
+		stdout, stderr string
+		flags []string
+	}{
+		"only the namespace of the context has it": {[]string{"default"}, "inc/" + name, "incident.tocsin.dev/" + name, "", nil},
+		"only the namespace inc has it":            {[]string{"inc"}, "inc/" + name, "inc/" + name, "", nil},
+		"the namespace incidents has it": {
+			[]string{"incidents"}, "incidents/mon-", "incidents/" + name, "", nil},
+		"both have it": {[]string{"default", "inc"}, "inc/" + name, "",
+			`"mon-x" is in namespace "inc" and, if "inc" is a kind, in namespace "default": specify --namespace`, nil},
+		"both have it, and the flag says which": {
+			[]string{"default", "inc"}, "inc/" + name, "incident.tocsin.dev/" + name, "", []string{"-n", "default"}},
+		"a kind with its group is no namespace": {
+			[]string{"default", "inc"}, "incidents.tocsin.dev/" + name, "incident.tocsin.dev/" + name, "", nil},
+		"none has it": {nil, "inc/" + name, "", `incidents.tocsin.dev "mon-x" not found in namespace default`, nil},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			s := newSite(t)
+			for _, namespace := range test.exist {
+				incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+				incident.Spec = v1alpha1.IncidentSpec{IntegrationName: "mon", DedupKey: "disk"}
+				g.Expect(s.Create(t.Context(), incident)).To(Succeed())
+			}
+			_, stdout, stderr := s.run(nil, append([]string{"note", test.argument, "-m", "seen"}, test.flags...)...)
+			if test.stdout != "" {
+				test.stdout += " noted\n"
+			}
+			g.Expect(stdout).To(Equal(test.stdout))
+			g.Expect(stderr).To(ContainSubstring(test.stderr))
+			g.Expect(s.reports).To(HaveLen(strings.Count(test.stdout, "noted")))
+		})
+	}
+}
