@@ -47,7 +47,9 @@ func (t *term) forwarding(
 	before := incident.Status.Forwarding
 	switch {
 	case r.accepted > 0:
-		return fold.KnownForwarding{Reason: v1alpha1.ForwardingPosted, Severity: severity, Alertmanagers: r.accepted, Opened: r.opened}
+		return fold.KnownForwarding{
+			Reason: v1alpha1.ForwardingPosted, Severity: severity, Alertmanagers: r.accepted, Opened: incident.Status.OpenedTime.OrZero(),
+		}
 	case r.isPending:
 		return fold.KnownForwarding{}
 	case len(r.causes) == 0:
@@ -61,8 +63,7 @@ func (t *term) forwarding(
 // results are what the Alertmanagers have done with an Incident.
 type results struct {
 	exclusion  alerts.Exclusion // why it is not posted to those to which it is not
-	accepted   int64            // how many have accepted it
-	opened     time.Time        // when the latest episode opened that one of them has accepted
+	accepted   int64            // how many have accepted its current episode
 	isPending  bool             // one has not answered yet
 	isRejected bool             // one has not accepted it for failingAfter
 	causes     sets.Set[string] // why the others do not accept it
@@ -83,9 +84,8 @@ func (t *term) results(
 		accepted, isPending, cause := false, false, "" // by one of its addresses
 		for _, p := range e.posters.all() {
 			o := p.record.outcomeOf(key, now)
-			if o.severity == severity {
-				accepted, r.opened = true, fold.Latest(r.opened, o.opened)
-			}
+			// One that did not accept the end of the last episode still has that, and notifies nobody of the current one.
+			accepted = accepted || o.severity == severity && o.opened.Equal(incident.Status.OpenedTime.OrZero())
 			isPending = isPending || o.failure == ""
 			r.isRejected = r.isRejected || o.rejected
 			cause = o.failure

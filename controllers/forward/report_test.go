@@ -237,8 +237,8 @@ func TestAStormOfNewsIsWrittenAtARate(t *testing.T) {
 	})
 }
 
-// An Alertmanager that did not accept an end still has the last episode.
-func TestWhatIsKnownNamesTheEpisodeThatWasPosted(t *testing.T) {
+// An Alertmanager that did not accept an end still has the last episode, and notifies nobody of the next one.
+func TestWhatIsKnownIsOfTheEpisodeThatWasPosted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.lead()
@@ -255,10 +255,29 @@ func TestWhatIsKnownNamesTheEpisodeThatWasPosted(t *testing.T) {
 		r.wait(time.Minute)
 		r.alert("k", v1alpha1.AlertFiring, func(a *v1alpha1.Alert) { a.StartTime = new(v1alpha1.NewTimestamp(time.Now())) })
 		r.wait(time.Minute)
-		r.Expect(opened()).To(BeTemporally("==", first))
+		r.Expect(opened()).To(BeZero())
+		r.Expect(r.said(key)).To(HavePrefix("Failing"))
 		r.am.fail = nil
 		r.wait(maxBackoff + reportInterval)
 		r.Expect(opened()).To(BeTemporally("==", r.status(key).OpenedTime.Time))
 		r.Expect(opened()).To(BeTemporally(">", first))
+		r.Expect(r.said(key)).To(Equal("Posted warning"))
+	})
+}
+
+// Nobody is notified of an opening while the alert of the last one fires on.
+func TestWhatFiresOnStaysPosted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		key := r.keepBack()
+		r.report()
+		r.wait(reportInterval)
+		r.Expect(r.said(key)).To(Equal("Posted error"))
+		r.alert("k", v1alpha1.AlertResolved)
+		r.am.fail = func(string) int { return http.StatusBadGateway }
+		r.wait(time.Minute)
+		r.alert("k", v1alpha1.AlertFiring, severity("error"))
+		r.wait(5 * time.Minute)
+		r.Expect(r.said(key)).To(Equal("Posted error"))
 	})
 }
