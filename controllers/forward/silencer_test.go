@@ -340,6 +340,38 @@ func TestASilenceThatSomebodyEndsIsNotMadeAgain(t *testing.T) {
 	r.Expect(ended()).To(BeTemporally("==", third))
 }
 
+// Two entries of the configuration lead to members of one cluster, which share their silences and list them in different orders.
+func TestTwoEntriesForOneClusterKeepOneSilence(t *testing.T) {
+	for _, smallest := range []string{"of the first", "of the second"} {
+		t.Run("the silence "+smallest, func(t *testing.T) {
+			r := newSilenceRig(t)
+			key := r.alert("firing", "", "", "")
+			until := r.request(key, time.Hour)
+			own, other := r.endpoint, newEndpoint(r.term, r.target)
+			r.poll()
+			copied := r.am.silences[0] // made at the same moment by the other one
+			copied.ID = map[string]string{"of the first": "id-1", "of the second": "id-"}[smallest]
+			r.am.silences = append(r.am.silences, copied)
+			for range 4 {
+				for _, r.endpoint = range []*endpoint{own, other} {
+					r.poll()
+					slices.Reverse(r.am.silences)
+					r.Expect(r.am.active()).To(HaveLen(1))
+					r.Expect(r.endpoint.silencer.ended).To(BeEmpty(), "a person has ended none")
+				}
+			}
+			r.Expect(r.am.writes).To(Equal(2), "one is made, and one of two ended")
+			kept := r.am.silences[slices.IndexFunc(r.am.silences, func(s silences.Silence) bool { return !s.IsOver() })]
+			r.Expect(kept.ID).To(Equal(map[string]string{"of the first": "id-0", "of the second": "id-"}[smallest]))
+			for _, r.endpoint = range []*endpoint{own, other} {
+				expire(t, r.am, kept.ID)
+				r.poll()
+				r.Expect(r.endpoint.silencer.ended[key]).To(BeTemporally("==", until), "now a person has")
+			}
+		})
+	}
+}
+
 // A silence whose time is up by a clock of Alertmanager that is ahead was ended by nobody.
 func TestASilenceThatRanOutWasEndedByNobody(t *testing.T) {
 	r := newSilenceRig(t)

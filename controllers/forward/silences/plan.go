@@ -52,10 +52,17 @@ type Plan struct {
 
 // comparison is a wanted silence beside those that exist for it.
 type comparison struct {
-	silence Silence
-	found   bool // it exists
-	ended   bool // somebody has ended it in Alertmanager
-	begun   int  // how many began lately
+	silence    Silence
+	kept       string    // the ID of the one that stays; empty: none exists
+	keptStart  time.Time // when that begins
+	isOutdated bool      // it is to be updated
+	ended      bool      // somebody has ended it in Alertmanager
+	begun      int       // how many began lately
+}
+
+// keep has a silence stay.
+func (c *comparison) keep(s *Silence, isOutdated bool) {
+	c.kept, c.keptStart, c.isOutdated = s.ID, s.StartsAt, isOutdated
 }
 
 // Call creates a silence, updates one, or ends one.
@@ -128,17 +135,22 @@ func (p *Plan) Compare(s *Silence) {
 		if want != nil && mark.kind == kindRequested && wasEnded(s, &want.silence) {
 			want.ended = true
 		}
-	case want == nil || want.found:
-		if len(p.calls) < len(p.wanted)+maxUnwanted {
-			p.calls = append(p.calls, Call{Incident: mark.key, Expire: s.ID})
-		}
+	case want == nil || want.kept != "" && want.kept < s.ID:
+		p.end(mark.key, s.ID)
 	default:
-		want.found = true
-		if p.isOutdated(s, &want.silence, mark.kind) {
-			update := want.silence
-			update.ID, update.StartsAt = s.ID, s.StartsAt
-			p.calls = append(p.calls, Call{Incident: mark.key, Set: update})
+		// Two entries of the configuration may lead to one Alertmanager, which lists its silences in any order: both have to keep
+		// the same one, or each ends that of the other.
+		if want.kept != "" {
+			p.end(mark.key, want.kept)
 		}
+		want.keep(s, p.isOutdated(s, &want.silence, mark.kind))
+	}
+}
+
+// end plans the end of a silence.
+func (p *Plan) end(incident types.NamespacedName, id string) {
+	if len(p.calls) < len(p.wanted)+maxUnwanted {
+		p.calls = append(p.calls, Call{Incident: incident, Expire: id})
 	}
 }
 
@@ -164,12 +176,17 @@ func (p *Plan) isOutdated(s, want *Silence, kind string) bool {
 	return outdated || s.Comment != want.Comment || s.CreatedBy != want.CreatedBy
 }
 
-// Calls plans the silences that do not exist, and returns all calls. Namespaces take turns. Within one the order is random, so
-// that calls that fail each time do not keep others from being made.
+// Calls plans the silences that do not exist or are outdated, and returns all calls. Namespaces take turns. Within one the order
+// is random, so that calls that fail each time do not keep others from being made.
 func (p *Plan) Calls() []Call {
 	for mark, want := range p.wanted {
 		namespace := mark.key.Namespace
-		if want.found || want.ended || want.begun >= maxNewSilences || p.kept[namespace] >= maxNamespaceSilences {
+		if want.isOutdated {
+			update := want.silence
+			update.ID, update.StartsAt = want.kept, want.keptStart
+			p.calls = append(p.calls, Call{Incident: mark.key, Set: update})
+		}
+		if want.kept != "" || want.ended || want.begun >= maxNewSilences || p.kept[namespace] >= maxNamespaceSilences {
 			continue
 		}
 		p.kept[namespace]++
@@ -183,7 +200,7 @@ func (p *Plan) Calls() []Call {
 func (p *Plan) EndedRequests() map[types.NamespacedName]time.Time {
 	ended := map[types.NamespacedName]time.Time{}
 	for mark, want := range p.wanted {
-		if want.ended && !want.found { // else Tocsin has ended a second one
+		if want.ended && want.kept == "" { // else Tocsin has ended a second one
 			ended[mark.key] = want.silence.EndsAt
 		}
 	}
