@@ -163,6 +163,12 @@ func (c *Counts) Stuck(integration types.NamespacedName) (reason string) {
 	return ""
 }
 
+// waits reports whether an AlertEvent waits for a fold. One that is terminating or unreadable would make the backlog look old for
+// as long as it stays, and tocsin_alertevents_stuck tells of it.
+func (e *countedEvent) waits() bool {
+	return !e.isSettled && (e.stuck == "" || e.stuck == queue.StuckNotCached)
+}
+
 // pending returns the number of AlertEvents but canaries, and the age of the oldest one that waits for a fold; 0 if none does.
 func (c *Counts) pending() (events int, oldest time.Duration) {
 	now := c.clock.Now()
@@ -171,7 +177,7 @@ func (c *Counts) pending() (events int, oldest time.Duration) {
 			continue
 		}
 		events++
-		if !event.isSettled {
+		if event.waits() {
 			oldest = max(oldest, now.Sub(time.Unix(event.created, 0)))
 		}
 	}

@@ -13,7 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
@@ -201,6 +203,52 @@ func TestTheStuckAreKnownByTheirIntegration(t *testing.T) {
 	c.RemoveEvent(newEvent("shop", "1"))
 	c.SetEvent(newEvent("shop", "4"), false)
 	g.Expect(c.Stuck(own)).To(BeEmpty())
+}
+
+// TestWhatIsStuckDoesNotMakeTheBacklogOld has an old AlertEvent of one tenant, and one that has just come.
+func TestWhatIsStuckDoesNotMakeTheBacklogOld(t *testing.T) {
+	settledAndTerminating := func(e *v1alpha1.AlertEvent) { settledFor("*")(e); terminating(e) }
+	for sentence, test := range map[string]struct {
+		change func(*v1alpha1.AlertEvent)
+		counts bool
+	}{
+		"one that a finalizer keeps does not count":                {change: terminating},
+		"one that a finalizer keeps and is settled does not count": {change: settledAndTerminating},
+		"one that is unreadable does not count":                    {change: unreadable},
+		"one that the cache has as a stub counts":                  {change: stub, counts: true},
+		"one of no integration counts":                             {change: withoutIntegration, counts: true},
+		"one that waits counts":                                    {change: func(*v1alpha1.AlertEvent) {}, counts: true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g, c := NewWithT(t), newCounts(Limits{})
+			created := func(age time.Duration) func(*v1alpha1.AlertEvent) {
+				return func(e *v1alpha1.AlertEvent) { e.CreationTimestamp = metav1.NewTime(testEpoch.Add(-age)) }
+			}
+			c.SetEvent(newEvent("shop", "new", created(time.Second)), false)
+			c.SetEvent(newEvent("bad", "old", test.change, created(time.Hour)), false)
+			want := 1.0
+			if test.counts {
+				want = 3600
+			}
+			g.Expect(reported(c, oldestEvent)[""]).To(Equal(want))
+			g.Expect(reported(c, pendingEvents)[""]).To(Equal(2.0))
+		})
+	}
+}
+
+// stub makes an AlertEvent what the cache has of one without a place.
+func stub(event *v1alpha1.AlertEvent) {
+	cached := queue.NewBoundedCached(fair.Limit{All: 1, Share: 1}, fair.Limit{All: 1, Share: 1})
+	for _, name := range []string{"first", event.Name} {
+		event.Name, event.UID = name, types.UID(name)
+		event.Spec.Alerts = testenv.Text(v1alpha1.Alert{DedupKey: "x", Status: v1alpha1.AlertFiring})
+		if _, err := cached.Condense(event); err != nil {
+			panic(err)
+		}
+	}
+	if !queue.IsStub(event) {
+		panic("it is whole")
+	}
 }
 
 // TestTheStuckOfOneNamespaceCostTheOthersNoTime asks for the conditions of a thousand integrations, as the leader does every two

@@ -32,8 +32,8 @@ var (
 			"by every replica.",
 		[]string{"kind", "namespace"}, nil)
 	oldestEvent = prometheus.NewDesc("tocsin_alertevents_oldest_age_seconds",
-		"Age of the oldest AlertEvent that is not yet folded, 0 without any, reported alike by every replica; "+
-			"those that stay for their idempotency key do not count.", nil, nil)
+		"Age of the oldest AlertEvent that waits to be folded, 0 without any, reported alike by every replica; those that stay "+
+			"for their idempotency key, and those that are stuck as Terminating or Unreadable, do not count.", nil, nil)
 	incidentsRatio = prometheus.NewDesc("tocsin_incidents_limit_ratio",
 		"Incidents that are not Resolved, and those for which alerts wait, as part of --max-incidents: from 1 on, alerts that "+
 			"need new ones are answered 503 in the namespaces that have many. Reported alike by every replica.", nil, nil)
