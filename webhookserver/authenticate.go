@@ -120,6 +120,9 @@ func (h *handler) authenticate(a *arrived) (*authenticated, *problem) {
 		h.reports.reportRejection(integration, "TokenExpired", "An expired token was used.")
 		return nil, p
 	}
+	if tokens.TagOf(a.token) != "" && h.options.Health.IsCutOff() {
+		return nil, &problemUnsynced // senders give up at 401, and the token may be newer than what is known
+	}
 	h.tokens.search(a.token, a.start, func(lister *v1alpha1.WebhookIntegration, name string) {
 		h.reports.reportRejection(lister, "InvalidTokenTag",
 			fmt.Sprintf("The token %q does not have the tag of this integration and cannot be used. Create a new one.", name))

@@ -106,6 +106,39 @@ func TestTokensExpireByTheClockOfTheAPIServer(t *testing.T) {
 	}
 }
 
+// cutOff is the Health of a replica that the API server does not answer.
+type cutOff struct{ Health }
+
+func (cutOff) IsCutOff() bool { return true }
+
+// TestATokenThatMayBeNewIsNotRejected asks a replica that the API server does not answer: its watch may lack an integration.
+func TestATokenThatMayBeNewIsNotRejected(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		token  string
+		status int
+	}{
+		"a token of an integration that is not known":   {testenv.Token("team-a", "new"), http.StatusServiceUnavailable},
+		"another token of an integration that is known": {tokens.New("team-a", "prometheus"), http.StatusServiceUnavailable},
+		"a token that is known":                         {testToken, http.StatusAccepted},
+		"a token that is known, and has expired":        {testenv.Token("team-a", "expired"), http.StatusUnauthorized},
+		"what is no token":                              {"secret", http.StatusUnauthorized},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g, b := NewWithT(t), newBench()
+			expired := integration("team-a", "expired")
+			expired.Spec.Tokens[0].ExpirationTime = new(v1alpha1.NewTimestamp(time.Now().Add(-time.Hour)))
+			b.tokens.set(expired)
+			b.options.Health = cutOff{b.options.Health}
+			response := b.post(eventsPath+"/"+test.token, firing)
+			g.Expect(response.StatusCode).To(Equal(test.status))
+			if test.status == http.StatusServiceUnavailable {
+				g.Expect(response.Header.Get("Retry-After")).NotTo(BeEmpty())
+				g.Expect(decode[problemBody](g, response).kind()).To(Equal("not-ready"))
+			}
+		})
+	}
+}
+
 func TestTokenListedTwiceWithinAnIntegration(t *testing.T) {
 	for expired := range 2 {
 		x := newTokenIndex()

@@ -70,6 +70,9 @@ type Health interface {
 
 	// Missed notes that a request of an integration was answered 5xx, so that its sender does not count as quiet.
 	Missed(integration types.NamespacedName)
+
+	// IsCutOff reports whether the API server has not answered for a while, so that tokens may exist which are not known here.
+	IsCutOff() bool
 }
 
 // Schemas is a *schemacheck.Checker outside of tests.
@@ -83,6 +86,7 @@ type unobserved struct{ Clock }
 
 func (u unobserved) APITime() time.Time        { return u.Now() }
 func (unobserved) Missed(types.NamespacedName) {}
+func (unobserved) IsCutOff() bool              { return false }
 
 // uncheckedSchemas have all fields.
 type uncheckedSchemas struct{}

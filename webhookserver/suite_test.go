@@ -153,6 +153,7 @@ type timeFunc func() time.Time
 func (f timeFunc) Now() time.Time            { return f() }
 func (f timeFunc) APITime() time.Time        { return f() }
 func (timeFunc) Missed(types.NamespacedName) {}
+func (timeFunc) IsCutOff() bool              { return false }
 
 // limit gives the bench other limits.
 func (b *bench) limit(limits capacity.Limits) {

@@ -158,6 +158,15 @@ func (h *IngestHealth) Answered(sent, received, server time.Time) (ahead time.Du
 	return h.tell(sent, received, server)
 }
 
+// IsCutOff reports whether the API server has answered no canary for maxGap, and has answered before. This replica may not know
+// what was created since.
+func (h *IngestHealth) IsCutOff() bool {
+	now := h.clock.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.told.IsZero() && passed(h.told, now) > maxGap
+}
+
 // Interrupt notes that this process accepts no alerts for now. Quiet starts anew with the next answer.
 func (h *IngestHealth) Interrupt() {
 	h.mu.Lock()

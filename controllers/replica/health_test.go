@@ -196,3 +196,20 @@ func TestAClockThatIsSetDuringARequest(t *testing.T) {
 		g.Expect(h.APITime()).To(BeTemporally("~", time.Now(), 10*time.Second), "%s", ahead)
 	}
 }
+
+func TestAReplicaIsCutOffWhileTheAPIServerDoesNotAnswer(t *testing.T) {
+	g := NewWithT(t)
+	now := clocktesting.NewFakePassiveClock(testEpoch)
+	h := NewIngestHealth(now)
+	g.Expect(h.IsCutOff()).To(BeFalse(), "the caches have just been synced, and no canary was sent yet")
+	h.Answered(now.Now(), now.Now(), now.Now())
+	for _, step := range []struct {
+		at     time.Duration
+		cutOff bool
+	}{{maxGap, false}, {maxGap + time.Second, true}} {
+		now.SetTime(testEpoch.Add(step.at))
+		g.Expect(h.IsCutOff()).To(Equal(step.cutOff), "%s after the last answer", step.at)
+	}
+	h.tell(now.Now(), now.Now(), now.Now())
+	g.Expect(h.IsCutOff()).To(BeFalse(), "it answers, though it can store nothing")
+}
