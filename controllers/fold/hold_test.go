@@ -110,9 +110,9 @@ func TestAnIncidentIsHeldBack(t *testing.T) {
 			b.policy = PolicyOf(nil, nil)
 			b.at(4)
 		}, minuteStamp(11)},
-		"also while its settings are unknown": {func(b *foldBench) {
+		"also while its windows are unknown": {func(b *foldBench) {
+			b.policy.Stub = true
 			b.at(1, eventOf(1, firingAt("info")))
-			b.policy.Stub, b.policy.ForwardAfter = true, nil
 			b.at(4)
 		}, minuteStamp(11)},
 		"as somebody has written, who has not written when it opened": {func(b *foldBench) {

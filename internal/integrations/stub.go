@@ -25,7 +25,8 @@ func MakeStub(w *v1alpha1.WebhookIntegration, defaults bool) {
 	stub := v1alpha1.WebhookIntegrationSpec{
 		Tokens: whole.Tokens, Suspend: whole.Suspend, Preset: whole.Preset, Forward: whole.Forward, Federate: whole.Federate,
 		ObjectLabels: whole.ObjectLabels, LateFiringWindow: whole.LateFiringWindow, AutoResolveAfter: whole.AutoResolveAfter,
-		Retention: whole.Retention, Flapping: whole.Flapping,
+		Retention: whole.Retention, Flapping: whole.Flapping, ForwardAfter: whole.ForwardAfter,
+		AcknowledgementExpiresAfter: whole.AcknowledgementExpiresAfter,
 	}
 	if defaults {
 		stub.Defaults = whole.Defaults
