@@ -68,7 +68,7 @@ type Episode struct {
 	// +optional
 	LastStartTime *Timestamp `json:"lastStartTime,omitempty"`
 
-	// alertCount is the number of alerts folded since the episode began, without the reports of people.
+	// alertCount is the number of alerts folded since the episode began. Of the reports of people, only firing ones count.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"
 	// +required
@@ -490,7 +490,7 @@ type IncidentStatus struct {
 	// +optional
 	Alert AlertContent `json:"alert,omitempty,omitzero"`
 
-	// alertCount is the number of alerts folded into the Incident. Acknowledgements and resolves by a person do not count.
+	// alertCount is the number of alerts folded into the Incident. Of the reports of people, only firing ones count.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:XValidation:rule="type(self) == int",message="must be an integer"
 	// +optional
@@ -509,7 +509,7 @@ type IncidentStatus struct {
 	ResolvedTime *Timestamp `json:"resolvedTime,omitempty,omitzero"`
 
 	// lastAlertTime is the time at which the newest alert was received, or at most one minute before it was stored. The
-	// reports of people leave it as it is.
+	// reports of people leave it as it is, but for firing ones.
 	// +optional
 	LastAlertTime *Timestamp `json:"lastAlertTime,omitempty,omitzero"`
 

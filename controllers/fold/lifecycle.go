@@ -211,8 +211,8 @@ func (f *folding) resolve(reason, message string, entry v1alpha1.Transition) {
 	}
 }
 
-// count counts an alert, whatever else became of it. It does not count what people send (notes, requests for a silence,
-// assignments, reports): that does not say whether the problem continues.
+// count counts an alert, whatever else became of it. It does not count notes, requests for a silence, assignments, and reports of
+// people that do not fire: they do not say that the problem continues.
 func (f *folding) count(a receivedAlert) {
 	episode := f.episode()
 	if !isSet(&episode.StartTime) {

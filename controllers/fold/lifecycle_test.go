@@ -478,6 +478,8 @@ func TestAReportReopensAnIncidentAsItWas(t *testing.T) {
 	s := bench.status()
 	g.Expect(s.Alert).To(Equal(full), "but for the time, which is that of the first problem")
 	g.Expect(s.Episode.Number).To(BeEquivalentTo(2))
+	g.Expect(s.Episode.AlertCount).To(BeEquivalentTo(1), "it says that the problem continues")
+	g.Expect(s.LastAlertTime).To(Equal(minuteStamp(3)))
 	last := s.Timeline[len(s.Timeline)-1]
 	g.Expect(last.Message).To(Equal("Reopened by maria with severity critical: Disk full"))
 
