@@ -3,6 +3,7 @@ package page
 import (
 	"cmp"
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"time"
@@ -167,10 +168,9 @@ func makeRow(incident *v1alpha1.Incident) row {
 	if status.Assignee != nil {
 		made.Assignee = status.Assignee.Name
 	}
-	for name, value := range status.Alert.Labels {
-		if len(made.Labels) < maxRowLabels {
-			made.Labels[firstChars(name, maxLabelChars)] = firstChars(value, maxLabelChars)
-		}
+	names := slices.Sorted(maps.Keys(status.Alert.Labels)) // in no order, a search would find another row each time
+	for _, name := range names[:min(len(names), maxRowLabels)] {
+		made.Labels[firstChars(name, maxLabelChars)] = firstChars(status.Alert.Labels[name], maxLabelChars)
 	}
 	return made
 }
