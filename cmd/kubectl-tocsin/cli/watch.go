@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/internal/live"
 )
 
@@ -80,8 +81,8 @@ func (t *outage) note(problem error, to io.Writer) error {
 	return nil
 }
 
-// printLines prints a line for each Incident and for each change. It prints an Incident that no longer matches the filter once
-// more.
+// printLines prints a line for each Incident and for each change. It prints an Incident that no longer matches the filter, or was
+// deleted, once more.
 func (o *getOptions) printLines(ctx context.Context, feed *live.Feed, changes <-chan live.Change) error {
 	table := o.newTable()
 	table.reserve()
@@ -100,11 +101,12 @@ func (o *getOptions) printLines(ctx context.Context, feed *live.Feed, changes <-
 			}
 		case change := <-changes:
 			incident := change.Incident
+			if change.Deleted {
+				incident = deleted(incident)
+			}
 			matches := !change.Deleted && o.filter.matches(incident)
-			// The status also changes in fields that the table does not show, such as the ledger.
-			digest := fmt.Sprint(incident.Status.State, incident.Status.Alert.Severity, live.IsAcknowledged(incident),
-				live.Untold(incident), incident.Status.AlertCount, incident.Status.Alert.Title)
-			if last, was := shown[incident.UID]; !change.Deleted && (matches || was) && digest != last {
+			digest := digestOf(incident)
+			if last, was := shown[incident.UID]; (matches || was) && digest != last {
 				table.printRows(incident)
 			}
 			if matches {
@@ -115,6 +117,20 @@ func (o *getOptions) printLines(ctx context.Context, feed *live.Feed, changes <-
 		}
 	}
 	return table.err
+}
+
+// digestOf returns what a row shows of an Incident, but for times. The status also changes in other fields, such as the ledger.
+func digestOf(incident *v1alpha1.Incident) string {
+	status := &incident.Status
+	return fmt.Sprintf("%q", []string{string(status.State), string(status.Alert.Severity), acknowledgedBy(incident),
+		string(live.Untold(incident)), fmt.Sprint(status.AlertCount), fold.AssigneeOf(status), status.Alert.Title})
+}
+
+// deleted returns a deleted Incident as a row shows it.
+func deleted(incident *v1alpha1.Incident) *v1alpha1.Incident {
+	gone := *incident
+	gone.Status.State = "Deleted"
+	return &gone
 }
 
 func (o *getOptions) drawTable(ctx context.Context, feed *live.Feed, changes <-chan live.Change) error {
