@@ -114,8 +114,8 @@ func (c *cluster) incident(ctx context.Context, name string) (*v1alpha1.Incident
 	return c.incidentIn(ctx, before, rest)
 }
 
-// incidentOfEither returns the Incident with a name after a word that is its kind or a namespace. An Incident of an integration and
-// a key has the same name in all namespaces, so there may be two.
+// incidentOfEither returns the Incident with a name after a word that is its kind or a namespace. An Incident of an integration
+// and a key has the same name in all namespaces, so there may be two.
 func (c *cluster) incidentOfEither(ctx context.Context, word, name string) (*v1alpha1.Incident, error) {
 	own, err := c.incidentIn(ctx, c.namespace, name)
 	if word == c.namespace {

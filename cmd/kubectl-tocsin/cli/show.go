@@ -237,7 +237,8 @@ func alertmanagers(n int64) string {
 	return fmt.Sprint(n, " Alertmanagers")
 }
 
-// acknowledged describes by whom and when the Incident was acknowledged or unacknowledged, and whether that covers it as it is now.
+// acknowledged describes by whom and when the Incident was acknowledged or unacknowledged, and whether that covers it as it is
+// now.
 func (d *description) acknowledged(incident *v1alpha1.Incident) string {
 	status := &incident.Status
 	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionAcknowledged)
