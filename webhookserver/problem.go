@@ -74,8 +74,6 @@ var (
 		Detail: "The body has more bytes than this server accepts, as sent or after decompression.", reason: "BodyTooLarge"}
 	problemUnreadable = problem{Type: "unreadable-body", Status: http.StatusBadRequest, Title: "The body could not be read",
 		Detail: "The body is truncated or corrupt.", reason: "UnreadableBody"}
-	problemSlow = problem{Type: "body-timeout", Status: http.StatusRequestTimeout, Title: "The body arrived too slowly",
-		Detail: "The body must arrive within 10 seconds.", reason: "BodyTimeout"}
 	problemGzip = problem{Type: "malformed-gzip", Status: http.StatusBadRequest, Title: "The body is not valid gzip",
 		Detail: "The Content-Encoding is gzip, but the body cannot be decompressed.", reason: "MalformedGzip"}
 	problemEmpty = problem{Type: "empty-body", Status: http.StatusBadRequest, Title: "The body is empty",
@@ -112,6 +110,9 @@ var (
 	problemBusy = problem{Type: "busy", Status: http.StatusServiceUnavailable, Title: "The server is busy",
 		Detail: "Requests of all namespaces take turns at its processors. Nothing was stored; try again.", reason: "Busy",
 		retryAfter: retryAfterUnavailable}
+	problemSlow = problem{Type: "body-timeout", Status: http.StatusServiceUnavailable, Title: "The body arrived too slowly",
+		Detail: "The body must arrive within 10 seconds. Nothing was stored; try again.", reason: "BodyTimeout",
+		retryAfter: retryAfterUnavailable} // not 408, at which many senders give up
 	problemNamespaceFull = problem{Type: "namespace-full", Status: http.StatusServiceUnavailable,
 		Title:  "Too many alerts of this namespace are waiting",
 		Detail: "Nothing was stored; try again later.", reason: "NamespaceFull", retryAfter: retryAfterOverload}

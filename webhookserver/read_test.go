@@ -243,12 +243,13 @@ func TestBodyAtTheLimitIsAccepted(t *testing.T) {
 
 func TestBodyThatBreaksOff(t *testing.T) {
 	for name, test := range map[string]struct {
-		err  error
-		kind string
+		err    error
+		kind   string
+		status int
 	}{
-		"a client that hangs up":       {io.ErrUnexpectedEOF, "unreadable-body"},
-		"a client that is too slow":    {os.ErrDeadlineExceeded, "body-timeout"},
-		"any other trouble on the way": {errors.New("odd"), "unreadable-body"},
+		"a client that hangs up":         {io.ErrUnexpectedEOF, "unreadable-body", http.StatusBadRequest},
+		"a slow client is to come again": {os.ErrDeadlineExceeded, "body-timeout", http.StatusServiceUnavailable},
+		"any other trouble on the way":   {errors.New("odd"), "unreadable-body", http.StatusBadRequest},
 	} {
 		for _, encoding := range []string{"identity", "gzip"} {
 			t.Run(name+", "+encoding, func(t *testing.T) {
@@ -259,7 +260,10 @@ func TestBodyThatBreaksOff(t *testing.T) {
 				request.Header.Set("Content-Encoding", encoding)
 				recorder := httptest.NewRecorder()
 				b.ServeHTTP(recorder, request)
+				g.Expect(recorder.Code).To(Equal(test.status))
+				g.Expect(recorder.Header().Get("Retry-After") != "").To(Equal(test.status == http.StatusServiceUnavailable))
 				g.Expect(decode[problemBody](g, recorder.Result()).kind()).To(Equal(test.kind))
+				g.Expect(len(b.reports.unavailable) > 0).To(Equal(test.status == http.StatusServiceUnavailable))
 			})
 		}
 	}
