@@ -8,7 +8,7 @@ import (
 
 // Watch is what a watch does with an AlertEvent that comes. It reports whether the cache has it.
 func (h *Hidden) Watch(event *v1alpha1.AlertEvent) (shown bool) {
-	if shown = h.events.passes(watch.Event{Type: watch.Added, Object: event}); !shown {
+	if shown = h.events.passes(watch.Event{Type: watch.Added, Object: event}, nil); !shown {
 		h.events.count(watch.Added, event.Namespace, nil)
 	}
 	return shown
@@ -16,7 +16,7 @@ func (h *Hidden) Watch(event *v1alpha1.AlertEvent) (shown bool) {
 
 // Gone is what the cache does once an AlertEvent is gone.
 func (h *Hidden) Gone(event *v1alpha1.AlertEvent) {
-	if !h.events.passes(watch.Event{Type: watch.Deleted, Object: event}) {
+	if !h.events.passes(watch.Event{Type: watch.Deleted, Object: event}, nil) {
 		h.events.count(watch.Deleted, event.Namespace, nil)
 	}
 	h.events.forget(event)

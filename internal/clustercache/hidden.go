@@ -58,7 +58,8 @@ const (
 // is shown stays so.
 //
 // Once half of a namespace's places are free, its objects are listed anew. Until then those that come later are hidden too, since
-// alerts must be folded in order.
+// alerts must be folded in order. If a list hides objects though others that had places are gone, since the watch had a gap, the
+// next list comes at once.
 //
 // Only users' AlertEvents can be hidden, not those that ingest accepts: for a namespace, the cache has half as many places again
 // as ingest gives away, and divides them in the same way; and while a namespace has hidden AlertEvents, ingest accepts no more.
@@ -140,22 +141,32 @@ type places struct {
 	mu      sync.Mutex
 	used    fair.Budget[string]
 	settled fair.Budget[string] // by those that are settled, which are in no order and use no place of the others
-	shown   map[types.UID]*fair.Budget[string]
+	shown   map[types.UID]place
 	hidden  map[string]hiddenObjects // by namespace
-	listed  time.Time                // before then, no list looks for hidden objects
+	lists   int                      // that have begun
+	listed  time.Time                // before then, no list looks for hidden objects, unless it is urgent
+}
+
+// place is that of an object which is shown.
+type place struct {
+	budget    *fair.Budget[string]
+	namespace string
+	informer  *pagedInformer
+	list      int // the newest one that had it
 }
 
 // hiddenObjects are those of a namespace, which an informer has.
 type hiddenObjects struct {
 	informer *pagedInformer
 	count    int
+	isUrgent bool // when the list hid them, objects that were gone held places
 }
 
 func newPlaces(limit fair.Limit) places {
 	none := func(client.Object) bool { return false }
 	return places{
 		isExempt: none, isSettled: none, used: fair.Budget[string]{Limit: limit},
-		shown: map[types.UID]*fair.Budget[string]{}, hidden: map[string]hiddenObjects{},
+		shown: map[types.UID]place{}, hidden: map[string]hiddenObjects{},
 	}
 }
 
@@ -181,18 +192,19 @@ func (p *places) each(use func(namespace string, objects int)) {
 }
 
 // show gives an object a place, if it has none; false if there is none. inOrder says that older ones of its namespace are shown.
-func (p *places) show(object client.Object, inOrder bool) bool {
+// list is the number of the list that has it; 0 for a watch.
+func (p *places) show(object client.Object, inOrder bool, informer *pagedInformer, list int) bool {
 	namespace, own, wanted := object.GetNamespace(), p.shown[object.GetUID()], &p.used
-	if p.isSettled(object) && (own == &p.settled || p.settled.Allows(namespace)) {
+	if p.isSettled(object) && (own.budget == &p.settled || p.settled.Allows(namespace)) {
 		wanted = &p.settled
 	}
 	switch {
-	case own != nil:
-		own.Add(namespace, -1)
+	case own.budget != nil:
+		own.budget.Add(namespace, -1)
 	case wanted == &p.used && (!inOrder || !p.used.Allows(namespace)):
 		return false
 	}
-	p.shown[object.GetUID()] = wanted
+	p.shown[object.GetUID()] = place{wanted, namespace, informer, max(own.list, list)}
 	wanted.Add(namespace, 1)
 	return true
 }
@@ -201,24 +213,28 @@ func (p *places) show(object client.Object, inOrder bool) bool {
 func (p *places) forget(object client.Object) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if own := p.shown[object.GetUID()]; own != nil {
-		delete(p.shown, object.GetUID())
-		own.Add(object.GetNamespace(), -1)
+	p.free(object.GetUID())
+}
+
+func (p *places) free(uid types.UID) {
+	if own, ok := p.shown[uid]; ok {
+		delete(p.shown, uid)
+		own.budget.Add(own.namespace, -1)
 	}
 }
 
 // passes reports whether the cache has the object of a watch event, and gives a new one a place.
-func (p *places) passes(event watch.Event) bool {
+func (p *places) passes(event watch.Event, informer *pagedInformer) bool {
 	object, ok := event.Object.(client.Object)
 	if p == nil || !ok || event.Type == watch.Bookmark || p.isExempt(object) {
 		return true
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.shown[object.GetUID()] == nil && event.Type != watch.Added {
+	if _, ok := p.shown[object.GetUID()]; !ok && event.Type != watch.Added {
 		return false
 	}
-	return p.show(object, p.hidden[object.GetNamespace()].count == 0)
+	return p.show(object, p.hidden[object.GetNamespace()].count == 0, informer, 0)
 }
 
 // count counts a hidden object that has come or is gone.
@@ -226,7 +242,8 @@ func (p *places) count(event watch.EventType, namespace string, informer *pagedI
 	change := map[watch.EventType]int{watch.Added: 1, watch.Deleted: -1}[event]
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := hiddenObjects{informer, p.hidden[namespace].count + change}
+	now := p.hidden[namespace]
+	now.informer, now.count = informer, now.count+change
 	if p.hidden[namespace] = now; now.count <= 0 {
 		delete(p.hidden, namespace)
 	}
@@ -239,9 +256,11 @@ func (p *places) isDue(informer *pagedInformer) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	mayList := !time.Now().Before(p.listed)
 	for namespace, hidden := range p.hidden {
-		if hidden.informer == informer && p.used.Used(namespace) <= p.used.Own()/2 && p.used.Allows(namespace) {
-			return !time.Now().Before(p.listed)
+		isFree := hidden.isUrgent || mayList && p.used.Used(namespace) <= p.used.Own()/2
+		if hidden.informer == informer && isFree && p.used.Allows(namespace) {
+			return true
 		}
 	}
 	return false
@@ -251,14 +270,22 @@ func (p *places) isDue(informer *pagedInformer) bool {
 type listing struct {
 	places   *places
 	informer *pagedInformer
+	number   int
 	began    time.Time
-	shown    []client.Object // those that it gave a place
-	hidden   map[string]int  // by namespace
+	shown    []types.UID    // those that it gave a place
+	hidden   map[string]int // by namespace
 }
 
 // list begins a list of an informer.
 func (p *places) list(informer *pagedInformer) *listing {
-	return &listing{places: p, informer: informer, began: time.Now(), hidden: map[string]int{}}
+	l := &listing{places: p, informer: informer, began: time.Now(), hidden: map[string]int{}}
+	if p != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.lists++
+		l.number = p.lists
+	}
+	return l
 }
 
 // passes reports whether the list passes an object on.
@@ -269,38 +296,52 @@ func (l *listing) passes(listed runtime.Object) bool {
 	}
 	l.places.mu.Lock()
 	defer l.places.mu.Unlock()
-	had := l.places.shown[object.GetUID()] != nil
-	if !l.places.show(object, l.hidden[object.GetNamespace()] == 0) {
+	_, had := l.places.shown[object.GetUID()]
+	if !l.places.show(object, l.hidden[object.GetNamespace()] == 0, l.informer, l.number) {
 		l.hidden[object.GetNamespace()]++
 		return false
 	}
 	if !had {
-		l.shown = append(l.shown, object)
+		l.shown = append(l.shown, object.GetUID())
 	}
 	return true
 }
 
 // end ends a list. If it failed, the informer shows nothing of it.
 func (l *listing) end(err error) {
-	if l.places == nil {
+	p := l.places
+	if p == nil {
 		return
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if err != nil {
-		for _, object := range l.shown {
-			l.places.forget(object)
+		for _, uid := range l.shown {
+			p.free(uid)
 		}
 		return
 	}
-	p := l.places
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	wasMisled := l.freeGone()
 	for namespace, hidden := range p.hidden {
 		if hidden.informer == l.informer {
+			wasMisled = wasMisled && !hidden.isUrgent // so that a tenant cannot cause one list after the other
 			delete(p.hidden, namespace)
 		}
 	}
 	for namespace, count := range l.hidden {
-		p.hidden[namespace] = hiddenObjects{l.informer, count}
+		p.hidden[namespace] = hiddenObjects{l.informer, count, wasMisled}
 	}
 	p.listed = time.Now().Add(max(listInterval, listPause*time.Since(l.began)))
+}
+
+// freeGone takes the places of objects that the informer forgets, since they are not in the list: it reports whether there were
+// any. They were gone before objects of the list were hidden for want of places.
+func (l *listing) freeGone() (found bool) {
+	for uid, own := range l.places.shown {
+		if own.informer == l.informer && own.list != l.number {
+			l.places.free(uid)
+			found = true
+		}
+	}
+	return found
 }

@@ -121,7 +121,7 @@ func (i *Informers) fillPlaces(
 // show passes one event on. In the place of one whose object is hidden comes a bookmark: a watch that begins again does not show
 // it once more.
 func (g *guardedWatch) show(event watch.Event) bool {
-	if g.owner.places.passes(event) {
+	if g.owner.places.passes(event, g.owner) {
 		return g.send(event)
 	}
 	if !g.sendBookmark() {
