@@ -96,11 +96,16 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, who *caller) err
 			answer.send(m)
 			return nil
 		}
-		var rows []row
-		rows, sent = changedRows(watched.feed.Incidents(), sent)
-		sent = watched.share(sent)
-		if problem := watched.feed.Problem(); problem != nil {
+		problem := watched.feed.Problem()
+		if problem != nil {
 			m.Problem = live.Sentence(problem)
+		}
+		var rows []row
+		if live.Denied(problem) { // a user who may not list any more gets no more rows
+			synced = complete
+		} else {
+			rows, sent = changedRows(watched.feed.Incidents(), sent)
+			sent = watched.share(sent)
 		}
 		for complete = synced; len(rows) > rowChunk; rows = rows[rowChunk:] {
 			m.Rows = rows[:rowChunk]
@@ -113,14 +118,22 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, who *caller) err
 		if !answer.send(m) {
 			return nil
 		}
-		for last, quiet := time.Now(), true; quiet; quiet = watched.changes.Load() == changes && time.Since(last) < heartbeat {
-			select {
-			case <-r.Context().Done():
-				return nil
-			case <-ticker.C:
-			}
+		if !watched.awaitChange(r.Context(), ticker, changes) {
+			return nil
 		}
 	}
+}
+
+// awaitChange waits for a change after so many of them, or for the next heartbeat. It returns false when ctx ends.
+func (w *watch) awaitChange(ctx context.Context, ticker *time.Ticker, changes int64) bool {
+	for last, quiet := time.Now(), true; quiet; quiet = w.changes.Load() == changes && time.Since(last) < heartbeat {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ticker.C:
+		}
+	}
+	return true
 }
 
 // changedRows returns the rows of Incidents that changed or were deleted since they were sent, and the new versions of all.

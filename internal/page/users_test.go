@@ -51,10 +51,11 @@ func newRecorder(t *testing.T) *recorder {
 	return r
 }
 
-func (r *recorder) expire() {
+// expire has the tokens expire, or not any more.
+func (r *recorder) expire(expired bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.expired = true
+	r.expired = expired
 }
 
 func status(w http.ResponseWriter, code int32, reason metav1.StatusReason, message string) {

@@ -33,6 +33,9 @@ const (
 	// linger is how long a watch is kept that no tab follows: a page is reloaded meanwhile, and asks for its chart every half
 	// minute, with another token than that of its stream once a proxy has refreshed it.
 	linger = 2 * time.Minute
+	// denialPatience is how long the API server must deny a watch before it ends: one that has just started denies everything until
+	// it has read its roles, or the keys of an issuer.
+	denialPatience = 5 * time.Second
 	// bytesPerObject is what an Incident takes beside its content.
 	bytesPerObject = 1000
 )
@@ -59,6 +62,7 @@ type watch struct {
 	streams int
 	idle    *time.Timer
 	bytes   fair.Budget[types.NamespacedName] // of each Incident
+	denied  time.Time                         // since when the API server denies the watch; zero while it does not
 	ended   error
 
 	sharing  sync.Mutex
@@ -190,14 +194,19 @@ func (w *watch) drop(err error) {
 	}
 }
 
-// problem returns why the watch has ended; nil while it runs. A user who may not list any more gets no more rows.
+// problem returns why the watch has ended; nil while it runs. A watch ends that the API server denies for a while.
 func (w *watch) problem() error {
 	if w.users == nil {
 		return nil
 	}
 	w.users.mu.Lock()
 	defer w.users.mu.Unlock()
-	if denied := w.feed.Problem(); live.Denied(denied) {
+	switch denied := w.feed.Problem(); {
+	case !live.Denied(denied):
+		w.denied = time.Time{}
+	case w.denied.IsZero():
+		w.denied = time.Now()
+	case time.Since(w.denied) >= denialPatience:
 		w.drop(denied)
 	}
 	return w.ended

@@ -31,7 +31,7 @@ func TestTabsShareAWatchUntilTheTokenExpires(t *testing.T) {
 	}
 	g.Eventually(watches, "10s", "10ms").Should(Equal(1))
 	g.Expect(s.users().watches).To(HaveLen(1))
-	r.expire()
+	r.expire(true)
 	for _, tab := range tabs {
 		var last message
 		for tab.Scan() {
@@ -47,6 +47,28 @@ func TestTabsShareAWatchUntilTheTokenExpires(t *testing.T) {
 	s.users().mu.Lock()
 	defer s.users().mu.Unlock()
 	g.Expect(s.users().watches).To(BeEmpty())
+}
+
+// An API server that has just started denies everything for a while.
+func TestAShortDenialEndsNoWatch(t *testing.T) {
+	g := NewWithT(t)
+	r := newRecorder(t)
+	s := startShared(t, r)
+	tab := bufio.NewScanner(s.ask(t, http.MethodGet, "api/stream", nil, nil).Body)
+	next := func() (m message) {
+		g.Expect(tab.Scan()).To(BeTrue())
+		g.Expect(json.Unmarshal(tab.Bytes(), &m)).To(Succeed())
+		g.Expect(m.Code).To(BeZero())
+		return m
+	}
+	synced := func() bool { return next().Synced }
+	g.Eventually(synced, "10s", "1ms").Should(BeTrue())
+	r.expire(true)
+	var m message
+	g.Eventually(func() string { m = next(); return m.Problem }, "10s", "1ms").ShouldNot(BeEmpty())
+	g.Expect(m.Whole).To(BeFalse(), "the rows stay meanwhile")
+	r.expire(false)
+	g.Eventually(func() string { return next().Problem }, "10s", "1ms").Should(BeEmpty())
 }
 
 func TestWatchesAreBounded(t *testing.T) {

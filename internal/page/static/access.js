@@ -40,12 +40,12 @@ export async function request(path, { signal, method, body } = {}) {
   throw error;
 }
 
-// askFor asks for a token, or for the namespace that the user may list, and reports whether it does.
+// askFor asks for a token, or for the namespace that the user may list, and reports whether it does. The token that was given stays
+// until there is another one: an API server that has just started rejects all.
 export function askFor(status, problem) {
   const what = status === 401 && inCluster ? "sign-in" : status === 403 || status === 507 ? "choose-scope" : "";
   for (const id of ["sign-in", "choose-scope"]) $(id).hidden = id !== what;
   setText($("access-problem"), what ? problem + "." : "");
-  if (what === "sign-in") token = "";
   return what !== "";
 }
 

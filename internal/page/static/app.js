@@ -113,7 +113,7 @@ stream.setUp((fresh, whole) => {
   heartbeats.clear();
   incident.load();
   past.load();
-});
+}, past.load);
 setInterval(() => times.refresh(document), 30000);
 setInterval(chart.later, 30000);
 

@@ -168,16 +168,17 @@ const unacknowledged = (list) => list.filter((row) => row.state === "Open" && !r
 // glance draws the counts by severity, which are the filter as well, and what is newest.
 function glance(among, filter) {
   const chosen = $("severity").value, unseen = unacknowledged(among);
-  const all = [["", among.length, "all"], ...severities.map((one) => [one, among.filter((row) => row.severity === one).length, one])];
+  const counts = [["", among.length, "all"], ...severities.map((one) => [one, among.filter((row) => row.severity === one).length, one])];
+  const isKnown = known.synced || rows.size > 0, all = counts.map(([severity, n, name]) => [severity, isKnown ? n : "–", name]);
   const button = (attributes, n, name) => el("button", { type: "button", ...attributes }, el("strong", {}, String(n)), el("span", {}, name));
-  const drawn = JSON.stringify([all, unseen, chosen, $("unacknowledged").checked]);
+  const drawn = JSON.stringify([all, unseen, isKnown, chosen, $("unacknowledged").checked]);
   if ($("counts").dataset.drawn !== drawn) {
     const focused = $("counts").contains(document.activeElement) ? document.activeElement.id : "";
     $("counts").dataset.drawn = drawn;
     $("counts").replaceChildren(...all.map(([severity, n, name]) => button(
       { id: "only-" + name, class: "count " + severity, "data-severity": severity, "aria-pressed": String(chosen === severity) }, n, name)),
     button({ id: "only-untaken", class: "count", "data-severity": "untaken", "aria-pressed": String($("unacknowledged").checked) },
-      unseen, "unacknowledged"));
+      isKnown ? unseen : "–", "unacknowledged"));
     if (focused) $(focused)?.focus({ preventScroll: true });
   }
   const newest = among.reduce((one, row) => row.state === "Open" && (row.opened ?? "") > (one?.opened ?? "") ? row : one, undefined);
@@ -203,7 +204,6 @@ function headline(open) {
     .flatMap(([severity, n], i, all) => [el("span", {}, `${n} ${severity}` + (i + 1 < all.length ? "," : "")), i + 1 < all.length ? " " : ""]);
   const text = el("span", {}, ...(open.length ? [`${open.length} open: `, ...parts] : ["No incident is open"]));
   if ($("summary").textContent !== text.textContent) $("summary").replaceChildren(...text.childNodes);
-  document.title = open.length ? `(${open.length}) Tocsin` : "Tocsin";
 }
 
 // ---- what is selected

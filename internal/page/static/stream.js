@@ -6,6 +6,8 @@ import { askFor, request, server } from "./access.js";
 
 // silence is for how long nothing may come from the page's server, which sends something every two seconds.
 const silence = 12000;
+// deniedWait is the time between tries while the API server denies the rows: it may have just started, or a proxy renews the token.
+const deniedWait = 5000;
 // partly is after how long rows are shown although more are to come.
 const partly = 300;
 
@@ -17,17 +19,21 @@ export const known = { scope: "", synced: false, command: "kubectl tocsin", clus
 
 let confirmed = 0; // when the API server last confirmed that the rows are up to date
 let following = new AbortController();
-let changed = () => {}, denied = () => {};
+let isDenied = false; // the rows, so that none are shown
+let changed = () => {}, denied = () => {}, permitted = () => {};
 
-// setUp takes the functions that are called when rows have changed, with their ids or with true if all were replaced; and when the
-// API server denies them.
-export function setUp(whenChanged, whenDenied) {
+// setUp takes the functions that are called when rows have changed, with their ids or with true if all were replaced; when the API
+// server denies them; and when it permits them again, although the user has given nothing.
+export function setUp(whenChanged, whenDenied, whenPermitted) {
   changed = whenChanged;
   denied = whenDenied;
+  permitted = whenPermitted;
   setInterval(sayAge, 1000);
 }
 
 function say(problem) {
+  const open = [...rows.values()].filter((row) => row.state === "Open").length;
+  document.title = (known.synced && problem ? "(?) " : known.synced && open ? `(${open}) ` : "") + "Tocsin";
   setText($("connection"), problem ? "Out of date: " + problem : "live");
   $("connection").className = problem ? "bad" : "good";
   sayAge();
@@ -41,6 +47,7 @@ function sayAge() {
 export function begin() {
   following.abort();
   following = new AbortController();
+  isDenied = false;
   follow(following.signal);
 }
 
@@ -60,20 +67,26 @@ async function follow(signal) {
         take(message);
         wait = 500;
         askFor();
+        if (isDenied) permitted();
+        isDenied = false;
       }
       say(server() + " has ended.");
     } catch (error) {
       if (signal.aborted) return;
       say(error.status ? error.message + "." : server() + " does not answer.");
       if ([401, 403, 507].includes(error.status)) { // as askFor
-        take({ ...known, whole: true, synced: false, problem: error.message });
-        denied();
+        if (!isDenied) {
+          isDenied = true;
+          take({ ...known, whole: true, synced: false, problem: error.message });
+          denied();
+        }
+        // Another try would end the same way, unless the API server or a proxy changes its mind. A form stays for what is typed.
+        if (!askFor(error.status, error.message) || error.status === 507) return;
       }
-      if (askFor(error.status, error.message) || error.status === 401) return;
     } finally {
       clearTimeout(watchdog);
     }
-    await new Promise((resolve) => setTimeout(resolve, wait));
+    await new Promise((resolve) => setTimeout(resolve, isDenied ? deniedWait : wait));
   }
 }
 
