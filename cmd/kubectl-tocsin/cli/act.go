@@ -298,11 +298,7 @@ func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha
 			}
 			submitted = submitted[1:]
 		}
-		kind := ""
-		if incident.Namespace == c.namespace {
-			kind = "incident.tocsin.dev/"
-		}
-		o.screen.printf("%s%s %s\n", kind, c.nameOf(incident), result)
+		o.screen.printf("%s %s\n", c.resultNameOf(incident), result)
 	}
 	return nil
 }

@@ -168,6 +168,14 @@ func (c *cluster) nameOf(incident *v1alpha1.Incident) string {
 	return incident.Namespace + "/" + incident.Name
 }
 
+// resultNameOf returns the name of an Incident as kubectl prints it, or with its namespace if that is another one.
+func (c *cluster) resultNameOf(incident *v1alpha1.Incident) string {
+	if incident.Namespace == c.namespace {
+		return "incident.tocsin.dev/" + incident.Name
+	}
+	return c.nameOf(incident)
+}
+
 // abbreviates reports whether a short name stands for a name: as its prefix, or with an ellipsis for any part of it.
 func abbreviates(short, name string) bool {
 	begin, end, found := strings.Cut(short, ellipsis)
