@@ -15,6 +15,9 @@ type heartbeatList struct {
 	Tally      string           `json:"tally"` // of all
 	Total      int              `json:"total"`
 	Heartbeats []live.Heartbeat `json:"heartbeats"`
+	// NotFolded says of which integrations alerts do not become Incidents; empty if all do. It is nil unless the request asks, and if
+	// the user may not list integrations.
+	NotFolded *string `json:"notFolded,omitempty"`
 }
 
 // heartbeats lists the heartbeats of the namespace that the page shows.
@@ -25,8 +28,14 @@ func (s *Server) heartbeats(w http.ResponseWriter, r *http.Request, who *caller)
 	if err != nil {
 		return err
 	}
-	writeJSON(w, http.StatusOK, heartbeatList{
+	answer := heartbeatList{
 		Tally: live.TallyHeartbeats(all), Total: len(all), Heartbeats: all[:min(len(all), maxHeartbeats)],
-	})
+	}
+	if r.URL.Query().Has("folded") {
+		if why, err := live.NotFolded(ctx, who.client, who.namespace, nil); err == nil {
+			answer.NotFolded = &why
+		}
+	}
+	writeJSON(w, http.StatusOK, answer)
 	return nil
 }

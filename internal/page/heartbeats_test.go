@@ -42,7 +42,25 @@ func TestTheHeartbeats(t *testing.T) {
 	g.Expect(s.get(t, "api/heartbeats", func(r *http.Request) { r.Header.Del("Authorization") }).StatusCode).
 		To(Equal(http.StatusUnauthorized))
 
+	g.Expect(list.NotFolded).To(BeNil(), "nobody has asked")
+
 	of, _ := start(t, "bank", objects...)
 	g.Expect(json.NewDecoder(of.get(t, "api/heartbeats", nil).Body).Decode(&list)).To(Succeed())
 	g.Expect(list.Heartbeats).To(ConsistOf(HaveField("Namespace", "bank")))
+}
+
+// While alerts cannot become Incidents, the page must not say that all is quiet.
+func TestThePageTellsThatAlertsDoNotBecomeIncidents(t *testing.T) {
+	g := NewWithT(t)
+	blocked := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "mon"}}
+	blocked.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAlertsFolded, Status: metav1.ConditionFalse,
+		Reason: v1alpha1.ReasonQuotaExceeded, Message: "The quota is used up."}}
+	for namespace, says := range map[string]string{
+		"shop": "alerts for shop/mon (QuotaExceeded) do not become incidents: The quota is used up.", "bank": "",
+	} {
+		s, _ := start(t, namespace, blocked.DeepCopy())
+		var list heartbeatList
+		g.Expect(json.NewDecoder(s.get(t, "api/heartbeats?folded=1", nil).Body).Decode(&list)).To(Succeed())
+		g.Expect(list.NotFolded).To(HaveValue(Equal(says)))
+	}
 }

@@ -106,7 +106,7 @@ $("hours").addEventListener("change", () => {
 stream.setUp((fresh, whole) => {
   list.draw(fresh);
   chart.later();
-  if (whole) heartbeats.list();
+  if (whole || heartbeats.isDue()) heartbeats.list();
   if (whole || fresh.has(incident.shownId())) incident.load();
 }, () => {
   chart.clear();

@@ -1,13 +1,21 @@
-// The heartbeats, below the incidents. They are asked for again and again, since the stream does not tell of them.
+// The heartbeats, below the incidents. They are asked for again and again, since the stream does not tell of them. While no incident is
+// open, so is whether alerts become incidents at all.
 
 import { $, el } from "./dom.js";
 import { request } from "./access.js";
+import { draw } from "./list.js";
+import { known, rows } from "./stream.js";
 import { ago, brief, short, span } from "./times.js";
 
 const every = 30000, answerTimeout = 8000;
 const looks = { Heard: "good", Missed: "bad", TooLong: "bad", Failed: "bad", InvalidSchedule: "bad" };
 
-let turn = 0, again;
+let turn = 0, again, asked = false; // asked: whether alerts become incidents
+
+const isIdle = () => ![...rows.values()].some((row) => row.state === "Open");
+
+// isDue reports whether list is to be called because no incident is open any more.
+export const isDue = () => isIdle() && !asked;
 
 // clear shows none any more, until list is called.
 export function clear() {
@@ -20,8 +28,9 @@ export function clear() {
 export async function list() {
   const mine = ++turn;
   clearTimeout(again);
+  asked = isIdle();
   try {
-    const answer = await request("api/heartbeats", { signal: AbortSignal.timeout(answerTimeout) });
+    const answer = await request("api/heartbeats" + (asked ? "?folded=1" : ""), { signal: AbortSignal.timeout(answerTimeout) });
     const found = await answer.json();
     if (mine === turn) show(found);
   } catch (error) {
@@ -30,7 +39,11 @@ export async function list() {
   if (mine === turn) again = setTimeout(list, every);
 }
 
-function show({ total, tally, heartbeats }) {
+function show({ total, tally, heartbeats, notFolded }) {
+  if (known.notFolded !== notFolded) {
+    known.notFolded = notFolded;
+    draw();
+  }
   $("heartbeats").hidden = total === 0;
   $("heartbeats-tally").textContent = "Heartbeats: " + tally;
   $("heartbeat-rows").replaceChildren(...heartbeats.map(row));

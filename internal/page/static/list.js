@@ -45,11 +45,15 @@ export function draw(fresh = new Set()) {
   setText($("scope"), known.scope ? "namespace " + known.scope : "all namespaces");
   setText($("matches"), found.length < among.length ? `${found.length} of ${among.length} match` : "");
   setText($("rest"), found.length > shownRows ? `and ${found.length - shownRows} more: search to find them`
-    : found.length || !known.synced ? "" : among.length || $("state").value !== "Open" ? "Nothing found." : "No incident is open. All is quiet.");
+    : found.length || !known.synced ? "" : among.length || $("state").value !== "Open" ? "Nothing found." : quiet());
   glance(among, filter);
   if (known.synced) headline([...rows.values()].filter((row) => row.state === "Open"));
   else if (rows.size === 0) setText($("summary"), "Listing incidents …");
 }
+
+// quiet says that no incident is open, and whether that means something.
+const quiet = () => known.notFolded ? "No incident is open, but " + known.notFolded
+  : "No incident is open." + (known.notFolded === "" ? " All is quiet." : "");
 
 const made = new WeakMap(); // the table rows by the rows, which are replaced when they change
 let arranging; // the timer of the next part

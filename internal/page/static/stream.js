@@ -14,8 +14,9 @@ const partly = 300;
 export const rows = new Map(); // by namespace/name
 export const idOf = (row) => row.namespace + "/" + row.name;
 
-// known is what the last message said: the namespace of the rows, whether they are complete, and the beginning of a command line.
-export const known = { scope: "", synced: false, command: "kubectl tocsin", cluster: "" };
+// known is what the last message said: the namespace of the rows, whether they are complete, and the beginning of a command line. From
+// heartbeats.js, it has why alerts do not become incidents: empty if they do, undefined if that is not known.
+export const known = { scope: "", synced: false, command: "kubectl tocsin", cluster: "", notFolded: undefined };
 
 let confirmed = 0; // when the API server last confirmed that the rows are up to date
 let following = new AbortController();
@@ -48,6 +49,7 @@ export function begin() {
   following.abort();
   following = new AbortController();
   isDenied = false;
+  known.notFolded = undefined; // it may be of another namespace
   follow(following.signal);
 }
 
