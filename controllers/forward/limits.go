@@ -24,9 +24,10 @@ const (
 	readTimeout = time.Second
 
 	// maxAlone bounds the Incidents in one turn that are posted alone because Alertmanager has not accepted their alerts,
-	// isolationTime for how long new requests are made to find and to post such, and partTimeout each request to find them:
-	// together they take much less than the shortest expiry.
-	maxAlone      = 8
+	// isolationTime for how long after a failure new requests are made to find such, and then to post them, and partTimeout each of
+	// those, unless Alertmanager is slow: together they take much less than the shortest expiry. maxAlone that get no answer are
+	// posted within isolationTime, so that those of one namespace do not keep those of others back.
+	maxAlone      = 4
 	isolationTime = 10 * time.Second
 	partTimeout   = 2 * time.Second
 

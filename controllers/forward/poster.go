@@ -207,18 +207,17 @@ func (p *poster) next(ctx context.Context, at attempt) *batch {
 // deliver posts a batch: all in one request, which is empty if there are none, and then those that were rejected before. It fails
 // if Alertmanager accepts nothing at all.
 func (p *poster) deliver(ctx context.Context, at attempt, b *batch) error {
-	at.deadline = time.Now().Add(isolationTime)
 	if len(b.posts) > 0 || len(b.alone) == 0 {
 		if err := p.splitter.post(ctx, at, b.posts, alertmanager.RequestTimeout); err != nil {
 			return err
 		}
 	}
-	for i := range b.alone {
-		if time.Now().After(at.deadline) {
+	for i, deadline := 0, time.Now().Add(isolationTime); i < len(b.alone); i++ {
+		if time.Now().After(deadline) {
 			p.schedule.putBack(b.alone[i:])
 			break
 		}
-		if err := p.splitter.post(ctx, at, b.alone[i:i+1], alertmanager.RequestTimeout); err != nil {
+		if err := p.splitter.post(ctx, at, b.alone[i:i+1], p.splitter.partTimeout()); err != nil {
 			return err
 		}
 	}
@@ -231,7 +230,7 @@ type attempt struct {
 	client   *alertmanager.Client // nil: http_config cannot be used
 	now      time.Time            // by the API server's clock
 	ahead    time.Duration        // how far the Alertmanager's clock is ahead of that
-	deadline time.Time            // until when requests are split, see splitter
+	deadline time.Time            // until when a request that failed is split, see splitter; zero: none has failed
 }
 
 // post is what is posted about one Incident.
@@ -289,14 +288,24 @@ type splitter struct {
 	log      logr.Logger
 	accepted func(types.NamespacedName)            // is called when an Incident fires with another severity than before
 	retry    func(types.NamespacedName, time.Time) // has an Incident posted again
+
+	took time.Duration // by the last request that was accepted
+}
+
+// partTimeout bounds a request with a part of the Incidents, or with one alone: others wait for it. An Alertmanager that is slow
+// gets twice the time of the last request that it has accepted, or it would never accept a part.
+func (s *splitter) partTimeout() time.Duration {
+	return min(max(partTimeout, 2*s.took), alertmanager.RequestTimeout)
 }
 
 // post posts Incidents in one request, or an empty list if there are none. It fails if Alertmanager accepts nothing at all.
 //
 // If the request fails, it posts them in smaller ones, down to those that are the cause. What the failure looks like does not
 // matter, since a proxy may answer an alert that it dislikes with anything. The cause is in the alerts if Alertmanager accepts an
-// empty list; that does not count as a success, because alerts are what it has to accept. After the deadline, all that are left
-// may be the cause: they are posted alone later, so that those of others do not expire.
+// empty list; that does not count as a success, because alerts are what it has to accept.
+//
+// The first failure sets a deadline. After that, all that are left may be the cause: they are posted alone later, so that those
+// of others do not expire.
 func (s *splitter) post(ctx context.Context, at attempt, posts []*post, timeout time.Duration) error {
 	cause := s.request(ctx, at, posts, timeout)
 	if cause == nil {
@@ -309,16 +318,18 @@ func (s *splitter) post(ctx context.Context, at attempt, posts []*post, timeout 
 	if err := s.request(ctx, at, nil, alertmanager.RequestTimeout); err != nil {
 		return err
 	}
+	if at.deadline.IsZero() {
+		at.deadline = time.Now().Add(isolationTime)
+	}
 	if len(posts) == 1 || time.Now().After(at.deadline) {
 		for _, p := range posts {
-			s.reject(p, cause)
+			s.reject(p, cause, len(posts) == 1)
 		}
 		return nil
 	}
 	half := len(posts) / 2
 	for _, part := range [][]*post{posts[:half], posts[half:]} {
-		// A part does not wait long for an answer: others wait for it.
-		if err := s.post(ctx, at, part, partTimeout); err != nil {
+		if err := s.post(ctx, at, part, s.partTimeout()); err != nil {
 			return err
 		}
 	}
@@ -330,6 +341,7 @@ func (s *splitter) request(ctx context.Context, at attempt, posts []*post, timeo
 	for _, p := range posts {
 		alerts = append(alerts, p.alerts...)
 	}
+	began := time.Now()
 	sent, ok := s.clock()
 	err := errNoClock
 	if ok { // else the process was frozen since it looked last
@@ -343,6 +355,7 @@ func (s *splitter) request(ctx context.Context, at attempt, posts []*post, timeo
 		s.metrics.count(resultFailed, len(alerts))
 		return err
 	}
+	s.took = time.Since(began)
 	s.metrics.count(resultSent, len(alerts))
 	now, _ := s.clock()
 	for _, p := range posts {
@@ -364,11 +377,11 @@ func (s *splitter) accept(posts []*post) {
 	s.record.succeed()
 }
 
-// reject records that Alertmanager does not accept the alerts of an Incident. They are posted alone, first after short delays and
-// then in every round.
-func (s *splitter) reject(p *post, cause error) {
+// reject records that Alertmanager does not accept the alerts of an Incident, alone or with others. They are posted alone, first
+// after short delays and then in every round.
+func (s *splitter) reject(p *post, cause error, alone bool) {
 	s.metrics.count(resultRejected, len(p.alerts))
-	since, isFirst := s.record.reject(p.key, cause)
+	since, isFirst := s.record.reject(p.key, cause, alone)
 	if isFirst {
 		s.log.Error(cause, "Alertmanager does not accept the alerts of an Incident",
 			"namespace", p.key.Namespace, "incident", p.key.Name)

@@ -518,6 +518,69 @@ func TestRejectedAlertDelaysNoOther(t *testing.T) {
 	}
 }
 
+// One namespace has Incidents that Alertmanager does not answer, so many that they cannot all be found at once. Those of another one
+// come in the same request.
+func TestWhatGetsNoAnswerDelaysNoOtherNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.target.Expiry = time.Minute
+		r.am.fail = func(body string) int {
+			if strings.Contains(body, `"alertname":"Bad`) {
+				return hangs
+			}
+			return 0
+		}
+		const bad, good = 30, 20
+		other := types.NamespacedName{Namespace: "other", Name: integration}
+		r.term.incidents.replaceIntegration(other,
+			&v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: other.Namespace, Name: other.Name}})
+		for i := range bad {
+			key := r.alert(fmt.Sprint("bad-", i), v1alpha1.AlertFiring, typed(fmt.Sprint("Bad", i)))
+			moved := r.objects[key].DeepCopy()
+			moved.Namespace = other.Namespace
+			r.delete(key)
+			r.store(moved)
+		}
+		for i := range good {
+			r.alert(fmt.Sprint("good-", i), v1alpha1.AlertFiring, typed(fmt.Sprint("Good", i)))
+		}
+		r.lead()
+		r.wait(2 * time.Minute)
+		r.Expect(r.am.firing()).To(HaveLen(good))
+		for second := range 600 {
+			r.wait(time.Second)
+			r.Expect(r.am.firing()).To(HaveLen(good), "after %d seconds", second)
+		}
+		r.alert("new", v1alpha1.AlertFiring, typed("New"))
+		r.wait(maxAlone * partTimeout)
+		r.Expect(r.am.firing()).To(HaveLen(good + 1))
+	})
+}
+
+// A request that fails once is split, and an Alertmanager that is slow accepts the parts as well.
+func TestASlowAlertmanagerAcceptsParts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.am.takes = 2 * partTimeout
+		failures := 1
+		r.am.fail = func(body string) int {
+			if strings.Contains(body, "Disk") {
+				if failures--; failures >= 0 {
+					return http.StatusBadGateway
+				}
+			}
+			return 0
+		}
+		for i := range 20 {
+			r.alert(fmt.Sprint(i), v1alpha1.AlertFiring, typed(fmt.Sprint("Disk", i)))
+		}
+		r.lead()
+		r.wait(time.Minute)
+		r.Expect(r.am.firing()).To(HaveLen(20))
+		r.Expect(r.poster.record.rejected).To(BeZero())
+	})
+}
+
 // A failure that is over after a moment costs no alert more than that moment.
 func TestAnAlertThatFailsOnceIsPostedAgainAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -33,6 +33,7 @@ type state struct {
 	severity v1alpha1.Severity // with which the Incident fires, by what Alertmanager has accepted; empty: it does not
 	opened   time.Time         // when the episode opened that it has accepted
 	rejected time.Time         // since when Alertmanager accepts requests, but not those with this Incident; zero: it does
+	alone    bool              // nor one with this Incident alone
 }
 
 // cause is why an Alertmanager does not accept requests, in a few words for a condition. They change only when they have not
@@ -118,18 +119,18 @@ func (r *record) dropFormer() {
 func (r *record) accept(key types.NamespacedName, severity v1alpha1.Severity, opened time.Time) (isNew bool) {
 	r.change(key, func(s *state) {
 		isNew = severity != "" && (s.severity != severity || !s.opened.Equal(opened))
-		s.severity, s.opened, s.rejected = severity, opened, time.Time{}
+		s.severity, s.opened, s.rejected, s.alone = severity, opened, time.Time{}, false
 	})
 	return isNew
 }
 
-// reject notes that Alertmanager accepts requests, but not those with an Incident. It returns since when.
-func (r *record) reject(key types.NamespacedName, err error) (since time.Time, isFirst bool) {
+// reject notes that Alertmanager accepts requests, but not those with an Incident, alone or with others. It returns since when.
+func (r *record) reject(key types.NamespacedName, err error, alone bool) (since time.Time, isFirst bool) {
 	now := time.Now()
 	r.change(key, func(s *state) {
 		r.rejection.set(err, now)
 		isFirst = s.rejected.IsZero()
-		s.rejected = cmp.Or(s.rejected, now)
+		s.rejected, s.alone = cmp.Or(s.rejected, now), s.alone || alone
 		since = s.rejected
 	})
 	return since, isFirst
@@ -166,11 +167,12 @@ func (r *record) unfinished() (posted, rejected []types.NamespacedName) {
 	return posted, rejected
 }
 
-func (r *record) isRejected(key types.NamespacedName) bool {
+// isRejected reports whether an Incident is rejected, and whether it is when it is posted alone.
+func (r *record) isRejected(key types.NamespacedName) (rejected, alone bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.incidents[key]
-	return s != nil && !s.rejected.IsZero()
+	return s != nil && !s.rejected.IsZero(), s != nil && s.alone
 }
 
 // rejects reports whether Alertmanager has rejected one of some Incidents for failingAfter.

@@ -17,7 +17,8 @@ type schedule struct {
 	changed  *incidentQueue         // the Incidents that changed
 	round    []types.NamespacedName // the open ones that the round has not reached
 	ended    *incidentQueue         // those that are not open
-	rejected *incidentQueue         // those that are posted alone, when their turn has come
+	suspects *incidentQueue         // those that are posted alone, and were only rejected together with others
+	rejected *incidentQueue         // those that were rejected alone
 
 	incidents *incidents
 	record    *record
@@ -25,7 +26,8 @@ type schedule struct {
 
 func newSchedule(incidents *incidents, record *record) *schedule {
 	return &schedule{
-		changed: newIncidentQueue(), ended: newIncidentQueue(), rejected: newIncidentQueue(), incidents: incidents, record: record,
+		changed: newIncidentQueue(), ended: newIncidentQueue(), suspects: newIncidentQueue(), rejected: newIncidentQueue(),
+		incidents: incidents, record: record,
 	}
 }
 
@@ -55,7 +57,7 @@ func (s *schedule) beginRound(resolvedAfter time.Time) bool {
 		}
 	}
 	for _, key := range rejected {
-		s.rejected.add(key, time.Time{})
+		s.isolate(key, time.Time{})
 	}
 	return true
 }
@@ -64,9 +66,10 @@ func (s *schedule) beginRound(resolvedAfter time.Time) bool {
 // nil if there is none.
 func (s *schedule) fill(ctx context.Context, b *batch, prepare func(types.NamespacedName, time.Time) *post) {
 	take := func(key types.NamespacedName, received time.Time) {
-		if s.record.isRejected(key) {
-			s.rejected.add(key, received)
-		} else if p := prepare(key, received); p != nil {
+		if s.isolate(key, received) {
+			return
+		}
+		if p := prepare(key, received); p != nil {
 			b.posts, b.size = append(b.posts, p), b.size+p.size
 		}
 	}
@@ -74,8 +77,8 @@ func (s *schedule) fill(ctx context.Context, b *batch, prepare func(types.Namesp
 	if len(s.round) == 0 {
 		s.takeEnded(ctx, b, take)
 	}
-	for range maxAlone {
-		key, received, ok := s.rejected.next()
+	for i := range maxAlone {
+		key, received, ok := s.nextAlone(i == maxAlone-1)
 		if !ok {
 			break
 		}
@@ -83,6 +86,34 @@ func (s *schedule) fill(ctx context.Context, b *batch, prepare func(types.Namesp
 			b.alone = append(b.alone, p)
 		}
 	}
+}
+
+// isolate has an Incident posted alone, unless it is not rejected.
+func (s *schedule) isolate(key types.NamespacedName, received time.Time) bool {
+	switch rejected, alone := s.record.isRejected(key); {
+	case !rejected:
+		return false
+	case alone:
+		s.rejected.add(key, received)
+	default:
+		s.suspects.add(key, received)
+	}
+	return true
+}
+
+// nextAlone takes the next Incident to be posted alone. Those come first that may be rejected only because of others; the last of
+// a turn is another one, so that new ones without end do not keep those from being posted.
+func (s *schedule) nextAlone(last bool) (key types.NamespacedName, received time.Time, ok bool) {
+	queues := []*incidentQueue{s.suspects, s.rejected}
+	if last {
+		slices.Reverse(queues)
+	}
+	for _, queue := range queues {
+		if key, received, ok = queue.next(); ok {
+			break
+		}
+	}
+	return key, received, ok
 }
 
 // takeOpen takes the open Incidents that changed, and then those of the round.
