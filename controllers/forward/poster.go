@@ -80,15 +80,15 @@ func (p *poster) attempt() (at attempt, ok bool) {
 	return at, ok
 }
 
-// run posts until ctx ends. The first request is empty: its Date shows Alertmanager's clock, so that firing alerts do not arrive
-// already ended.
+// run posts until ctx ends. The first request, and that after a failure, is empty: its Date shows Alertmanager's clock, so that
+// firing alerts do not arrive already ended.
 func (p *poster) run(ctx context.Context) {
 	defer p.metrics.remove()
 	var round attempt    // at which the last round began
 	var due time.Time    // when the next one begins
 	var logged time.Time // when the failure was last logged; zero while nothing fails
 	probe := true        // nothing was accepted since the last round began: the next request is posted even if it is empty
-	knowsClock, delays := false, newBackoff()
+	knowsClock, asked, delays := false, false, newBackoff()
 	var running sync.WaitGroup
 	defer running.Wait()
 	for ctx.Err() == nil {
@@ -114,6 +114,7 @@ func (p *poster) run(ctx context.Context) {
 				return
 			}
 			p.schedule.putBack(slices.Concat(b.posts, b.alone))
+			knowsClock = false // an Alertmanager that was away may be another one
 			if p.record.fail(err); time.Since(logged) >= logInterval {
 				p.log.Error(err, "Alerts cannot be forwarded")
 				logged = time.Now()
@@ -121,8 +122,9 @@ func (p *poster) run(ctx context.Context) {
 			sleep(ctx, delays.Step(), nil)
 			continue
 		}
-		if !knowsClock {
+		if !asked {
 			p.learnFormer(ctx, &running)
+			asked = true
 		}
 		probe, knowsClock = !knowsClock, true
 		if isWrong(p.skew.get() - round.ahead) {

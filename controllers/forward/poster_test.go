@@ -2,6 +2,7 @@ package forward
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -770,6 +771,35 @@ func TestWrongClockOfAlertmanager(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An Alertmanager that was away is started on another machine, whose clock is wrong. It is not told of an end that is none.
+func TestAnAlertmanagerComesBackWithAnotherClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.lead()
+		key := r.alert("k", v1alpha1.AlertFiring)
+		r.am.fail = func(string) int { return http.StatusServiceUnavailable }
+		r.wait(5 * time.Minute)
+		ahead := func() time.Time { return time.Now().Add(r.target.Expiry + time.Minute) }
+		ended := 0
+		r.am.alerts, r.am.now, r.am.date = map[string]stored{}, ahead, ahead
+		r.am.fail = func(body string) int {
+			var posted []struct{ EndsAt time.Time }
+			_ = json.Unmarshal([]byte(body), &posted)
+			for _, alert := range posted {
+				if !alert.EndsAt.After(ahead()) {
+					ended++
+				}
+			}
+			return 0
+		}
+		r.poster.schedule.changed.add(key, time.Time{})
+		r.wait(2 * maxBackoff)
+		r.Expect(r.am.firing()).To(HaveLen(1))
+		r.Expect(ended).To(BeZero())
+		r.Expect(r.am.listed).To(Equal(1), "what an earlier leader has posted is asked for once")
+	})
 }
 
 func TestStormOfOneNamespace(t *testing.T) {
