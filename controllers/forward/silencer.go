@@ -122,6 +122,9 @@ func (s *silencer) readSilenced(ctx context.Context, at attempt, matching *silen
 func (s *silencer) change(ctx context.Context, client *alertmanager.Client, calls []silences.Call) (first error) {
 	failures := 0
 	for i := range calls[:min(len(calls), silences.MaxCalls)] {
+		if _, ok := s.term.clock(); !ok { // another leader may want others
+			return cmp.Or(first, errNoClock)
+		}
 		call := &calls[i]
 		if err := client.ChangeSilence(ctx, call); err != nil {
 			first = cmp.Or(first, fmt.Errorf("a silence of the namespace %s: %w", call.Incident.Namespace, err))

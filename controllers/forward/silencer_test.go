@@ -340,6 +340,60 @@ func TestASilenceThatSomebodyEndsIsNotMadeAgain(t *testing.T) {
 	r.Expect(ended()).To(BeTemporally("==", third))
 }
 
+// Only a person's end of a silence ends the request.
+func TestASilenceThatTocsinHasEndedIsMadeAgain(t *testing.T) {
+	never := v1alpha1.WebhookIntegrationSpec{Forward: v1alpha1.ForwardNever}
+	for sentence, away := range map[string]func(r *silencerRig, key types.NamespacedName){
+		"for an Incident that was excluded for a while": func(r *silencerRig, _ types.NamespacedName) {
+			r.integrate(never)
+			r.poll()
+			r.Expect(r.am.active()).To(BeEmpty())
+			r.integrate(v1alpha1.WebhookIntegrationSpec{})
+		},
+		"for one that was, if one of two had ended before": func(r *silencerRig, _ types.NamespacedName) {
+			copied := r.am.silences[0]
+			copied.ID = "id-1"
+			r.am.silences = append(r.am.silences, copied)
+			r.poll()
+			r.integrate(never)
+			r.poll()
+			r.Expect(r.am.active()).To(BeEmpty())
+			r.integrate(v1alpha1.WebhookIntegrationSpec{})
+		},
+		"for a request that was withdrawn and made again": func(r *silencerRig, key types.NamespacedName) {
+			request := r.objects[key].Status.Silence
+			r.edit(key, func(s *v1alpha1.IncidentStatus) { s.Silence = nil })
+			r.poll()
+			r.Expect(r.am.active()).To(BeEmpty())
+			r.edit(key, func(s *v1alpha1.IncidentStatus) { s.Silence = request })
+		},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			r := newSilenceRig(t)
+			key := r.alert("firing", "", "", "")
+			r.request(key, time.Hour)
+			r.poll()
+			silenced := r.am.active()
+			r.Expect(silenced).To(HaveLen(1))
+			away(r, key)
+			r.lead()
+			r.poll()
+			r.Expect(r.endpoint.silencer.ended).To(BeEmpty())
+			r.Expect(r.am.active()).To(Equal(silenced))
+		})
+	}
+}
+
+// A leader that was frozen may not know what its successor wants.
+func TestNoSilenceIsMadeAfterTheLease(t *testing.T) {
+	r := newSilenceRig(t)
+	r.request(r.alert("firing", "", "", ""), time.Hour)
+	r.term.lease = &endingLease{ended: true}
+	r.outcome = MatchError(errNoClock)
+	r.poll()
+	r.Expect(r.am.writes).To(BeZero())
+}
+
 // Two entries of the configuration lead to members of one cluster, which share their silences and list them in different orders.
 func TestTwoEntriesForOneClusterKeepOneSilence(t *testing.T) {
 	for _, smallest := range []string{"of the first", "of the second"} {
@@ -360,7 +414,7 @@ func TestTwoEntriesForOneClusterKeepOneSilence(t *testing.T) {
 					r.Expect(r.endpoint.silencer.ended).To(BeEmpty(), "a person has ended none")
 				}
 			}
-			r.Expect(r.am.writes).To(Equal(2), "one is made, and one of two ended")
+			r.Expect(r.am.writes).To(Equal(3), "one is made, and one of two loses its request and is ended")
 			kept := r.am.silences[slices.IndexFunc(r.am.silences, func(s silences.Silence) bool { return !s.IsOver() })]
 			r.Expect(kept.ID).To(Equal(map[string]string{"of the first": "id-0", "of the second": "id-"}[smallest]))
 			for _, r.endpoint = range []*endpoint{own, other} {

@@ -57,11 +57,12 @@ func (c *Client) Silences(ctx context.Context, use func(*silences.Silence)) erro
 }
 
 // ChangeSilence creates, updates or ends a silence.
-func (c *Client) ChangeSilence(ctx context.Context, call *silences.Call) (err error) {
-	if call.Expire != "" {
-		_, err = c.send(ctx, silenceTimeout, http.MethodDelete, "silence/"+url.PathEscape(call.Expire), nil, nil, nil)
-	} else {
-		_, err = c.send(ctx, silenceTimeout, http.MethodPost, "silences", nil, call.Set, nil)
+func (c *Client) ChangeSilence(ctx context.Context, call *silences.Call) error {
+	if call.Expire == "" || call.Set.ID != "" {
+		if _, err := c.send(ctx, silenceTimeout, http.MethodPost, "silences", nil, call.Set, nil); err != nil || call.Expire == "" {
+			return err
+		}
 	}
+	_, err := c.send(ctx, silenceTimeout, http.MethodDelete, "silence/"+url.PathEscape(call.Expire), nil, nil, nil)
 	return err
 }

@@ -65,11 +65,18 @@ func (c *comparison) keep(s *Silence, isOutdated bool) {
 	c.kept, c.keptStart, c.isOutdated = s.ID, s.StartsAt, isOutdated
 }
 
+// update returns the one that stays, as it is wanted.
+func (c *comparison) update() *Silence {
+	update := c.silence
+	update.ID, update.StartsAt = c.kept, c.keptStart
+	return &update
+}
+
 // Call creates a silence, updates one, or ends one.
 type Call struct {
 	Incident types.NamespacedName
 	Set      Silence
-	Expire   string // the ID, if it is to end
+	Expire   string // the ID, if it is to end; if Set has one as well, it is first updated
 }
 
 // NewPlan returns a plan for one Alertmanager. installation identifies this Tocsin in the markers of its silences.
@@ -136,26 +143,36 @@ func (p *Plan) Compare(s *Silence) {
 			want.ended = true
 		}
 	case want == nil || want.kept != "" && want.kept < s.ID:
-		p.end(mark.key, s.ID)
+		p.end(mark, s)
 	default:
-		// Two entries of the configuration may lead to one Alertmanager, which lists its silences in any order: both have to keep
-		// the same one, or each ends that of the other.
+		// Two entries of the configuration may lead to one Alertmanager, which lists its silences in any order: both have to
+		// keep the same one, or each ends that of the other.
 		if want.kept != "" {
-			p.end(mark.key, want.kept)
+			p.end(mark, want.update())
 		}
 		want.keep(s, p.isOutdated(s, &want.silence, mark.kind))
 	}
 }
 
-// end plans the end of a silence.
-func (p *Plan) end(incident types.NamespacedName, id string) {
-	if len(p.calls) < len(p.wanted)+maxUnwanted {
-		p.calls = append(p.calls, Call{Incident: incident, Expire: id})
+// end plans the end of a silence. Before it, the comment of one that was requested loses the request: an Incident that is
+// excluded for a while wants the same one afterwards, and wasEnded would tell that a person has ended it.
+func (p *Plan) end(mark marker, s *Silence) {
+	if len(p.calls) >= len(p.wanted)+maxUnwanted {
+		return
 	}
+	call := Call{Incident: mark.key, Expire: s.ID}
+	if _, text, _ := markerOf(s.Comment); !strings.HasSuffix(s.Comment, mark.String()) {
+		call.Set = Silence{
+			ID: s.ID, Matchers: matchersOf(mark.key, p.target.Settings), StartsAt: s.StartsAt, EndsAt: s.EndsAt,
+			CreatedBy: cmp.Or(plaintext.ShortMessage(s.CreatedBy), "tocsin"),
+			Comment:   strings.TrimPrefix(plaintext.ShortMessage(text)+" "+mark.String(), " "),
+		}
+	}
+	p.calls = append(p.calls, call)
 }
 
-// wasEnded reports whether somebody ended a requested silence before its time. Tocsin ends no silence that it wants, and the
-// comment names the request. An end that has come by itself leaves endsAt as it is.
+// wasEnded reports whether somebody ended a requested silence before its time. The comment names the request, unless Tocsin has
+// ended it. An end that has come by itself leaves endsAt as it is.
 func wasEnded(s, want *Silence) bool {
 	return s.Comment == want.Comment && want.EndsAt.Sub(s.EndsAt) > time.Second
 }
@@ -182,9 +199,7 @@ func (p *Plan) Calls() []Call {
 	for mark, want := range p.wanted {
 		namespace := mark.key.Namespace
 		if want.isOutdated {
-			update := want.silence
-			update.ID, update.StartsAt = want.kept, want.keptStart
-			p.calls = append(p.calls, Call{Incident: mark.key, Set: update})
+			p.calls = append(p.calls, Call{Incident: mark.key, Set: *want.update()})
 		}
 		if want.kept != "" || want.ended || want.begun >= maxNewSilences || p.kept[namespace] >= maxNamespaceSilences {
 			continue
