@@ -107,21 +107,24 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, who *caller) err
 			rows, sent = changedRows(watched.feed.Incidents(), sent)
 			sent = watched.share(sent)
 		}
-		for complete = synced; len(rows) > rowChunk; rows = rows[rowChunk:] {
-			m.Rows = rows[:rowChunk]
-			if !answer.send(m) {
-				return nil
-			}
-			m.Whole = false
-		}
-		m.Rows, m.Synced = rows, complete
-		if !answer.send(m) {
-			return nil
-		}
-		if !watched.awaitChange(r.Context(), ticker, changes) {
+		complete = synced
+		if !answer.sendRows(m, rows, complete) || !watched.awaitChange(r.Context(), ticker, changes) {
 			return nil
 		}
 	}
+}
+
+// sendRows sends a message with rows, in parts of which the last one is synced, and reports whether the browser still listens.
+func (l *lines) sendRows(m message, rows []row, synced bool) bool {
+	for ; len(rows) > rowChunk; rows = rows[rowChunk:] {
+		m.Rows = rows[:rowChunk]
+		if !l.send(m) {
+			return false
+		}
+		m.Whole = false
+	}
+	m.Rows, m.Synced = rows, synced
+	return l.send(m)
 }
 
 // awaitChange waits for a change after so many of them, or for the next heartbeat. It returns false when ctx ends.
