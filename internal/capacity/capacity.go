@@ -37,6 +37,12 @@ const (
 	// of fair.Limit that is three times the limits at the most: 768 MiB of etcd's 2 GiB.
 	maxStuckFactor = 2
 
+	// slackPart is the part of the limit of Incidents, one in so many, that the folds may open beyond it; at least minSlack in a
+	// namespace, at most a quarter of the limit. Each replica counts at once what it accepts itself, and what the others accept when
+	// its watch shows it: so all together accept a few more than one of them would, and nobody would be told of those.
+	slackPart = 20
+	minSlack  = 50
+
 	// maxOpenBytes is the limit of what the cache has of Incidents that are not Resolved. Beyond its share of it, the content of a
 	// namespace's alerts is not kept.
 	maxOpenBytes = 256 << 20
@@ -106,13 +112,19 @@ func New(limits Limits, cached *queue.Cached, clock Clock) *Counts {
 		integrations: map[types.NamespacedName]countedIntegration{},
 		incidents:    map[string]map[uint64]countedIncident{},
 		expected:     fair.Budget[string]{Limit: incidents, Capped: true},
-		open:         NewUsages(incidents, maxOpenBytes),
+		open:         NewUsages(withSlack(incidents), maxOpenBytes),
 		groups:       map[incidentGroup]int{},
 	}
 	for _, severity := range v1alpha1.Severities() { // those without Incidents are reported too
 		c.groups[incidentGroup{v1alpha1.IncidentOpen, severity}] = 0
 	}
 	return c
+}
+
+// withSlack returns how many Incidents the folds may open, by the limit of ingest.
+func withSlack(limit fair.Limit) fair.Limit {
+	limit.All += min(max(limit.All/slackPart, int64(minSlack/limit.Share)), limit.All/4)
+	return limit
 }
 
 // Follow has the counts follow a manager's cache.
@@ -129,7 +141,7 @@ func (c *Counts) Synced() bool {
 	return c.fed != nil && !slices.ContainsFunc(c.fed, func(r informers.Registration) bool { return !r.HasSynced() })
 }
 
-// IncidentLimit returns the limit of Incidents.
+// IncidentLimit returns the limit of Incidents, by which ingest goes.
 func (c *Counts) IncidentLimit() fair.Limit { return c.expected.Limit }
 
 // HiddenIn returns how many objects of a namespace the cache does not show.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
@@ -292,6 +293,71 @@ func TestWhatIngestAdmitsTheFoldsMayOpen(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestWhatTwoReplicasAdmitTheFoldsMayOpen has a namespace near its limit, and two replicas accept alerts with new keys before the
+// watch of the other one shows them.
+func TestWhatTwoReplicasAdmitTheFoldsMayOpen(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		limits Limits
+		unseen int // by the other replica, of each
+		opened int
+	}{
+		"the default limit":              {Limits{}, 600, 12_500 + 600},
+		"a limit of a thousand":          {Limits{Incidents: 1000}, 50, 250 + 50},
+		"a single namespace":             {Limits{Incidents: 1000, Share: 1}, 50, 1000 + 50},
+		"a limit of twenty has but some": {Limits{Incidents: 20}, 1, 5 + 1},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				replicas := []*Counts{newCounts(test.limits), newCounts(test.limits)}
+				var accepted []string
+				accept := func(replica int, name string) bool {
+					alerts := []v1alpha1.Alert{{IncidentName: name, Status: v1alpha1.AlertFiring}}
+					if len(replicas[replica].Reserve("a", alerts, false)) == 0 {
+						return false
+					}
+					accepted = append(accepted, name)
+					return true
+				}
+				shown := 0
+				show := func() {
+					for _, name := range accepted[shown:] {
+						for _, replica := range replicas {
+							replica.SetEvent(waitingEvent("a", name, name), false)
+						}
+					}
+					shown = len(accepted)
+				}
+				own := int(replicas[0].IncidentLimit().Own())
+				for n := range own - test.unseen {
+					g.Expect(accept(n%2, fmt.Sprint(n))).To(BeTrue())
+					if n%test.unseen == 0 {
+						show()
+					}
+				}
+				show()
+				for replica := range replicas {
+					for n := range test.unseen {
+						g.Expect(accept(replica, fmt.Sprint("unseen-", replica, "-", n))).To(BeTrue())
+					}
+					g.Expect(accept(replica, "one more")).To(BeFalse())
+				}
+				show()
+				g.Expect(accepted).To(HaveLen(test.opened))
+				for _, name := range accepted {
+					g.Expect(replicas[0].MayOpen("a")).To(BeTrue(), name)
+					replicas[0].SetIncident(openIncidentNamed("a", name), false)
+				}
+				g.Expect(accept(0, "one more")).To(BeFalse(), "ingest has no slack")
+				for n := 0; replicas[0].MayOpen("a"); n++ {
+					replicas[0].SetIncident(openIncidentNamed("a", fmt.Sprint("by-hand-", n)), false)
+				}
+				g.Expect(replicas[0].open.Incidents.Used("a")).To(BeNumerically("<=", own+own/4), "by hand, too")
+			})
+		})
+	}
 }
 
 func TestIncidentsByHandFillTheShareOfTheirNamespaceOnly(t *testing.T) {

@@ -157,8 +157,8 @@ func (c *Counts) wait(namespace string, incidents []uint64, more int) {
 }
 
 // MayOpen reports whether a fold may create another Incident in the namespace. It may for every alert that Reserve let be stored:
-// that counted its Incident then, and there are never more than fair.Limit.Fits lets there be. So this bounds only what people
-// create by hand.
+// that counted its Incident then, there are never more than fair.Limit.Fits lets there be, and the limit has slack for what other
+// replicas let be stored meanwhile. So this bounds only what people create by hand.
 func (c *Counts) MayOpen(namespace string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -31,7 +31,8 @@ func (l Limit) Allows(own, all int64, keys int) bool {
 }
 
 // Fits reports whether one more of a key is within the bounds that Allows keeps: its share, and what all together use at most.
-// What Allows has admitted fits, in whatever order it is used, and whatever Allows has admitted since then for other keys.
+// What Allows has admitted by the same counts fits, in whatever order it is used, and whatever Allows has admitted since then for
+// other keys.
 func (l Limit) Fits(own, all int64, keys int) bool {
 	minimum := l.All / minimumPart
 	return own < l.Own() && (own <= minimum || all < l.All+l.All/2+int64(keys)*(minimum+1))
