@@ -68,6 +68,9 @@ func (f *folding) muteOf(before earlier, isOpen, muted bool) *v1alpha1.Mute {
 	switch {
 	case isOpen && !muted:
 		return nil
+	case mute != nil && isOpen && isSet(mute.EndTime) && !f.in.Now.Before(mute.EndTime.Time) && f.isKnownPosted():
+		// Of another window: what was posted after the last one fires on, or people would be told of an end that is none.
+		return &v1alpha1.Mute{StartTime: now, ForwardedSeverity: f.in.Forwarding.Severity}
 	case mute != nil && (before.isOpen || firesOn(f.status)):
 		return &v1alpha1.Mute{StartTime: mute.StartTime, ForwardedSeverity: mute.ForwardedSeverity}
 	case isOpen && (before.isOpen || firesOn(f.status)):
@@ -77,6 +80,12 @@ func (f *folding) muteOf(before earlier, isOpen, muted bool) *v1alpha1.Mute {
 	default:
 		return nil
 	}
+}
+
+// isKnownPosted reports whether this leader knows that an Alertmanager has accepted the current episode.
+func (f *folding) isKnownPosted() bool {
+	known := &f.in.Forwarding
+	return known.Severity != "" && known.Opened.Equal(valueOf(f.status.OpenedTime).Time)
 }
 
 func sameMute(a, b *v1alpha1.Mute) bool {

@@ -119,6 +119,18 @@ func TestAnIncidentIsMuted(t *testing.T) {
 		bench.at(21, eventOf(21, critical))
 		g.Expect(bench.status().Mute).To(BeNil(), "nothing is hidden by a window that may be open")
 	})
+	t.Run("by the next window, with the severity with which it was posted after the last one", func(t *testing.T) {
+		for _, told := range []v1alpha1.Severity{"warning", ""} {
+			g, bench := start(t, windowOf("db", 10, 20), windowOf("web", 22, 30))
+			bench.at(12, eventOf(12, firingAlert()))
+			if told != "" { // no status could be written meanwhile
+				bench.told = postedAs(told, 12)
+			}
+			bench.at(23)
+			g.Expect(bench.status().Mute.Window).To(Equal("web"))
+			g.Expect(bench.status().Mute.ForwardedSeverity).To(Equal(told))
+		}
+	})
 	t.Run("by the alert that raises its severity, if that comes first", func(t *testing.T) {
 		g, bench := start(t, windowOf("db", 10, 20))
 		bench.at(1, eventOf(1, firingAlert()))

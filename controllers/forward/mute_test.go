@@ -205,6 +205,28 @@ func TestAWindowEndsAlsoIfNoStatusCanBeWritten(t *testing.T) {
 	})
 }
 
+// The API server accepts no write from before a window ends until the next one is open.
+func TestTheNextWindowLeavesWhatWasPostedBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.lead()
+		r.replaceWindows(within(0, time.Hour), testenv.Window(namespace, "web", time.Now().Add(2*time.Hour), time.Now().Add(3*time.Hour)))
+		key := r.alert("k", v1alpha1.AlertFiring)
+		r.wait(time.Hour + alerts.MaxRoundInterval + time.Second)
+		r.Expect(r.am.firing()).To(HaveLen(1))
+		r.wait(time.Hour)
+		r.report() // the API server is back
+		r.wait(reportInterval)
+		(*r.term.forwarder.changed.Load())(key)
+		r.Expect(r.status(key).Mute.Window).To(Equal("web"))
+		r.wait(30 * time.Minute)
+		r.Expect(r.am.firing()).To(HaveLen(1))
+		for set, fired := range r.am.fired {
+			r.Expect(fired).To(HaveLen(1), set)
+		}
+	})
+}
+
 func TestTheConditionNamesOpenWindows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)

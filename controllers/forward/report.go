@@ -37,10 +37,10 @@ func (t *term) forwarding(
 		return fold.KnownForwarding{Reason: v1alpha1.ForwardingFailing, Message: messageInvalidConfig + oneLine(file.err) + "."}
 	}
 	severity := fold.ForwardedSeverity(&incident.Status)
-	if mute := incident.Status.Mute; mute != nil {
+	if mute := incident.Status.Mute; mute != nil && (mute.EndTime == nil || t.forwarder.apiTime().Before(mute.EndTime.Time)) {
 		severity = mute.ForwardedSeverity
 	}
-	if severity == "" { // muted since it opened: no Alertmanager has it, also if the fold has just ended the mute
+	if severity == "" { // muted since it opened: no Alertmanager has it
 		return fold.KnownForwarding{}
 	}
 	r := t.results(incident, integration, severity, now)
