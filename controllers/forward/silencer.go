@@ -70,7 +70,8 @@ func (s *silencer) reconcile(ctx context.Context, at attempt) (answers bool, err
 	if err != nil {
 		return false, fmt.Errorf("reading the identity of this installation: %w", err)
 	}
-	plan, matching := silences.NewPlan(&at.target.Target, installation, at.now), silences.NewMatching(at.target.ExternalURL)
+	plan := silences.NewPlan(&at.target.Target, installation, at.now, at.ahead)
+	matching := silences.NewMatching(at.target.ExternalURL)
 	inStatus, unread := s.want(ctx, plan)
 	unmatched := s.readSilenced(ctx, at, matching)
 	if err := at.client.Silences(ctx, func(silence *silences.Silence) {

@@ -28,6 +28,7 @@ import (
 // silencing is the part of Alertmanager that has silences.
 type silencing struct {
 	mu       sync.Mutex
+	now      func() time.Time
 	silences []silences.Silence
 	covered  []silencedAlert
 	writes   int
@@ -55,7 +56,8 @@ func (a *silencing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(a.covered)
 	case r.Method == http.MethodPost && path == "silences":
 		var s silences.Silence
-		if err := json.NewDecoder(r.Body).Decode(&s); err != nil || !s.EndsAt.After(s.StartsAt) || s.CreatedBy == "" || s.Comment == "" {
+		if err := json.NewDecoder(r.Body).Decode(&s); err != nil || !s.EndsAt.After(s.StartsAt) || s.EndsAt.Before(a.now()) ||
+			s.CreatedBy == "" || s.Comment == "" {
 			http.Error(w, "invalid silence", http.StatusBadRequest)
 			return
 		}
@@ -67,6 +69,9 @@ func (a *silencing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if at := slices.IndexFunc(a.silences, func(old silences.Silence) bool { return old.ID == s.ID }); at >= 0 {
 			a.silences[at] = s
 			return
+		}
+		if s.StartsAt.Before(a.now()) {
+			s.StartsAt = a.now()
 		}
 		s.ID = fmt.Sprint("id-", len(a.silences))
 		a.silences = append(a.silences, s)
@@ -133,6 +138,7 @@ func newSilenceRig(t *testing.T) *silencerRig {
 	t.Helper()
 	r := &silencerRig{WithT: NewWithT(t), cluster: newCluster(), am: &silencing{}, time: noon, outcome: Not(HaveOccurred())}
 	r.now = func() time.Time { return r.time }
+	r.am.now = r.now
 	r.integrate(v1alpha1.WebhookIntegrationSpec{})
 	r.target = targetOf(&config.Config{Settings: alerts.Settings{
 		SilenceAcknowledged: true, ExternalLabels: map[string]string{"cluster": "prod-1"},
@@ -142,7 +148,7 @@ func newSilenceRig(t *testing.T) *silencerRig {
 		t.Helper()
 		client := &alertmanager.Client{HTTP: &http.Client{Transport: r.am}, URL: r.target.URL}
 		r.changed = nil
-		_, err := r.endpoint.silencer.reconcile(t.Context(), attempt{target: r.target, client: client, now: r.time})
+		_, err := r.endpoint.silencer.reconcile(t.Context(), attempt{target: r.target, client: client, now: r.time, ahead: r.am.now().Sub(r.time)})
 		r.Expect(err).To(r.outcome)
 	}
 	return r
@@ -194,6 +200,29 @@ func TestAcknowledgedIncidentIsSilenced(t *testing.T) {
 	r.alert("firing", "critical", "", "")
 	r.poll()
 	r.Expect(r.am.active()).To(BeEmpty())
+}
+
+// An Alertmanager with a clock of its own silences at once, for as long as it is told again.
+func TestAcknowledgedIncidentIsSilencedByAnotherClock(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"ahead": time.Hour, "behind": -time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			r := newSilenceRig(t)
+			r.am.now = func() time.Time { return r.time.Add(ahead) }
+			r.alert("firing", "", "", "")
+			r.alert("acknowledged", "", "maria", "")
+			for range 60 {
+				r.poll()
+				r.Expect(r.am.silences).To(HaveLen(1))
+				r.Expect(r.am.silences[0].StartsAt).NotTo(BeTemporally(">", r.am.now()))
+				r.time = r.time.Add(time.Minute)
+				r.Expect(r.am.silences[0].EndsAt).To(BeTemporally(">", r.am.now()))
+			}
+			r.Expect(r.am.writes).To(BeNumerically("<=", 1+60/5))
+			r.alert("resolved", "", "", "")
+			r.poll()
+			r.Expect(r.am.active()).To(BeEmpty())
+		})
+	}
 }
 
 func TestAnAcknowledgementSilencesNoHigherSeverity(t *testing.T) {

@@ -37,7 +37,7 @@ func TestListsThatLieTakeNoMemory(t *testing.T) {
 				return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(body)}, nil
 			})
 			client := &Client{HTTP: &http.Client{Transport: stream}, URL: parsed(t, "http://alertmanager")}
-			plan := silences.NewPlan(&alerts.Target{Settings: &alerts.Settings{}}, "here", time.Now())
+			plan := silences.NewPlan(&alerts.Target{Settings: &alerts.Settings{}}, "here", time.Now(), 0)
 			matching := silences.NewMatching(nil)
 			var before, now runtime.MemStats
 			largest, n := uint64(0), 0

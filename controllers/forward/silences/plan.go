@@ -32,6 +32,10 @@ const (
 	// passed.
 	acknowledgedSilence = 10 * time.Minute
 
+	// startsBefore is how long before now a silence is posted to begin. Alertmanager has it begin at once, also if its clock is
+	// behind.
+	startsBefore = 7 * 24 * time.Hour
+
 	// maxSilencesOfAlert bounds the silences of one alert that are looked at, and maxID the IDs, which are UUIDs.
 	maxSilencesOfAlert = 8
 	maxID              = 64
@@ -43,6 +47,7 @@ type Plan struct {
 	target       *alerts.Target
 	installation string
 	now          time.Time
+	ahead        time.Duration                 // how far the Alertmanager's clock is ahead of that
 	unread       map[types.NamespacedName]bool // the Incidents that cannot be read: their silences stay as they are
 
 	wanted map[marker]*comparison
@@ -79,10 +84,11 @@ type Call struct {
 	Expire   string // the ID, if it is to end; if Set has one as well, it is first updated
 }
 
-// NewPlan returns a plan for one Alertmanager. installation identifies this Tocsin in the markers of its silences.
-func NewPlan(target *alerts.Target, installation string, now time.Time) *Plan {
+// NewPlan returns a plan for one Alertmanager, whose clock is ahead of now. installation identifies this Tocsin in the markers of
+// its silences.
+func NewPlan(target *alerts.Target, installation string, now time.Time, ahead time.Duration) *Plan {
 	return &Plan{
-		target: target, installation: installation, now: now, unread: map[types.NamespacedName]bool{},
+		target: target, installation: installation, now: now, ahead: ahead, unread: map[types.NamespacedName]bool{},
 		wanted: map[marker]*comparison{}, kept: map[string]int{},
 	}
 }
@@ -103,6 +109,7 @@ func (p *Plan) Want(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIn
 			until = expires.Time
 		}
 		if until.After(p.now) {
+			until = until.Add(max(0, p.ahead)) // Alertmanager rejects what has ended by its clock
 			p.add(kindAcknowledged, key, fold.AcknowledgedBy(status), status.Acknowledgement.Comment, until)
 		}
 	}
@@ -119,7 +126,7 @@ func (p *Plan) add(kind string, key types.NamespacedName, by, comment string, un
 	}
 	p.kept[key.Namespace] += 0
 	p.wanted[mark] = &comparison{silence: Silence{
-		Matchers: matchersOf(key, p.target.Settings), StartsAt: p.now.UTC(), EndsAt: until.UTC(),
+		Matchers: matchersOf(key, p.target.Settings), StartsAt: p.now.Add(-startsBefore).UTC(), EndsAt: until.UTC(),
 		CreatedBy: cmp.Or(by, "tocsin"), Comment: strings.TrimPrefix(comment+" "+text, " "),
 	}}
 }
@@ -134,7 +141,7 @@ func (p *Plan) Compare(s *Silence) {
 		p.kept[mark.key.Namespace]++
 	}
 	want := p.wanted[mark]
-	if want != nil && p.now.Sub(s.StartsAt) < newSilencesWindow {
+	if want != nil && p.now.Add(p.ahead).Sub(s.StartsAt) < newSilencesWindow {
 		want.begun++
 	}
 	switch {
@@ -188,7 +195,7 @@ func (p *Plan) isOutdated(s, want *Silence, kind string) bool {
 	longer := want.EndsAt.Sub(s.EndsAt)
 	outdated := longer.Abs() > time.Second // Alertmanager keeps milliseconds
 	if kind == kindAcknowledged && longer > 0 {
-		outdated = outdated && s.EndsAt.Sub(p.now) < acknowledgedSilence/2
+		outdated = outdated && s.EndsAt.Sub(p.now.Add(max(0, p.ahead))) < acknowledgedSilence/2
 	}
 	return outdated || s.Comment != want.Comment || s.CreatedBy != want.CreatedBy
 }

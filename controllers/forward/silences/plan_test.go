@@ -15,7 +15,7 @@ var noon = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 
 func TestTheSilencesOfANamespaceAreBounded(t *testing.T) {
 	g := NewWithT(t)
-	plan := NewPlan(&alerts.Target{Settings: &alerts.Settings{}}, "here", noon)
+	plan := NewPlan(&alerts.Target{Settings: &alerts.Settings{}}, "here", noon, 0)
 	add := func(namespace string) Silence {
 		key := types.NamespacedName{Namespace: namespace, Name: "new"}
 		plan.add(kindRequested, key, "maria", "", noon.Add(time.Hour))
@@ -34,7 +34,7 @@ func TestTheSilencesOfANamespaceAreBounded(t *testing.T) {
 
 func TestNamespacesTakeTurnsAtSilences(t *testing.T) {
 	g := NewWithT(t)
-	plan := NewPlan(&alerts.Target{Settings: &alerts.Settings{}}, "here", noon)
+	plan := NewPlan(&alerts.Target{Settings: &alerts.Settings{}}, "here", noon, 0)
 	for i := range 10_000 {
 		key := types.NamespacedName{Namespace: "storm", Name: fmt.Sprint(i)}
 		s := Silence{ID: fmt.Sprint(i), Matchers: matchersOf(key, plan.target.Settings), Comment: marker{kindRequested, key, "here"}.String()}
