@@ -79,7 +79,7 @@ type IncidentSummaryStatus struct {
 	// +optional
 	Open *SeverityCounts `json:"open,omitempty,omitzero"`
 
-	// unacknowledged counts those of them that nobody has acknowledged.
+	// unacknowledged counts those of them that nobody has acknowledged, or not as severe as they are.
 	// +optional
 	Unacknowledged *SeverityCounts `json:"unacknowledged,omitempty,omitzero"`
 

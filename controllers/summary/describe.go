@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/tally"
 )
@@ -72,8 +73,10 @@ func clearness(open *tally.Counts, notFolded []string, generation int64, now tim
 	return condition
 }
 
+// isAcknowledged reports whether somebody has acknowledged the Incident as severe as it is.
 func isAcknowledged(incident *v1alpha1.Incident) bool {
-	return meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionAcknowledged)
+	return meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionAcknowledged) &&
+		fold.StaysAcknowledged(&incident.Status)
 }
 
 // isNewer reports whether an Incident was opened later than another one, if there is another one. Of those that were opened at

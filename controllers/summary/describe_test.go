@@ -32,6 +32,7 @@ func resolved(i *v1alpha1.Incident) { i.Status.State = v1alpha1.IncidentResolved
 
 func acknowledged(i *v1alpha1.Incident) {
 	meta.SetStatusCondition(&i.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionAcknowledged, Status: metav1.ConditionTrue})
+	i.Status.Acknowledgement = &v1alpha1.Acknowledgement{Time: v1alpha1.NewTimestamp(noon), Severity: i.Status.Alert.Severity}
 }
 
 func muted(i *v1alpha1.Incident) {
@@ -72,6 +73,9 @@ func TestWhatASummaryTells(t *testing.T) {
 		"an acknowledged or a muted one burns as well": {
 			[]v1alpha1.Incident{incident("a", critical, 0, acknowledged), incident("b", critical, 0, muted)},
 			`Clear False SevereIncidentOpen: Open: 2 critical. open {2 0 0 0 2}, unacknowledged {1 0 0 0 1}, newest a "Title of a"`, nil},
+		"an acknowledgement covers no higher severity": {
+			[]v1alpha1.Incident{incident("a", warning, 0, acknowledged, func(i *v1alpha1.Incident) { i.Status.Alert.Severity = critical })},
+			`Clear False SevereIncidentOpen: Open: 1 critical. open {1 0 0 0 1}, unacknowledged {1 0 0 0 1}, newest a "Title of a"`, nil},
 		"the newest critical one": {
 			[]v1alpha1.Incident{incident("a", critical, 1), incident("b", critical, 2), incident("c", critical, 0), incident("d", warning, 3)},
 			`Clear False SevereIncidentOpen: Open: 3 critical, 1 warning. open {3 0 1 0 4}, unacknowledged {3 0 1 0 4}, newest b "Title of b"`, nil},

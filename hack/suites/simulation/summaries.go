@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -31,6 +32,9 @@ func countedOf(incident *v1alpha1.Incident) counted {
 		return counted{}
 	}
 	acknowledged := meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionAcknowledged)
+	if order, then := v1alpha1.Severities(), incident.Status.Acknowledgement; then != nil { // it covers nothing more severe
+		acknowledged = acknowledged && slices.Index(order, then.Severity) <= slices.Index(order, incident.Status.Alert.Severity)
+	}
 	return counted{v1alpha1.IncidentOpen, incident.Status.Alert.Severity, acknowledged}
 }
 
