@@ -99,7 +99,7 @@ func (h *handler) decodeBody(r *read, body []byte) (_ *decoded, p *problem) {
 	if key != "" {
 		d.requestKey = r.operationKey(key)
 	}
-	identify(d.Alerts, r.integration.Name, d.requestKey, append([][]byte{identity}, r.parameters.identity()...))
+	identify(d.Alerts, r.integration.Name, d.requestKey, append([][]byte{identity}, r.queryIdentity()...))
 	d.findSignals(h.heartbeats(r.authenticated))
 	tellDefaults(d.Alerts, r.integration, r.operation.Path == "")
 	d.noEffect = h.findNoEffect(r.integration.Namespace, d.Alerts)

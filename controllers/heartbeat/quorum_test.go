@@ -31,7 +31,7 @@ func TestTheCacheIsBehind(t *testing.T) {
 			s.hear()
 			beat, integration := s.heartbeat(), &v1alpha1.WebhookIntegration{}
 			s.Expect(s.Live.Get(s.Ctx, s.IntegrationKey(), integration)).To(Succeed())
-			s.cache = interceptor.NewClient(s.Live.(client.WithWatch), interceptor.Funcs{Get: func(
+			s.cache = interceptor.NewClient(s.Live, interceptor.Funcs{Get: func(
 				ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,
 			) error {
 				switch into := object.(type) {
@@ -59,7 +59,7 @@ func TestTheCacheIsBehind(t *testing.T) {
 // TestTheCacheHidesTheHeartbeatOfALink tells that the heartbeat is there, but that nobody looks at it.
 func TestTheCacheHidesTheHeartbeatOfALink(t *testing.T) {
 	s := newSite(t)
-	empty := interceptor.NewClient(s.Live.(client.WithWatch), interceptor.Funcs{
+	empty := interceptor.NewClient(s.Live, interceptor.Funcs{
 		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return nil },
 		Get: func(
 			ctx context.Context, c client.WithWatch, key client.ObjectKey, object client.Object, options ...client.GetOption,

@@ -22,7 +22,8 @@ const (
 	// known to wait. In a storm, an Incident is written once a second.
 	MarkPatience = 5 * time.Second
 
-	// deletePatience is how long an AlertEvent is to be deleted before it is marked: finalizers keep it, or its deletion is rejected.
+	// deletePatience is how long an AlertEvent is to be deleted before it is marked: finalizers keep it, or its deletion is
+	// rejected.
 	deletePatience = 30 * time.Second
 
 	// conflictRetry is when to mark again after a conflict.

@@ -98,7 +98,7 @@ func TestAWatchShowsWhatComesWhileStubsAreRead(t *testing.T) {
 			},
 			WatchFuncWithContext: func(context.Context, metav1.ListOptions) (watch.Interface, error) { return source, nil },
 		}, &v1alpha1.WebhookIntegration{}, 0, nil)
-		caching.Integrations.sizes.Limit.All = 1 // while it lists
+		caching.Integrations.sizes.All = 1 // while it lists
 		g.Expect(informer.SetTransform(caching.Integrations.Condense)).To(Succeed())
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -107,7 +107,7 @@ func TestAWatchShowsWhatComesWhileStubsAreRead(t *testing.T) {
 		synctest.Wait()
 		g.Expect(caching.stubs()).To(Equal(stubs))
 		caching.Integrations.mu.Lock()
-		caching.Integrations.sizes.Limit.All = 1 << 30
+		caching.Integrations.sizes.All = 1 << 30
 		caching.Integrations.mu.Unlock()
 
 		time.Sleep(3 * time.Second)

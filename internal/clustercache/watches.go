@@ -102,8 +102,8 @@ func (i *Informers) pass(ctx context.Context, g *guardedWatch) {
 	}
 }
 
-// fillPlaces reads stubs that have a place now, and returns after how long to look again. ok is false when the watch is to end, as
-// it is if there are places for objects that it hides. stubs may be nil.
+// fillPlaces reads stubs that have a place now, and returns after how long to look again. ok is false when the watch is to end,
+// as it is if there are places for objects that it hides. stubs may be nil.
 func (i *Informers) fillPlaces(
 	ctx context.Context, g *guardedWatch, stubs stubSource, log logr.Logger,
 ) (pause time.Duration, ok bool) {

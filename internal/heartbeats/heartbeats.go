@@ -76,9 +76,10 @@ func Of(h *v1alpha1.Heartbeat) (e Expectation, ok bool, err error) {
 }
 
 // Deadline is when a heartbeat of which e is expected is missed, if signals could be delivered without a break since quietFrom:
-// what could not be delivered does not make a sender quiet. It has its whole time anew, and one with a schedule its next time, also
-// after a break within its grace: a job sends its signal once, perhaps during the break. A period of more than maxPostponement
-// counts all the same once it has passed twice: or one of a week would never be missed where all replicas restart every day.
+// what could not be delivered does not make a sender quiet. It has its whole time anew, and one with a schedule its next time,
+// also after a break within its grace: a job sends its signal once, perhaps during the break. A period of more than
+// maxPostponement counts all the same once it has passed twice: or one of a week would never be missed where all replicas restart
+// every day.
 func (e Expectation) Deadline(h *v1alpha1.Heartbeat, quietFrom time.Time) time.Time {
 	next, err := expects(h)
 	var postponed, latest time.Time

@@ -185,7 +185,7 @@ func TestABodyHasADeadlineAndALongAnswerHasNot(t *testing.T) {
 				g.Expect(time.Since(began)).To(Equal(test.took))
 				_ = conn.Close()
 				close(listener)
-				<-done
+				_ = <-done
 				_ = server.Close()
 			})
 		})

@@ -90,12 +90,11 @@ func (w *Windows) note(namespace string, window *Window) {
 	if w.noted == maxAllGone {
 		w.gone, w.noted = map[string]Plan{}, 0
 	}
-	gone := append(w.gone[namespace], window)
-	if w.noted++; len(gone) > maxGone {
-		gone = gone[1:]
+	w.gone[namespace] = append(w.gone[namespace], window)
+	if w.noted++; len(w.gone[namespace]) > maxGone {
+		w.gone[namespace] = w.gone[namespace][1:]
 		w.noted--
 	}
-	w.gone[namespace] = gone
 }
 
 func find(plan Plan, name string) (at int, found bool) {

@@ -15,8 +15,8 @@ type heartbeatList struct {
 	Tally      string           `json:"tally"` // of all
 	Total      int              `json:"total"`
 	Heartbeats []live.Heartbeat `json:"heartbeats"`
-	// NotFolded says of which integrations alerts do not become Incidents; empty if all do. It is nil unless the request asks, and if
-	// the user may not list integrations.
+	// NotFolded says of which integrations alerts do not become Incidents; empty if all do. It is nil unless the request asks, and
+	// if the user may not list integrations.
 	NotFolded *string `json:"notFolded,omitempty"`
 }
 

@@ -13,11 +13,11 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
 )
 
-// integration creates an integration with a condition AlertsFolded: False with a reason, or True without one.
-func (s *site) integration(namespace, name, reason string) {
+// integration creates an integration in shop with the condition AlertsFolded: False with a reason, or True without one.
+func (s *site) integration(name, reason string) {
 	s.t.Helper()
 	g := NewWithT(s.t)
-	integration := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	integration := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}}
 	g.Expect(s.Create(s.t.Context(), integration)).To(Succeed())
 	condition := metav1.Condition{Type: v1alpha1.ConditionAlertsFolded, Status: metav1.ConditionTrue,
 		Reason: v1alpha1.ReasonFolding, Message: "They do.", LastTransitionTime: metav1.Now()}
@@ -47,7 +47,7 @@ const (
 
 // While alerts cannot become Incidents, that none is open says nothing about what the alerts said.
 func TestCheckFailsWhileAlertsDoNotBecomeIncidents(t *testing.T) {
-	blocked := func(s *site) { s.integration("shop", "mon", v1alpha1.ReasonQuotaExceeded) }
+	blocked := func(s *site) { s.integration("mon", v1alpha1.ReasonQuotaExceeded) }
 	for sentence, test := range map[string]struct {
 		prepare        func(*site)
 		args           []string
@@ -61,11 +61,11 @@ func TestCheckFailsWhileAlertsDoNotBecomeIncidents(t *testing.T) {
 		"all namespaces are asked":   {blocked, []string{"-A"}, exitUnknown, "", "error: " + notFoldedInShop + "\n"},
 		"another integration is asked about": {func(s *site) {
 			blocked(s)
-			s.integration("shop", "other", "")
+			s.integration("other", "")
 		}, []string{"-i", "other"}, exitOK, "No incident is open.\n", ""},
 		"four do not fold": {func(s *site) {
 			for _, name := range []string{"a", "b", "c", "d"} {
-				s.integration("shop", name, v1alpha1.ReasonQueueFull)
+				s.integration(name, v1alpha1.ReasonQueueFull)
 			}
 		}, nil, exitUnknown, "", "error: alerts for shop/a (QueueFull), shop/b (QueueFull), shop/c (QueueFull) and 1 more " +
 			"do not become incidents: Said by a.\n"},
@@ -90,7 +90,7 @@ func TestCheckFailsWhileAlertsDoNotBecomeIncidents(t *testing.T) {
 func TestGetWarnsWhileAlertsDoNotBecomeIncidents(t *testing.T) {
 	g := NewWithT(t)
 	s := newSite(t)
-	s.integration("shop", "mon", v1alpha1.ReasonQuotaExceeded)
+	s.integration("mon", v1alpha1.ReasonQuotaExceeded)
 	warning := "Warning: " + notFoldedInShop + "\n"
 	exit, stdout, stderr := s.run(nil, "get", "-A")
 	g.Expect(exit).To(Equal(exitOK))
@@ -110,7 +110,7 @@ func TestGetWarnsWhileAlertsDoNotBecomeIncidents(t *testing.T) {
 func TestTheToolsTellThatAlertsDoNotBecomeIncidents(t *testing.T) {
 	g := NewWithT(t)
 	s := newSite(t)
-	s.integration("shop", "mon", v1alpha1.ReasonQuotaExceeded)
+	s.integration("mon", v1alpha1.ReasonQuotaExceeded)
 	session, _ := startMCP(t, s.url, "-A")
 	checked, _ := callTool(t, session, "check", nil)
 	g.Expect(checked).To(And(HaveKeyWithValue("passes", false), HaveKeyWithValue("unknown", notFoldedInShop)))

@@ -35,8 +35,8 @@ type denial struct {
 	code int32
 }
 
-// Deny sets a policy, which denies with 403, as a ValidatingAdmissionPolicy with reason Forbidden and its binding of the same name.
-// nil removes it.
+// Deny sets a policy, which denies with 403, as a ValidatingAdmissionPolicy with reason Forbidden and its binding of the same
+// name. nil removes it.
 func (s *Server) Deny(name string, rule Rule) { s.DenyWith(name, 0, rule) }
 
 // DenyWith sets an admission webhook, which denies with a code of its choice. nil removes it.
