@@ -138,8 +138,8 @@ func (s *parameters) addDefault(name, value string, isSigned bool) *problem {
 	return nil
 }
 
-// queryIdentity returns the fields that the query gives, with their values, in order. Without any it is empty, so that the ids of such
-// requests stay the same across versions.
+// queryIdentity returns the fields that the query gives, with their values, in order. Without any it is empty, so that the ids of
+// such requests stay the same across versions.
 func (s *parameters) queryIdentity() (parts [][]byte) {
 	for _, field := range slices.Sorted(maps.Keys(s.defaults)) {
 		text, _ := s.defaults[field].(string)

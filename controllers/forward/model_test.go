@@ -247,6 +247,12 @@ func (w *world) settled() {
 		return
 	}
 	w.post()
+	if former := w.poster.record.withFormer(); len(former) > 0 { // what earlier leaders have posted ends later
+		w.pass(alerts.FormerDelay)
+		for _, key := range former {
+			w.poster.schedule.changed.add(key, time.Time{})
+		}
+	}
 	w.time = w.time.Add(time.Second)
 	w.refold() // what is due by then
 	w.post()
