@@ -185,7 +185,7 @@ func TestABodyHasADeadlineAndALongAnswerHasNot(t *testing.T) {
 				g.Expect(time.Since(began)).To(Equal(test.took))
 				_ = conn.Close()
 				close(listener)
-				_ = <-done
+				g.Expect(<-done).To(HaveOccurred())
 				_ = server.Close()
 			})
 		})
