@@ -80,8 +80,8 @@ func (p *poster) attempt() (at attempt, ok bool) {
 	return at, ok
 }
 
-// run posts until ctx ends. The first request, and that after a failure, is empty: its Date shows Alertmanager's clock, so that
-// firing alerts do not arrive already ended.
+// run posts until ctx ends. Its first request, and that after a failure, only asks for Alertmanager's clock, so that firing alerts
+// do not arrive already ended. It is empty: an answer to it is no success.
 func (p *poster) run(ctx context.Context) {
 	defer p.metrics.remove()
 	var round attempt    // at which the last round began
@@ -97,8 +97,11 @@ func (p *poster) run(ctx context.Context) {
 			sleep(ctx, minBackoff, nil)
 			continue
 		}
+		var err error
 		b := &batch{}
-		if knowsClock {
+		if !knowsClock {
+			err = p.splitter.request(ctx, at, nil, alertmanager.RequestTimeout)
+		} else {
 			isDue := at.target != round.target || !time.Now().Before(due)
 			if isDue && p.schedule.beginRound(at.now.Add(-at.target.EndedWindow())) {
 				round, due, probe = at, time.Now().Add(at.target.RoundInterval()), true
@@ -108,8 +111,9 @@ func (p *poster) run(ctx context.Context) {
 				p.schedule.wait(ctx, due)
 				continue
 			}
+			err = p.deliver(ctx, at, b)
 		}
-		if err := p.deliver(ctx, at, b); err != nil {
+		if err != nil {
 			if ctx.Err() != nil {
 				return
 			}
@@ -122,11 +126,16 @@ func (p *poster) run(ctx context.Context) {
 			sleep(ctx, delays.Step(), nil)
 			continue
 		}
-		if !asked {
-			p.learnFormer(ctx, &running)
-			asked = true
+		if !knowsClock {
+			if knowsClock = true; !asked {
+				p.learnFormer(ctx, &running)
+				asked = true
+			} else {
+				sleep(ctx, minBackoff, nil) // a proxy may limit the rate
+			}
+			continue
 		}
-		probe, knowsClock = !knowsClock, true
+		probe = false
 		if isWrong(p.skew.get() - round.ahead) {
 			due = fold.Earliest(due, time.Now().Add(minBackoff)) // what was posted may have ended at once
 		}
@@ -357,7 +366,9 @@ func (s *splitter) request(ctx context.Context, at attempt, posts []*post, timeo
 		s.metrics.count(resultFailed, len(alerts))
 		return err
 	}
-	s.took = time.Since(began)
+	if len(posts) > 0 { // an empty request may take no time
+		s.took = time.Since(began)
+	}
 	s.metrics.count(resultSent, len(alerts))
 	now, _ := s.clock()
 	for _, p := range posts {
