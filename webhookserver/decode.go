@@ -61,7 +61,7 @@ func (h *handler) decode(r *read) (*decoded, *problem) {
 	h.capture(r, body)
 	d, p := h.decodeBody(r, body)
 	r.leave()
-	if p == nil || p.Status < http.StatusInternalServerError { // else no preset has read it, and another attempt may succeed
+	if p == nil || p.Status < http.StatusInternalServerError { // after a 5xx no preset has read it, and another attempt may succeed
 		if large := h.checkSize(r.authenticated, len(body), d); large != nil {
 			d, p = nil, large // whatever else is wrong with it
 		}
