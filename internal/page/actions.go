@@ -26,8 +26,6 @@ const (
 	// maxActionBytes and maxActionIncidents bound one request for an action. The page splits longer ones.
 	maxActionBytes     = 256 << 10
 	maxActionIncidents = 500
-	// bodyTimeout bounds the time in which a body is read.
-	bodyTimeout = 10 * time.Second
 )
 
 // actionStatus has the status of the alerts that each action creates.
@@ -104,8 +102,6 @@ func (q *actionRequest) length() (time.Duration, error) {
 
 // act does an action to Incidents, and answers with lines about each. The API server decides what the user may do.
 func (s *Server) act(w http.ResponseWriter, r *http.Request, who *caller) error {
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(bodyTimeout)) // not all writers support it
 	var q actionRequest
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxActionBytes))
 	decoder.DisallowUnknownFields()
@@ -117,7 +113,6 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request, who *caller) error 
 		w.Header().Set("Connection", "close")
 		return statusError{code, "the body is not an action, or is too long or too slow"}
 	}
-	_ = control.SetReadDeadline(time.Time{})
 	a, err := q.action()
 	if err != nil {
 		return err

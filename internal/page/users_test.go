@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/httpserver"
 )
 
 // recorder is an API server that knows some tokens, and records the headers of all requests.
@@ -304,7 +305,7 @@ func TestTheTokenIsNeverRepeated(t *testing.T) {
 	g.Expect(string(logged.Contents())).To(And(ContainSubstring("has expired"), Not(ContainSubstring("secret-of-maria"))))
 }
 
-// A body that never ends is given up after bodyTimeout.
+// A body that never ends is given up after httpserver.ReadTimeout.
 func TestABodyThatNeverEnds(t *testing.T) {
 	g := NewWithT(t)
 	s := startShared(t, newRecorder(t))
@@ -313,7 +314,7 @@ func TestABodyThatNeverEnds(t *testing.T) {
 	defer func() { _ = connection.Close() }()
 	_, err = io.WriteString(connection, "POST /api/actions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer maria\r\nX-Tocsin-Page: 1\r\nContent-Length: 1000\r\n\r\n{")
 	g.Expect(err).NotTo(HaveOccurred())
-	g.Expect(connection.SetReadDeadline(time.Now().Add(2 * bodyTimeout))).To(Succeed())
+	g.Expect(connection.SetReadDeadline(time.Now().Add(2 * httpserver.ReadTimeout))).To(Succeed())
 	line, err := bufio.NewReader(connection).ReadString('\n')
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(line).To(ContainSubstring("400"))

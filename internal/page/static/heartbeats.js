@@ -7,10 +7,11 @@ import { draw } from "./list.js";
 import { known, rows } from "./stream.js";
 import { ago, brief, short, span } from "./times.js";
 
-const every = 30000, answerTimeout = 8000;
+// To know whether alerts become incidents, all integrations are read.
+const every = 30000, foldedEvery = 120000, answerTimeout = 8000;
 const looks = { Heard: "good", Missed: "bad", TooLong: "bad", Failed: "bad", InvalidSchedule: "bad" };
 
-let turn = 0, again, asked = false; // asked: whether alerts become incidents
+let turn = 0, again, asked = false, nextAsk = 0; // asked: whether alerts become incidents
 
 const isIdle = () => ![...rows.values()].some((row) => row.state === "Open");
 
@@ -30,8 +31,11 @@ export async function list() {
   clearTimeout(again);
   asked = isIdle();
   try {
-    const answer = await request("api/heartbeats" + (asked ? "?folded=1" : ""), { signal: AbortSignal.timeout(answerTimeout) });
+    const asks = asked && (known.notFolded === undefined || Date.now() >= nextAsk);
+    const answer = await request("api/heartbeats" + (asks ? "?folded=1" : ""), { signal: AbortSignal.timeout(answerTimeout) });
     const found = await answer.json();
+    if (asks) nextAsk = Date.now() + foldedEvery;
+    else if (asked) found.notFolded = known.notFolded;
     if (mine === turn) show(found);
   } catch (error) {
     if (mine === turn && [401, 403].includes(error.status)) return clear();

@@ -34,7 +34,7 @@ export function setUp(whenChanged, whenDenied, whenPermitted) {
 
 function say(problem) {
   const open = [...rows.values()].filter((row) => row.state === "Open").length;
-  document.title = (known.synced && problem ? "(?) " : known.synced && open ? `(${open}) ` : "") + "Tocsin";
+  document.title = (problem && (known.synced || isDenied) ? "(?) " : known.synced && open ? `(${open}) ` : "") + "Tocsin";
   setText($("connection"), problem ? "Out of date: " + problem : "live");
   $("connection").className = problem ? "bad" : "good";
   sayAge();
@@ -65,9 +65,10 @@ async function follow(signal) {
       hear();
       const response = await request("api/stream", { signal: AbortSignal.any([signal, silent.signal]) });
       for await (const message of messages(response, hear)) {
-        if (message.code) throw Object.assign(new Error(message.problem), { status: message.code });
+        if (message.code) throw Object.assign(new Error(message.problem), { status: message.code, inStream: true });
         take(message);
         wait = 500;
+        if (!message.synced || message.problem) continue; // what may be listed may still not be watched
         askFor();
         if (isDenied) permitted();
         isDenied = false;
@@ -77,13 +78,13 @@ async function follow(signal) {
       if (signal.aborted) return;
       say(error.status ? error.message + "." : server() + " does not answer.");
       if ([401, 403, 507].includes(error.status)) { // as askFor
-        if (!isDenied) {
-          isDenied = true;
-          take({ ...known, whole: true, synced: false, problem: error.message });
-          denied();
-        }
-        // Another try would end the same way, unless the API server or a proxy changes its mind. A form stays for what is typed.
-        if (!askFor(error.status, error.message) || error.status === 507) return;
+        const first = !isDenied;
+        isDenied = true;
+        take({ ...known, whole: true, synced: false, problem: error.message });
+        if (first) denied();
+        // Another try would end the same way, unless the API server or a proxy changes its mind. A form stays for what is typed. A
+        // denial within the stream is the API server's: behind a proxy, it is the only one.
+        if (!askFor(error.status, error.message) && !error.inStream || error.status === 507) return;
       }
     } finally {
       clearTimeout(watchdog);
