@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // GeneratedAutoResolve is after how long without an alert an Incident with a generated dedup key resolves when its integration
@@ -25,10 +26,11 @@ func StaysInAlertmanager(spec *v1alpha1.WebhookIntegrationSpec, presets ...strin
 	return spec.Forward != v1alpha1.ForwardAlways && !spec.Federate && slices.ContainsFunc(presets, IsFromAlertmanager)
 }
 
-// WhyNotFolded returns the reason why alerts for the integration do not become Incidents; empty if all do.
+// WhyNotFolded returns the reason why alerts for the integration do not become Incidents; empty if all do, also those of
+// AlertEvents that finalizers keep.
 func WhyNotFolded(w *v1alpha1.WebhookIntegration) string {
 	condition := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionAlertsFolded)
-	if condition == nil || condition.Status != metav1.ConditionFalse {
+	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason == queue.StuckTerminating {
 		return ""
 	}
 	return condition.Reason
