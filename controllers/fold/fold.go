@@ -111,8 +111,8 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, policy *Policy, r
 	if stored.Episode != nil && status.Episode != nil && stored.Episode.Number == status.Episode.Number {
 		status.Alert, status.Episode.Title = *stored.Alert.DeepCopy(), stored.Episode.Title
 	}
-	if known.Type == heartbeatType {
-		status.Alert.Type = heartbeatType
+	if known.Type == HeartbeatType {
+		status.Alert.Type = HeartbeatType
 	}
 	status.Alert.Severity, status.Alert.Preset = known.Severity, known.Preset
 	status.Alert.StartTime, status.Alert.EndTime = known.StartTime, known.EndTime // they tell what is late

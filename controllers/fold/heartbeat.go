@@ -14,9 +14,9 @@ type Heartbeats struct {
 	Keys       []string  // their dedup keys: their own Incidents end when they are heard
 }
 
-// heartbeatType is the type of the alerts about heartbeats. Package heartbeat resolves the Incident of one that was deleted only
+// HeartbeatType is the type of the alerts about heartbeats. Package heartbeat resolves the Incident of one that was deleted only
 // if it has this type.
-const heartbeatType = "heartbeat"
+const HeartbeatType = "heartbeat"
 
 func heartbeatsOf(beats []*v1alpha1.Heartbeat) (h Heartbeats) {
 	for _, beat := range beats {

@@ -264,7 +264,7 @@ func (d *decision) fire(trouble *v1alpha1.Timestamp) {
 		Title:       cmp.Or(says.Title, fmt.Sprintf(title, h.Name)),
 		Description: description,
 		Severity:    cmp.Or(says.Severity, v1alpha1.SeverityCritical),
-		Type:        AlertType,
+		Type:        fold.HeartbeatType,
 		// Not the time of the last signal: this absence may have begun before the end of an Incident that was resolved, and would
 		// be taken for a late alert of it.
 		StartTime: trouble,

@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 )
@@ -23,7 +24,7 @@ func addOrphans(mgr ctrl.Manager, r *reconciler) error {
 		Watches(&v1alpha1.Incident{}, requests.OnChange(func(
 			_ context.Context, _, after *v1alpha1.Incident, _ bool, queue requests.Queue,
 		) {
-			if after != nil && isOpen(after) && after.Status.Alert.Type == AlertType {
+			if after != nil && isOpen(after) && after.Status.Alert.Type == fold.HeartbeatType {
 				requests.Add(queue, client.ObjectKeyFromObject(after))
 			}
 		})).
@@ -49,7 +50,7 @@ func (r orphans) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	name, ok := v1alpha1.HeartbeatOfKey(incident.Spec.DedupKey)
-	if !ok || len(validation.IsDNS1123Subdomain(name)) > 0 || incident.Status.Alert.Type != AlertType || !isOpen(incident) {
+	if !ok || len(validation.IsDNS1123Subdomain(name)) > 0 || incident.Status.Alert.Type != fold.HeartbeatType || !isOpen(incident) {
 		return ctrl.Result{}, nil // also what a sender calls so
 	}
 	for _, reader := range []client.Reader{r.cache, r.live} {

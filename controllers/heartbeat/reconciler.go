@@ -46,9 +46,6 @@ import (
 // +kubebuilder:rbac:groups=tocsin.dev,resources=heartbeats/status,verbs=patch
 // +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=get;list;watch
 
-// AlertType is the type of the alerts about heartbeats.
-const AlertType = "heartbeat"
-
 // concurrency is how many heartbeats the leader looks at at a time: many may be missed together.
 const concurrency = 10
 
