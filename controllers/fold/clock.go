@@ -15,7 +15,7 @@ import (
 type clockRule struct{ noRule }
 
 func (clockRule) finish(f *folding, _ earlier) {
-	if f.status.State == "" || !f.isTimeCertain() {
+	if f.status.State == "" || f.in.Policy.Uncertain {
 		return
 	}
 	f.redateAcknowledgement()
@@ -29,9 +29,6 @@ func (clockRule) finish(f *folding, _ earlier) {
 	}
 	f.redate(status.OrphanedTime)
 }
-
-// isTimeCertain reports whether the time of the fold is certain. While it is not, QuietFrom is that time.
-func (f *folding) isTimeCertain() bool { return !f.in.Policy.QuietFrom.Equal(f.in.Now) }
 
 // redate gives a time of the future, which may be nil, the time of now. It returns by how much it was ahead, zero if it was not.
 func (f *folding) redate(t *v1alpha1.Timestamp) (ahead time.Duration) {

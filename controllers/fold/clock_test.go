@@ -105,7 +105,7 @@ func TestATimeStaysAsItWasNoted(t *testing.T) {
 	for sentence, now := range map[string]func(b *foldBench) time.Time{
 		"if it is ahead by as much as clocks differ": func(*foldBench) time.Time { return minute(day) },
 		"while the time is not certain": func(b *foldBench) time.Time {
-			b.policy.QuietFrom = minute(3)
+			b.policy.QuietFrom, b.policy.Uncertain = minute(3), true
 			return minute(3)
 		},
 	} {
@@ -115,6 +115,13 @@ func TestATimeStaysAsItWasNoted(t *testing.T) {
 			NewWithT(t).Expect(bench.fold().Write).To(BeFalse())
 		})
 	}
+}
+
+func TestAStubOfAnIntegrationHasTimesCorrected(t *testing.T) {
+	g, bench := NewWithT(t), aheadBench()
+	bench.policy.Stub, bench.policy.QuietFrom = true, minute(3)
+	g.Expect(bench.at(3).Write).To(BeTrue())
+	g.Expect(bench.status().LastAlertTime).To(Equal(minuteStamp(3)))
 }
 
 func TestADescriptionOfAnEpisodeHasNoEndInTheFuture(t *testing.T) {

@@ -172,7 +172,7 @@ func TestAutoResolve(t *testing.T) {
 	})
 	t.Run("a leader that is not certain of the time waits", func(t *testing.T) {
 		bench := open(time.Hour)
-		bench.now, bench.policy.QuietFrom = minute(-600), minute(-600)
+		bench.now, bench.policy.QuietFrom, bench.policy.Uncertain = minute(-600), minute(-600), true
 		NewWithT(t).Expect(bench.fold().Write).To(BeFalse())
 	})
 	t.Run("what fires after it reopens, even with the startTime of before", func(t *testing.T) {

@@ -200,13 +200,13 @@ func TestNoResolveIsStaleAfterTheClockWasSetBack(t *testing.T) {
 			bench.fold(receivedAt(eventOf(1, firing), tomorrow))
 			for _, status := range c.between {
 				if bench.now = minute(2); !c.certain {
-					bench.policy.QuietFrom = bench.now
+					bench.policy.QuietFrom, bench.policy.Uncertain = bench.now, true
 				}
 				if bench.fold(); status != "" {
 					bench.fold(eventOf(2, alertOf(status, v1alpha1.AlertContent{})))
 				}
 			}
-			bench.now = minute(5)
+			bench.now, bench.policy.Uncertain = minute(5), false
 			resolve := alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{EndTime: minuteStamp(1)})
 			g.Expect(resultsOf(bench.fold(eventOf(5, resolve)))).To(Equal([]string{ResultResolved}))
 		})

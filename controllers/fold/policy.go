@@ -59,6 +59,7 @@ type Policy struct {
 	Unavailable time.Time // when a replica last reported an answer of 5xx, by the API server's clock
 
 	QuietFrom     time.Time // quiet is measured from then on at the earliest: from now while the time is not certain
+	Uncertain     bool      // the time is not certain: no time of the future is corrected
 	AcceptingFrom time.Time // as QuietFrom, for expiries: their senders can renew them from then on
 
 	ForwardAfter                *v1alpha1.ForwardAfter   // nil: nothing is held back

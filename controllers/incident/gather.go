@@ -275,8 +275,9 @@ func (r *reconciler) confirmPolicy(ctx context.Context, c *confirmed) (fold.Poli
 
 // withQuiet returns the policy with the time since when the integration is quiet. While nothing may end for its age, that is now.
 func (r *reconciler) withQuiet(policy fold.Policy, o *facts) fold.Policy {
-	var ok bool
-	if policy.QuietFrom, ok = r.Health.QuietFrom(o.integration(), policy.Unavailable); !ok || policy.Stub {
+	from, certain := r.Health.QuietFrom(o.integration(), policy.Unavailable)
+	policy.QuietFrom, policy.Uncertain = from, !certain
+	if !certain || policy.Stub {
 		policy.QuietFrom = o.apiTime
 	}
 	policy.AcceptingFrom = policy.ReadySince.Add(replica.Grace)

@@ -36,6 +36,22 @@ func (s *site) listenFor(l *replica.IngestHealth, d time.Duration) {
 	}
 }
 
+func TestAStubOfAnIntegrationIsQuietFromNowThoughTheTimeIsCertain(t *testing.T) {
+	s := newSite(t)
+	l, now := s.listen(), s.Clock.Now()
+	policyOf := func(stub bool) fold.Policy {
+		return s.incidents.withQuiet(fold.Policy{Stub: stub}, &facts{key: types.NamespacedName{Namespace: s.Namespace}, apiTime: now})
+	}
+	for _, stub := range []bool{false, true} {
+		s.Expect(policyOf(stub).QuietFrom).To(Equal(now))
+		s.Expect(policyOf(stub).Uncertain).To(BeTrue(), "the API server has not answered yet")
+	}
+	s.answer(l, 0)
+	s.Expect(policyOf(false).QuietFrom).NotTo(Equal(now))
+	s.Expect(policyOf(true).QuietFrom).To(Equal(now))
+	s.Expect([]bool{policyOf(false).Uncertain, policyOf(true).Uncertain}).To(HaveEach(false))
+}
+
 func TestQuietIsMeasuredOnlyWhileWeListen(t *testing.T) {
 	minutes := func(n int) time.Duration { return time.Duration(n) * time.Minute }
 	opened := func(t *testing.T) (*site, *replica.IngestHealth) {
