@@ -14,11 +14,15 @@ import (
 // The openedTime stays, because the forwarding tells episodes apart by it. So do the times that senders give.
 type clockRule struct{ noRule }
 
+func (clockRule) begin(f *folding) { f.redateAcknowledgement() }
+
+// alert corrects an acknowledgement before the next one sets its end. Otherwise an end that is right would be moved.
+func (clockRule) alert(f *folding, _ receivedAlert, _ earlier) { f.redateAcknowledgement() }
+
 func (clockRule) finish(f *folding, _ earlier) {
 	if f.status.State == "" || f.in.Policy.Uncertain {
 		return
 	}
-	f.redateAcknowledgement()
 	f.redateSilence()
 	status, redated := f.status, false
 	for _, t := range []*v1alpha1.Timestamp{status.LastAlertTime, status.ResolvedTime} {
@@ -41,13 +45,19 @@ func (f *folding) redate(t *v1alpha1.Timestamp) (ahead time.Duration) {
 	return ahead
 }
 
+// redateAcknowledgement moves the end with the time of the first acknowledgement. If only a further one was of the future,
+// nothing tells by how much, so the longest time that an acknowledgement may have bounds its end.
 func (f *folding) redateAcknowledgement() {
 	given := f.status.Acknowledgement
-	if given == nil {
+	if given == nil || f.in.Policy.Uncertain {
 		return
 	}
-	if ahead := f.redate(&given.Time); ahead > 0 && isSet(given.ExpirationTime) {
-		given.ExpirationTime = timestamp(given.ExpirationTime.Add(-ahead))
+	end := &given.ExpirationTime
+	if ahead := f.redate(&given.Time); ahead > 0 && isSet(*end) {
+		*end = timestamp((*end).Add(-ahead))
+	}
+	if longest := f.in.Now.Add(v1alpha1.MaxAcknowledgement); isSet(*end) && IsFuture((*end).Time, longest) {
+		*end, f.plan.Write = timestamp(longest), true
 	}
 }
 

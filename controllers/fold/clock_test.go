@@ -124,6 +124,49 @@ func TestAStubOfAnIntegrationHasTimesCorrected(t *testing.T) {
 	g.Expect(bench.status().LastAlertTime).To(Equal(minuteStamp(3)))
 }
 
+// acknowledgedBy is another user's report that acknowledges the Incident for some minutes.
+func acknowledgedBy(user string, n int) v1alpha1.Alert {
+	alert := acknowledgedFor(n)
+	alert.By = user
+	return alert
+}
+
+func TestTheEndOfAFurtherAcknowledgement(t *testing.T) {
+	right := func(b *foldBench) { b.at(4, setBack(4, acknowledgedBy("ivan", 480))) }
+	for sentence, c := range map[string]struct {
+		happens func(b *foldBench)
+		until   *v1alpha1.Timestamp
+	}{
+		"stays if it is by the right clock": {until: minuteStamp(484), happens: func(b *foldBench) {
+			b.tomorrow(2, acknowledgedFor(30))
+			right(b)
+		}},
+		"stays if it is by the right clock, and both are folded at once": {until: minuteStamp(484), happens: func(b *foldBench) {
+			first := receivedAt(eventOf(2, acknowledgedFor(30)), minute(day+2))
+			in := b.input(first, setBack(4, acknowledgedBy("ivan", 480)))
+			in.Now = minute(4)
+			b.incident.Status = Decide(in).Status
+		}},
+		"stays if it is by the right clock, and the first one has no end": {until: minuteStamp(484), happens: func(b *foldBench) {
+			b.tomorrow(2, acknowledgedFor(0))
+			right(b)
+		}},
+		"is bounded if only the further one was of the future": {until: minuteStamp(5 + 30*day), happens: func(b *foldBench) {
+			b.at(1, setBack(1, acknowledgedFor(30)))
+			b.at(100*day, receivedAt(eventOf(2000, acknowledgedBy("ivan", 480)), minute(100*day)))
+			b.at(5)
+		}},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g, bench := NewWithT(t), aheadBench()
+			c.happens(bench)
+			g.Expect(bench.status().Acknowledgement.By).To(Equal("maria"))
+			g.Expect(bench.status().Acknowledgement.ExpirationTime).To(Equal(c.until))
+			g.Expect(bench.at(6).IsIdle()).To(BeTrue(), "it is written once")
+		})
+	}
+}
+
 func TestADescriptionOfAnEpisodeHasNoEndInTheFuture(t *testing.T) {
 	g, bench := NewWithT(t), aheadBench()
 	bench.archiveRequired = true

@@ -40,7 +40,7 @@ var rules = [...]rule{
 	forwardingRule{},      // whether people are told: not of what a silence covers, is held back or muted
 	archiveRule{},         // ended episodes wait for the archive, in the version that the whole fold makes of them
 	assignmentRule{},      // who works on the episode; when the next one opens, the archive has it
-	clockRule{},           // times of the future become now, after the rules that look for them
+	clockRule{},           // times of the future become now, after the rules that look for them; of an acknowledgement, at once
 }
 
 // Due is when a rule changes an Incident if no alert comes until then; zero if none does.
