@@ -14,7 +14,15 @@ import (
 // The openedTime stays, because the forwarding tells episodes apart by it. So do the times that senders give.
 type clockRule struct{ noRule }
 
-func (clockRule) begin(f *folding) { f.redateAcknowledgement() }
+// begin forgets an end that was kept back if the resolvedTime is of the future. Otherwise the Incident would fire again in
+// Alertmanager, which has been told of its end, see KeepsFiring, once that time is now.
+func (clockRule) begin(f *folding) {
+	f.redateAcknowledgement()
+	status := f.status
+	if status.Flapping != nil && !f.in.Policy.Uncertain && IsFuture(valueOf(status.ResolvedTime).Time, f.in.Now) {
+		status.Flapping.KeptFiring = nil
+	}
+}
 
 // alert corrects an acknowledgement before the next one sets its end. Otherwise an end that is right would be moved.
 func (clockRule) alert(f *folding, _ receivedAlert, _ earlier) { f.redateAcknowledgement() }

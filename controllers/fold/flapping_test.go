@@ -337,6 +337,33 @@ func TestAClockThatWasSetBackKeepsNothingFiring(t *testing.T) {
 	g.Expect(KeepsFiring(bench.status(), minute(64))).To(BeFalse(), "nor when that time comes")
 }
 
+// TestAnEndThatWasToldStaysSo has the clock set back by an hour after the end that was kept back has been forwarded.
+func TestAnEndThatWasToldStaysSo(t *testing.T) {
+	for sentence, event := range map[string]*v1alpha1.AlertEvent{
+		"if no alert comes":             nil,
+		"if the Incident opens again":   setBack(7, firingAt("error")),
+		"if another resolve comes late": setBack(7, resolvingAlert()),
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g, bench := NewWithT(t), unsteadyBench(5)
+			bench.toggle(51, 52, 53, 54, 55, 60)
+			bench.at(70)
+			g.Expect(bench.flapping().Status).To(Equal(metav1.ConditionFalse))
+			g.Expect(keptFiring(bench.status())).NotTo(BeNil())
+			if bench.now = minute(7); event == nil {
+				bench.fold()
+			} else {
+				bench.fold(event)
+			}
+			g.Expect(keptFiring(bench.status())).To(BeNil())
+			for _, n := range []int{7, 8, 64} {
+				g.Expect(KeepsFiring(bench.status(), minute(n))).To(BeFalse())
+			}
+			g.Expect(bench.at(8).IsIdle()).To(BeTrue())
+		})
+	}
+}
+
 func TestTheSeverityDoesNotFallWhileAnIncidentFlaps(t *testing.T) {
 	g, bench := NewWithT(t), unsteadyBench(5)
 	fires := func(n int, severity v1alpha1.Severity) { bench.at(n, eventOf(n, firingAt(severity))) }
