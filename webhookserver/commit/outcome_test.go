@@ -22,6 +22,26 @@ func TestASchemaRejectionNamesFieldsAndNothingElse(t *testing.T) {
 	g.Expect(invalid.Message).To(Equal("not allowed by the schema: alerts[0].title (Invalid), receivedTime (Invalid)"))
 }
 
+// Webhooks choose code and reason: no AlertEvent of the name exists.
+func TestADenialThatSaysThatTheEventExistsIsADenial(t *testing.T) {
+	for sentence, name := range map[string]string{
+		"without a key": "", "with an idempotency key": v1alpha1.KeyedEventName("x", "key"),
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			store := &memorystore.Store{Before: memorystore.FailAlways(memorystore.ServerError(
+				http.StatusConflict, metav1.StatusReasonAlreadyExists, `admission webhook "x" denied the request: no`))}
+			s := submission("x", "1")
+			s.EventName = name
+			_, err := commitOne(store, s)
+			var denied *DeniedError
+			g.Expect(errors.As(err, &denied)).To(BeTrue(), "%v", err)
+			g.Expect(denied.Reason).To(Equal(ReasonPolicy))
+			g.Expect(store.Calls()).To(Equal(1))
+		})
+	}
+}
+
 func TestAPolicyThatRefusesEverythingIsNotAskedForEachAlert(t *testing.T) {
 	g := NewWithT(t)
 	denied := memorystore.ServerError(http.StatusForbidden, metav1.StatusReasonForbidden, `admission webhook "x" denied the request: no`)

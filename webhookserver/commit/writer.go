@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/admission"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
@@ -164,7 +165,7 @@ func (c *Committer) attempt(ctx context.Context, event *v1alpha1.AlertEvent) (*v
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	err := c.store.Create(ctx, event)
-	if !apierrors.IsAlreadyExists(err) {
+	if admission.IsDenied(err) || !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
 	keyed := v1alpha1.IsKeyedEventName(event.Name)
