@@ -37,6 +37,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/internal/admission"
 	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
@@ -246,7 +247,7 @@ func (r *reconciler) store(ctx context.Context, namespace, integration string, a
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	err := r.live.Create(ctx, event, client.FieldOwner(v1alpha1.FieldManager))
-	if apierrors.IsAlreadyExists(err) {
+	if !admission.IsDenied(err) && apierrors.IsAlreadyExists(err) {
 		return nil
 	}
 	return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -275,9 +276,20 @@ func TestALeaderThatEndsIsFollowed(t *testing.T) {
 	}
 }
 
-// A quota denies the alerts of a heartbeat for an hour.
+// A quota or a webhook denies the alerts of a heartbeat for an hour.
 func TestADeniedAlertIsStoredLaterAndBlocksNoOther(t *testing.T) {
-	s := newSite(t)
+	for sentence, denial := range map[string]error{
+		"a quota is full": apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("exceeded quota")),
+		"a webhook says that it exists": &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonAlreadyExists,
+			Message: `admission webhook "x" denied the request: no`,
+		}},
+	} {
+		t.Run(sentence, func(t *testing.T) { checkDeniedAlert(newSite(t), denial) })
+	}
+}
+
+func checkDeniedAlert(s *site, denial error) {
 	h := s.heartbeat()
 	h.Spec.Required = true
 	s.Expect(s.Live.Update(s.Ctx, h)).To(Succeed())
@@ -286,7 +298,7 @@ func TestADeniedAlertIsStoredLaterAndBlocksNoOther(t *testing.T) {
 		ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption,
 	) error {
 		if alert := object.(*v1alpha1.AlertEvent).Alerts[0]; alert.DedupKey == v1alpha1.HeartbeatKey("beat") {
-			return apierrors.NewForbidden(schema.GroupResource{}, "", errors.New("exceeded quota"))
+			return denial
 		}
 		return c.Create(ctx, object, options...)
 	}}))
