@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -68,7 +67,7 @@ func (r *reconciler) remove(ctx context.Context, read *v1alpha1.Incident) (bool,
 	incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: read.Namespace, Name: read.Name}}
 	err = r.live.Delete(ctx, incident, client.Preconditions{UID: &read.UID, ResourceVersion: &read.ResourceVersion})
 	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+	case isOutdated(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("deleting the Incident %s: %w", read.Name, err)

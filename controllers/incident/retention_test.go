@@ -1,6 +1,7 @@
 package incident
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
@@ -71,6 +72,22 @@ func TestHistoryOutlivesItsIntegration(t *testing.T) {
 			s.Expect(s.IncidentNames()).To(BeEmpty())
 		})
 	}
+}
+
+func TestADeniedDeletionOfAnIncidentIsNoOtherVersion(t *testing.T) {
+	s := newSite(t)
+	s.resolvedUnder("disk", &metav1.Duration{Duration: time.Hour})
+	s.pass(time.Hour)
+	for _, denied := range []error{
+		denial(http.StatusConflict, metav1.StatusReasonConflict), denial(http.StatusNotFound, metav1.StatusReasonNotFound),
+	} {
+		s.faults.onDelete = func() error { return denied }
+		_, err := s.reconcile("disk")
+		s.Expect(err).To(MatchError(denied))
+	}
+	s.faults.onDelete = nil
+	s.fold("disk")
+	s.Expect(s.IncidentNames()).To(BeEmpty())
 }
 
 func TestALateFiringFindsItsIncidentAlsoWithoutRetention(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/admission"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
@@ -124,10 +125,10 @@ func (r *Releaser) writeMark(ctx context.Context, ref queue.Ref, wanted *queue.M
 		before.UID = "" // then the patch has the UID, and fails on another object of the name
 		metav1.SetMetaDataAnnotation(&stored.ObjectMeta, v1alpha1.SettledAnnotation, value)
 		err = r.live.Patch(ctx, &stored, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), markOwner)
-		switch {
-		case apierrors.IsConflict(err):
+		switch denied := admission.IsDenied(err); {
+		case !denied && apierrors.IsConflict(err):
 			return ctrl.Result{RequeueAfter: conflictRetry}, nil
-		case client.IgnoreNotFound(err) != nil:
+		case denied, client.IgnoreNotFound(err) != nil:
 			return ctrl.Result{}, fmt.Errorf("marking the AlertEvent: %w", err)
 		}
 		log.FromContext(ctx).V(1).Info("Marked AlertEvent as settled", "incidents", len(mark.Incidents), "all", mark.All)

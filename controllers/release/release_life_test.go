@@ -3,6 +3,7 @@ package release
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -272,6 +273,13 @@ func TestAnEventThatIsGoneIsForgotten(t *testing.T) {
 	})
 }
 
+// denial is what the API server answers if an admission webhook denies a request with this code and reason.
+func denial(code int32, reason metav1.StatusReason) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: `admission webhook "x" denied the request: no`,
+	}}
+}
+
 func TestTheAPIServerDoesNotDoWhatIsAsked(t *testing.T) {
 	conflict := apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("alertevents").GroupResource(), "event", errors.New("newer"))
 	away := errors.New("away")
@@ -283,6 +291,9 @@ func TestTheAPIServerDoesNotDoWhatIsAsked(t *testing.T) {
 		"a conflict":       {conflict, false, conflictRetry},
 		"it was deleted":   {errGone, false, 0},
 		"it does not work": {away, true, 0},
+
+		"a webhook says that there is a conflict": {denial(http.StatusConflict, metav1.StatusReasonConflict), true, 0},
+		"a webhook says that it was deleted":      {denial(http.StatusNotFound, metav1.StatusReasonNotFound), true, 0},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			event := sharedEvent("event", "a", "b")

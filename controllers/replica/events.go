@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/admission"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
@@ -86,7 +87,7 @@ func DeleteEvent(ctx context.Context, live client.Writer, ref queue.Ref) (delete
 	event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}}
 	err = live.Delete(ctx, event, client.Preconditions{UID: &ref.UID})
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+	case !admission.IsDenied(err) && (apierrors.IsNotFound(err) || apierrors.IsConflict(err)):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("deleting the AlertEvent %s: %w", ref.Name, err)
