@@ -27,6 +27,9 @@ const (
 	// rejected.
 	deletePatience = 30 * time.Second
 
+	// deleteTimeout bounds a deletion after which the event may have to be marked: an admission webhook may hang.
+	deleteTimeout = 10 * time.Second
+
 	// conflictRetry is when to mark again after a conflict.
 	conflictRetry = 50 * time.Millisecond
 )

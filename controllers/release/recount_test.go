@@ -28,10 +28,13 @@ type storedEvents struct {
 	events  map[types.NamespacedName]*metav1.PartialObjectMetadata
 	during  func() // a patch
 	deleted []string
+	hangs   bool // a deletion
 
-	failure error // of each call to the API server
-	unread  error // of reads of the cache
-	patches []string
+	failure     error // of each call to the API server
+	undeletable error // of deletions
+	unmarkable  error // of patches
+	unread      error // of reads of the cache
+	patches     []string
 }
 
 // Get implements client.Reader, for the cache too.
@@ -71,7 +74,7 @@ func (s *storedEvents) Patch(_ context.Context, object client.Object, patch clie
 		s.during()
 	}
 	data, err := patch.Data(object)
-	if err = cmp.Or(err, s.failure); err != nil {
+	if err = cmp.Or(err, s.failure, s.unmarkable); err != nil {
 		return err
 	}
 	s.patches = append(s.patches, string(data))
@@ -83,9 +86,13 @@ func (s *storedEvents) Patch(_ context.Context, object client.Object, patch clie
 }
 
 // Delete implements client.Writer.
-func (s *storedEvents) Delete(_ context.Context, object client.Object, _ ...client.DeleteOption) error {
-	if s.failure != nil {
-		return s.failure
+func (s *storedEvents) Delete(ctx context.Context, object client.Object, _ ...client.DeleteOption) error {
+	if s.hangs {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if err := cmp.Or(s.failure, s.undeletable); err != nil {
+		return err
 	}
 	s.deleted = append(s.deleted, object.GetName())
 	return nil

@@ -4,6 +4,7 @@ package release
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -224,17 +225,36 @@ func (r *Releaser) enqueue(ref queue.Ref) {
 	}
 }
 
-// Reconcile deletes the event if it is due. Until then, it marks the event if that is wanted.
+// Reconcile deletes the event if it is due. It marks one that stays, or cannot be deleted, if that is wanted. The deletion comes
+// first: a mark that is rejected for good must not prevent it, and an event that goes needs no mark.
 func (r *Releaser) Reconcile(ctx context.Context, ref queue.Ref) (ctrl.Result, error) {
 	due, mark := r.state(ref)
-	if mark != nil {
+	switch {
+	case due && mark == nil:
+		return ctrl.Result{}, r.delete(ctx, ref)
+	case due:
+		failed := r.deleteSoon(ctx, ref)
+		if failed == nil {
+			return ctrl.Result{}, nil
+		}
+		_, err := r.writeMark(ctx, ref, mark)
+		return ctrl.Result{}, errors.Join(failed, err)
+	case mark != nil:
 		return r.writeMark(ctx, ref, mark)
 	}
-	if !due {
-		return ctrl.Result{}, nil
-	}
+	return ctrl.Result{}, nil
+}
+
+// deleteSoon is delete, and leaves time to mark the event.
+func (r *Releaser) deleteSoon(ctx context.Context, ref queue.Ref) error {
+	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
+	defer cancel()
+	return r.delete(ctx, ref)
+}
+
+func (r *Releaser) delete(ctx context.Context, ref queue.Ref) error {
 	if _, err := replica.DeleteEvent(ctx, r.live, ref); err != nil {
-		return ctrl.Result{}, err
+		return err
 	}
 	log.FromContext(ctx).V(1).Info("Released AlertEvent")
 	r.mu.Lock()
@@ -243,11 +263,11 @@ func (r *Releaser) Reconcile(ctx context.Context, ref queue.Ref) (ctrl.Result, e
 		record.deleted = true // the cache may show it for a while
 		r.lingering.remove(record)
 	}
-	return ctrl.Result{}, nil
+	return nil
 }
 
-// state reports whether an event is to be deleted now, and else which mark is to be written, if any. It notes that the deletion
-// is tried.
+// state reports whether an event is to be deleted now, and which mark is to be written if it stays, if any. It notes that the
+// deletion is tried.
 func (r *Releaser) state(ref queue.Ref) (due bool, mark *queue.Mark) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -255,11 +275,10 @@ func (r *Releaser) state(ref queue.Ref) (due bool, mark *queue.Mark) {
 	if record == nil {
 		return false, nil
 	}
-	if mark = record.wantedMark(now); mark == nil && record.isDue(now) && !record.deleted {
-		due = true
+	if due = record.isDue(now) && !record.deleted; due {
 		record.tried = cmp.Or(record.tried, now)
 	}
-	return due, mark
+	return due, record.wantedMark(now)
 }
 
 // Tidy drops the records of events that are gone, and has those deleted or marked whose time has come. One look at all records

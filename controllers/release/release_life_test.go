@@ -195,24 +195,28 @@ func TestAnEventThatCannotBeDeletedIsMarked(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			event := sharedEvent("event", "a", "b")
 			d := newDesk(t, event)
-			d.stored.failure = rejection
+			d.stored.undeletable = rejection
+			work := func() {
+				for d.queue.Len() > 0 {
+					ref, _ := d.queue.Get()
+					_, err := d.Reconcile(t.Context(), ref)
+					d.queue.Done(ref)
+					d.Expect(err != nil).To(Equal(rejection != nil))
+				}
+			}
 			d.Settle(event, "a")
 			d.Settle(event, "b")
-			ref, _ := d.queue.Get()
-			_, err := d.Reconcile(t.Context(), ref)
-			d.queue.Done(ref)
-			d.Expect(err != nil).To(Equal(rejection != nil))
-			d.stored.failure = nil
+			work()
 			d.MarkKept(ledger, isBlocked)
 			d.pass(deletePatience - time.Millisecond)
 			d.MarkKept(ledger, isBlocked)
 			d.Expect(d.stored.patches).To(BeEmpty(), "it may go at any moment")
 			d.pass(time.Millisecond)
 			d.MarkKept(ledger, isBlocked)
-			d.work()
+			work()
 			d.Expect(d.stored.markOf(event)).To(Equal("12/a,b"), "not all: it still counts as one that waits")
 			d.MarkKept(ledger, isBlocked)
-			d.work()
+			work()
 			d.Expect(d.stored.patches).To(HaveLen(1))
 		})
 	}
@@ -225,6 +229,61 @@ func TestAnEventThatCannotBeDeletedIsMarked(t *testing.T) {
 		d.Tidy(t.Context())
 		d.work()
 		d.Expect(d.stored.patches).To(BeEmpty())
+	})
+}
+
+func TestADueEventIsDeletedBeforeItIsMarked(t *testing.T) {
+	ledger, isBlocked := []v1alpha1.LedgerEntry{{UID: "1"}}, func(string) bool { return false }
+	// wanted returns a desk of an event whose deletion has failed for long, so that an Incident wants the mark.
+	wanted := func(t *testing.T) (*desk, *v1alpha1.AlertEvent) {
+		event := sharedEvent("event", "a")
+		d := newDesk(t, event)
+		d.stored.failure = errors.New("away")
+		d.Settle(event, "a")
+		_, err := d.Reconcile(t.Context(), queue.RefOf(event))
+		d.Expect(err).To(MatchError(d.stored.failure))
+		d.pass(deletePatience)
+		d.MarkKept(ledger, isBlocked)
+		d.stored.failure = nil
+		return d, event
+	}
+	t.Run("an outage is over", func(t *testing.T) {
+		d, _ := wanted(t)
+		d.Expect(d.work()).To(HaveLen(1))
+		d.Expect(d.stored.deleted).To(HaveLen(1))
+		d.Expect(d.stored.patches).To(BeEmpty())
+	})
+	t.Run("a policy rejects the mark", func(t *testing.T) {
+		d, event := wanted(t)
+		d.stored.unmarkable, d.stored.undeletable = errors.New("no mark"), errors.New("no deletion")
+		_, err := d.Reconcile(t.Context(), queue.RefOf(event))
+		d.Expect(err).To(And(MatchError(d.stored.unmarkable), MatchError(d.stored.undeletable)))
+		d.stored.undeletable = nil
+		d.Expect(d.work()).To(HaveLen(1))
+		d.Expect(d.stored.deleted).To(HaveLen(1))
+	})
+	t.Run("a policy rejects the mark of one with a key", func(t *testing.T) {
+		event := sharedEvent(v1alpha1.KeyedEventName("app", "key"), "a")
+		d := newDesk(t, event)
+		d.stored.unmarkable = errors.New("no mark")
+		d.Settle(event, "a")
+		_, err := d.Reconcile(t.Context(), queue.RefOf(event))
+		d.Expect(err).To(MatchError(d.stored.unmarkable))
+		d.pass(queue.KeyedLinger)
+		d.Expect(d.work()).To(HaveLen(1))
+		d.Expect(d.stored.deleted).To(HaveLen(1))
+	})
+	t.Run("the deletion hangs", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			d, event := wanted(t)
+			d.stored.hangs = true
+			ctx, cancel := context.WithTimeout(t.Context(), 2*deleteTimeout)
+			defer cancel()
+			_, err := d.Reconcile(ctx, queue.RefOf(event))
+			d.Expect(err).To(MatchError(context.DeadlineExceeded))
+			d.Expect(ctx.Err()).NotTo(HaveOccurred())
+			d.Expect(d.stored.markOf(event)).To(Equal("12/a"))
+		})
 	})
 }
 
@@ -370,11 +429,14 @@ func TestTheLoopOfATermTidies(t *testing.T) {
 func TestAnEarlyEventIsQueued(t *testing.T) {
 	d := newDesk(t)
 	d.lingering.events.All, d.lingering.events.Share = 2, 1
-	for _, event := range keyedEvents(d.Releaser, "app", 3, 0) {
+	events := keyedEvents(d.Releaser, "app", 3, 0)
+	for _, event := range events {
 		d.stored.events[queue.RefOf(event).NamespacedName] = &metav1.PartialObjectMetadata{ObjectMeta: event.ObjectMeta}
 		d.stored.events[queue.RefOf(event).NamespacedName].ResourceVersion = "12"
 	}
-	d.Expect(d.work()).To(HaveLen(4), "all are marked, and one is deleted then")
+	d.Expect(d.work()).To(HaveLen(3), "one is deleted, and the others are marked")
+	d.Expect(d.stored.patches).To(HaveLen(2))
+	d.Forget(queue.RefOf(events[0]))
 	d.Tidy(t.Context())
 	d.Expect(d.work()).To(BeEmpty())
 	another := keyedEvents(d.Releaser, "other", 1, 0)[0]
