@@ -65,15 +65,16 @@ type releaseRecord struct {
 	markWanted bool
 
 	integration types.NamespacedName
-	bytes       int // of its alerts
+	bytes       int // of its alerts, also if the cached copy has no content
 }
 
-func newReleaseRecord(event *v1alpha1.AlertEvent, now time.Time) *releaseRecord {
+func newReleaseRecord(event *v1alpha1.AlertEvent, cached *queue.Cached, now time.Time) *releaseRecord {
 	record := &releaseRecord{
 		ref:         queue.RefOf(event),
 		unsettled:   sets.KeySet(replica.IncidentNames(event)),
 		began:       now,
 		integration: types.NamespacedName{Namespace: event.Namespace, Name: event.Spec.IntegrationName},
+		bytes:       int(cached.StoredSize(event)) - queue.EncodedSize(event.Alerts), // what the copy lacks
 	}
 	for i := range event.Alerts {
 		record.bytes += alertcontent.Size(&event.Alerts[i].AlertContent)
@@ -164,7 +165,7 @@ func (r *Releaser) NoteMark(ctx context.Context, event *v1alpha1.AlertEvent) {
 func (r *Releaser) record(event *v1alpha1.AlertEvent) *releaseRecord {
 	record := r.records[event.UID]
 	if record == nil && !r.memory.IsDeleted(queue.RefOf(event)) {
-		record = newReleaseRecord(event, r.clock.Now())
+		record = newReleaseRecord(event, r.memory.Cached, r.clock.Now())
 		r.records[event.UID] = record
 	}
 	return record

@@ -3,6 +3,7 @@ package release
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
@@ -76,6 +78,26 @@ func TestEventsThatStayForTheirKeysAreBoundedByIntegration(t *testing.T) {
 		g := NewWithT(t)
 		r, _ := memoryReleaser()
 		g.Expect(r.staying(keyedEvents(r, "large", 40, 1<<20))).To(Equal(15))
+	})
+	t.Run("large ones without content in the cache are bounded by what is stored", func(t *testing.T) {
+		g := NewWithT(t)
+		r, _ := memoryReleaser()
+		r.memory.Cached = queue.NewBoundedCached(fair.Limit{All: 1, Share: 1}, fair.Limit{All: 1 << 30, Share: 1})
+		var events []*v1alpha1.AlertEvent
+		for i := range 40 {
+			event := namedEvent(v1alpha1.KeyedEventName("large", fmt.Sprint(i)), i)
+			alert := v1alpha1.Alert{IncidentName: "incident", DedupKey: "disk", Status: v1alpha1.AlertFiring}
+			alert.Description = strings.Repeat("x", v1alpha1.MaxDescriptionChars)
+			event.Alerts = slices.Repeat([]v1alpha1.Alert{alert}, (1<<20)/v1alpha1.MaxDescriptionChars)
+			g.Expect(queue.Encode(event)).To(Succeed())
+			event.Alerts = nil
+			_, err := r.memory.Cached.Condense(event)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(r.memory.Cached.IsWhole(event)).To(Equal(i == 0))
+			r.Settle(event, "incident")
+			events = append(events, event)
+		}
+		g.Expect(r.staying(events)).To(Equal(15))
 	})
 	t.Run("many busy integrations leave a calm one its own", func(t *testing.T) {
 		g := NewWithT(t)
