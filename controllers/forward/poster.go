@@ -80,16 +80,18 @@ func (p *poster) attempt() (at attempt, ok bool) {
 	return at, ok
 }
 
-// run posts until ctx ends. Its first request, and that after a failure, only asks for Alertmanager's clock, so that firing alerts
-// do not arrive already ended. It is empty: an answer to it is no success.
+// run posts until ctx ends. Its first request, and that after a failure, only asks for Alertmanager's clock, so that firing
+// alerts do not arrive already ended. It is empty: an answer to it is no success.
 func (p *poster) run(ctx context.Context) {
 	defer p.metrics.remove()
-	var round attempt    // at which the last round began
-	var due time.Time    // when the next one begins
-	var logged time.Time // when the failure was last logged; zero while nothing fails
-	probe := true        // nothing was accepted since the last round began: the next request is posted even if it is empty
-	knowsClock, asked, delays := false, false, newBackoff()
+	var round attempt       // at which the last round began
+	var due time.Time       // when the next one begins
+	var logged time.Time    // when the failure was last logged; zero while nothing fails
+	probe := true           // nothing was accepted since the last round began: the next request is posted even if it is empty
+	var pause time.Duration // after that is known: a proxy may limit the rate
+	knowsClock, delays := false, newBackoff()
 	var running sync.WaitGroup
+	learn := sync.OnceFunc(func() { p.learnFormer(ctx, &running) })
 	defer running.Wait()
 	for ctx.Err() == nil {
 		at, ok := p.attempt()
@@ -118,7 +120,7 @@ func (p *poster) run(ctx context.Context) {
 				return
 			}
 			p.schedule.putBack(slices.Concat(b.posts, b.alone))
-			knowsClock = false // an Alertmanager that was away may be another one
+			knowsClock, pause = false, minBackoff // an Alertmanager that was away may be another one
 			if p.record.fail(err); time.Since(logged) >= logInterval {
 				p.log.Error(err, "Alerts cannot be forwarded")
 				logged = time.Now()
@@ -127,12 +129,9 @@ func (p *poster) run(ctx context.Context) {
 			continue
 		}
 		if !knowsClock {
-			if knowsClock = true; !asked {
-				p.learnFormer(ctx, &running)
-				asked = true
-			} else {
-				sleep(ctx, minBackoff, nil) // a proxy may limit the rate
-			}
+			knowsClock = true
+			learn()
+			sleep(ctx, pause, nil)
 			continue
 		}
 		probe = false

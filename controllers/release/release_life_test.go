@@ -236,6 +236,7 @@ func TestADueEventIsDeletedBeforeItIsMarked(t *testing.T) {
 	ledger, isBlocked := []v1alpha1.LedgerEntry{{UID: "1"}}, func(string) bool { return false }
 	// wanted returns a desk of an event whose deletion has failed for long, so that an Incident wants the mark.
 	wanted := func(t *testing.T) (*desk, *v1alpha1.AlertEvent) {
+		t.Helper()
 		event := sharedEvent("event", "a")
 		d := newDesk(t, event)
 		d.stored.failure = errors.New("away")
