@@ -88,7 +88,7 @@ func (p *poster) run(ctx context.Context) {
 	var due time.Time       // when the next one begins
 	var logged time.Time    // when the failure was last logged; zero while nothing fails
 	probe := true           // nothing was accepted since the last round began: the next request is posted even if it is empty
-	var pause time.Duration // after that is known: a proxy may limit the rate
+	var pause time.Duration // after a request for the clock: a proxy may limit the rate
 	knowsClock, delays := false, newBackoff()
 	var running sync.WaitGroup
 	learn := sync.OnceFunc(func() { p.learnFormer(ctx, &running) })

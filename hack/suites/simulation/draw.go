@@ -254,9 +254,8 @@ func (d *drawer) policy(t *rapid.T) operation {
 		}
 	case "deny":
 		names := []string{"creation of Incidents", "forbidden content of Incidents", "status of Incidents", "creation of AlertEvents"}
-		return deny{
-			rapid.SampledFrom(names).Draw(t, "what"), rapid.SampledFrom([]int32{0, 0, 400, 401, 404, 409, 500}).Draw(t, "code"), d.short(t),
-		}
+		codes := []int32{0, 0, 400, 401, 404, 409, 500}
+		return deny{rapid.SampledFrom(names).Draw(t, "what"), rapid.SampledFrom(codes).Draw(t, "code"), d.short(t)}
 	case "namespace":
 		return deleteNamespace{1}
 	default:
