@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // GeneratedAutoResolve is after how long without an alert an Incident with a generated dedup key resolves when its integration
@@ -26,11 +25,10 @@ func StaysInAlertmanager(spec *v1alpha1.WebhookIntegrationSpec, presets ...strin
 	return spec.Forward != v1alpha1.ForwardAlways && !spec.Federate && slices.ContainsFunc(presets, IsFromAlertmanager)
 }
 
-// WhyNotFolded returns the reason why alerts for the integration do not become Incidents; empty if all do, also those of
-// AlertEvents that finalizers keep.
+// WhyNotFolded returns the reason why alerts for the integration do not become Incidents; empty if all do.
 func WhyNotFolded(w *v1alpha1.WebhookIntegration) string {
 	condition := meta.FindStatusCondition(w.Status.Conditions, v1alpha1.ConditionAlertsFolded)
-	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason == queue.StuckTerminating {
+	if condition == nil || condition.Status != metav1.ConditionFalse {
 		return ""
 	}
 	return condition.Reason
