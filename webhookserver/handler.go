@@ -198,7 +198,7 @@ func (h *handler) report(s *served) {
 	if p.reason != "" {
 		h.reports.reportRejection(owner.integration, p.reason, p.ownerMessage())
 	}
-	if s.reply.Status >= http.StatusInternalServerError && !s.isDryRun() && !p.blocksOnlyNew() && !p.isOfSender() {
+	if s.reply.Status >= http.StatusInternalServerError && !s.isDryRun() && !p.blocksOnlyNew() {
 		h.reports.reportUnavailable(owner.integrationName())
 		h.options.Health.Missed(owner.integrationName())
 	}

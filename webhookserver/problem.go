@@ -185,10 +185,6 @@ func (p *problem) Error() string { return p.Title }
 // counted as a missed alert, Incidents would stay open that could make space for those that are rejected.
 func (p *problem) blocksOnlyNew() bool { return p != nil && p.Type == problemIncidentLimit.Type }
 
-// isOfSender reports whether the sender is why nothing was stored, though the answer is that of a server in trouble, so that it
-// retries. If that counted as an outage, a sender that stalls could keep heartbeats from being missed.
-func (p *problem) isOfSender() bool { return p != nil && p.Type == problemSlow.Type }
-
 // reply returns the answer, in the form of the operation if it has one.
 func (p *problem) reply(operation *protocol.Operation) protocol.Reply {
 	reply := protocol.Reply{Status: p.Status, Header: map[string]string{}, Body: p}

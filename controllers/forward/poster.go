@@ -120,7 +120,7 @@ func (p *poster) run(ctx context.Context) {
 				return
 			}
 			p.schedule.putBack(slices.Concat(b.posts, b.alone))
-			knowsClock, pause = false, minBackoff // an Alertmanager that was away may be another one
+			knowsClock, probe, pause = false, true, minBackoff // an Alertmanager that was away may be another one
 			if p.record.fail(err); time.Since(logged) >= logInterval {
 				p.log.Error(err, "Alerts cannot be forwarded")
 				logged = time.Now()
