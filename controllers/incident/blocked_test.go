@@ -138,27 +138,38 @@ func TestThoseThatWaitAreWokenAfterASuccess(t *testing.T) {
 				}
 				return nil
 			}
-			var woken []types.NamespacedName
-			s.incidents.wake = func(incident types.NamespacedName) { woken = append(woken, incident) }
+			woken := s.collectWoken()
 			for n := range test.waiting {
 				s.PostFiring(fmt.Sprint(n))
 				_, err := s.reconcile(fmt.Sprint(n))
 				s.Expect(err).NotTo(HaveOccurred())
 			}
-			s.Expect(woken).To(BeEmpty())
+			s.Expect(*woken).To(BeEmpty())
 			s.pass(maxBlockedRetry)
 			tries, room = 0, test.room
 			s.fold("0")
-			for len(woken) > 0 {
-				next := woken[0]
-				woken = woken[1:]
-				_, err := s.incidents.Reconcile(s.Ctx, ctrl.Request{NamespacedName: next})
-				s.Expect(err).NotTo(HaveOccurred())
-			}
+			s.foldWoken(woken)
 			s.Expect(tries).To(Equal(test.tries))
 			s.Expect(s.IncidentNames()).To(HaveLen(test.room))
 			s.Expect(s.foldedCondition(integration)).To(Equal(test.condition))
 		})
+	}
+}
+
+// collectWoken collects the Incidents that are woken from now on.
+func (s *site) collectWoken() *[]types.NamespacedName {
+	var woken []types.NamespacedName
+	s.incidents.wake = func(incident types.NamespacedName) { woken = append(woken, incident) }
+	return &woken
+}
+
+// foldWoken folds the Incidents that were woken, and those that are woken by that.
+func (s *site) foldWoken(woken *[]types.NamespacedName) {
+	for len(*woken) > 0 {
+		next := (*woken)[0]
+		*woken = (*woken)[1:]
+		_, err := s.incidents.Reconcile(s.Ctx, ctrl.Request{NamespacedName: next})
+		s.Expect(err).NotTo(HaveOccurred())
 	}
 }
 
@@ -174,8 +185,7 @@ func TestAnAttemptThatTellsNothingWakesAnother(t *testing.T) {
 			s.Integrate(nil)
 			const waiting = 10
 			s.faults.beforeCreate = func() error { return forbidden("exceeded quota: few, requested: x") }
-			var woken []types.NamespacedName
-			s.incidents.wake = func(incident types.NamespacedName) { woken = append(woken, incident) }
+			woken := s.collectWoken()
 			for n := range waiting {
 				s.PostFiring(fmt.Sprint(n))
 				_, err := s.reconcile(fmt.Sprint(n))
@@ -191,12 +201,7 @@ func TestAnAttemptThatTellsNothingWakesAnother(t *testing.T) {
 				return nil
 			}
 			s.fold("0")
-			for len(woken) > 0 {
-				next := woken[0]
-				woken = woken[1:]
-				_, err := s.incidents.Reconcile(s.Ctx, ctrl.Request{NamespacedName: next})
-				s.Expect(err).NotTo(HaveOccurred())
-			}
+			s.foldWoken(woken)
 			s.Expect(tried).To(HaveLen(waiting))
 		})
 	}
