@@ -18,6 +18,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/internal/admission"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
@@ -99,7 +100,7 @@ func (r *reconciler) write(
 		Status: status,
 	}
 	err := r.live.Status().Update(ctx, incident) // which decodes the answer into it
-	if isOutdated(err) {
+	if admission.IsOutdated(err) {
 		r.writes.conflicted(read, r.Clock.Now())
 		return nil, fmt.Errorf("%w: %w", errStale, err)
 	}
@@ -233,7 +234,7 @@ func (r *reconciler) label(
 	switch {
 	case err == nil:
 		return labelled
-	case isOutdated(err): // and so will the write of the status
+	case admission.IsOutdated(err): // and so will the write of the status
 	default:
 		log.FromContext(ctx).Info("The labels of the Incident are not set", "cause", err.Error())
 	}

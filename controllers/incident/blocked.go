@@ -115,11 +115,6 @@ func isRejected(err error) bool {
 		apierrors.IsRequestEntityTooLargeError(err) || apierrors.IsForbidden(err)
 }
 
-// isOutdated reports whether a write failed since the Incident has another version than the one that was read, or is gone.
-func isOutdated(err error) bool {
-	return !admission.IsDenied(err) && (apierrors.IsConflict(err) || apierrors.IsNotFound(err))
-}
-
 // failedWebhook names the admission webhook that is away or hangs, if that is why a write failed. It may be so for good.
 func failedWebhook(err error) string {
 	name := admission.UnreachableWebhook(err)

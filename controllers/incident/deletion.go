@@ -18,6 +18,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
+	"github.com/tocsin-dev/tocsin/internal/admission"
 )
 
 // Delete deletes those of these Incidents of one namespace whose ledgers are not needed, exactly as they were read, while more
@@ -67,7 +68,7 @@ func (r *reconciler) remove(ctx context.Context, read *v1alpha1.Incident) (bool,
 	incident := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: read.Namespace, Name: read.Name}}
 	err = r.live.Delete(ctx, incident, client.Preconditions{UID: &read.UID, ResourceVersion: &read.ResourceVersion})
 	switch {
-	case isOutdated(err):
+	case admission.IsOutdated(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("deleting the Incident %s: %w", read.Name, err)

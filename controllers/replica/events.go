@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -87,7 +86,7 @@ func DeleteEvent(ctx context.Context, live client.Writer, ref queue.Ref) (delete
 	event := &v1alpha1.AlertEvent{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name}}
 	err = live.Delete(ctx, event, client.Preconditions{UID: &ref.UID})
 	switch {
-	case !admission.IsDenied(err) && (apierrors.IsNotFound(err) || apierrors.IsConflict(err)):
+	case admission.IsOutdated(err):
 		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("deleting the AlertEvent %s: %w", ref.Name, err)

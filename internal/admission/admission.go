@@ -19,6 +19,11 @@ func IsDenied(err error) bool {
 	return denied && !strings.Contains(words, unreachable)
 }
 
+// IsOutdated reports whether a write failed since the object has another version or UID than the one that was read, or is gone.
+func IsOutdated(err error) bool {
+	return !IsDenied(err) && (apierrors.IsConflict(err) || apierrors.IsNotFound(err))
+}
+
 // UnreachableWebhook returns the name of the webhook that could not be asked, as the message has it; empty if that is not why.
 func UnreachableWebhook(err error) string {
 	words, _ := beforeDenial(err)
