@@ -96,6 +96,7 @@ type Commit struct {
 	Type     watch.EventType // ADDED, MODIFIED or DELETED
 	Resource string          // plural.group, such as incidents.tocsin.dev or configmaps
 	Object   map[string]any  // read-only: the state afterwards, or the last one of a deleted object
+	JSON     []byte          // read-only: the same, encoded
 	Old      map[string]any  // read-only: the state before; nil for ADDED
 	Client   string          // empty if the server did it
 	Call     *Call           // the request; nil if there was none
@@ -120,7 +121,7 @@ func (s *Server) commit(t *table, kind watch.EventType, content map[string]any, 
 		e.object = newObject(t.resource, content, s.revision)
 	}
 	t.apply(e, s.options.History)
-	c := Commit{Revision: s.revision, Type: kind, Resource: t.qualified(), Object: e.object.content}
+	c := Commit{Revision: s.revision, Type: kind, Resource: t.qualified(), Object: e.object.content, JSON: e.object.full}
 	if by != nil {
 		c.Client, c.Call, c.Faults = by.Client, by.Call, by.faults
 	}

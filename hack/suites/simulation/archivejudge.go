@@ -62,11 +62,7 @@ func (j *archiveJudge) commit(c apiserver.Commit) {
 	if c.Resource != tracedIncidents {
 		return
 	}
-	text, err := json.Marshal(c.Object)
-	if err != nil {
-		panic(err)
-	}
-	incident := decode[v1alpha1.Incident](text)
+	incident := decode[v1alpha1.Incident](c.JSON)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	known := j.incidents[incident.UID]

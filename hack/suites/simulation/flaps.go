@@ -109,20 +109,20 @@ func (p *pager) judgeEnd(key types.NamespacedName, now time.Time) {
 }
 
 // commit notes a write.
-func (p *pager) commit(resource string, key types.NamespacedName, object []byte) {
+func (p *pager) commit(c *change) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch resource {
+	switch c.resource {
 	case "webhookintegrations":
-		p.other[key.Namespace] = p.other[key.Namespace] || object == nil
+		p.other[c.key.Namespace] = p.other[c.key.Namespace] || c.object == nil
 	case "alertevents":
-		if event := decode[v1alpha1.AlertEvent](object); event != nil && event.Spec.Report != nil {
-			if f := p.known[types.NamespacedName{Namespace: key.Namespace, Name: event.Spec.Report.IncidentName}]; f != nil {
+		if event := decode[v1alpha1.AlertEvent](c.object); event != nil && event.Spec.Report != nil {
+			if f := p.known[types.NamespacedName{Namespace: c.key.Namespace, Name: event.Spec.Report.IncidentName}]; f != nil {
 				f.ended = f.ended || event.Spec.Report.Status == v1alpha1.AlertResolved
 			}
 		}
 	case "incidents":
-		p.follow(key, decode[v1alpha1.Incident](object))
+		p.follow(c.key, c.incident)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -157,23 +156,22 @@ func (w *world) ping(t *tenant, to int) bool {
 }
 
 // commit judges a new AlertEvent of a replica, and sees each write of an Incident: a user may delete one.
-func (p *pings) commit(c *apiserver.Commit, resource string, key types.NamespacedName, object []byte) {
+func (p *pings) commit(c *change, created bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch resource {
-	case "incidents":
-		incident := decode[v1alpha1.Incident](object)
-		if key.Name == v1alpha1.IncidentName(integrationName, v1alpha1.HeartbeatKey(heartbeatName)) {
-			p.open[key.Namespace] = incident != nil && incident.Status.State == v1alpha1.IncidentOpen
+	switch {
+	case c.resource == "incidents":
+		if c.key.Name == v1alpha1.IncidentName(integrationName, v1alpha1.HeartbeatKey(heartbeatName)) {
+			p.open[c.key.Namespace] = c.incident != nil && c.incident.Status.State == v1alpha1.IncidentOpen
 		}
-	case "alertevents":
-		event := decode[v1alpha1.AlertEvent](object)
-		if c.Client == backupTool || event == nil || c.Object == nil || queue.Decode(event) != nil || len(event.Alerts) != 1 {
+	case c.resource == "alertevents" && created && isReplica(c.client):
+		event := decode[v1alpha1.AlertEvent](c.object)
+		if queue.Decode(event) != nil || len(event.Alerts) != 1 {
 			return
 		}
 		alert := &event.Alerts[0]
 		if alert.DedupKey == v1alpha1.HeartbeatKey(heartbeatName) && alert.Status == v1alpha1.AlertFiring {
-			p.judge(key.Namespace, time.Now())
+			p.judge(c.key.Namespace, time.Now())
 		}
 	}
 }

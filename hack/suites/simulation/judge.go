@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"bytes"
-	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
@@ -106,34 +105,48 @@ func (j *judge) commit(c apiserver.Commit) {
 		Resource: resource, Namespace: namespace, Name: name, At: time.Now(),
 		Created: c.Type == watch.Added, Deleted: c.Type == watch.Deleted,
 		ByUser:   !isReplica(c.Client) && !strings.HasPrefix(c.Client, archiverPrefix),
-		Restored: c.Client == backupTool && c.Type == watch.Added && !seemsNew(c.Object),
-	}
-	object, err := json.Marshal(c.Object)
-	if err != nil {
-		panic(err)
+		Restored: c.Client == backupTool && c.Type == watch.Added && !seemsNew(c.JSON),
 	}
 	if !fact.Deleted {
-		fact.Object = object
+		fact.Object = c.JSON
 	}
-	byReplica := isReplica(c.Client)
-	if resource == "alertevents" && fact.Created && bytes.Contains(object, []byte(`\"dedupKey\":\"heartbeat/`)) {
+	if resource == "alertevents" && fact.Created && bytes.Contains(c.JSON, []byte(`\"dedupKey\":\"heartbeat/`)) {
 		fact.ByUser = true // no sender has sent it
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.say != nil {
-		j.say("- %s by %s: %s", c.Type, c.Client, object)
+		j.say("- %s by %s: %s", c.Type, c.Client, c.JSON)
 	}
 	j.history.Commit(fact)
-	key := types.NamespacedName{Namespace: namespace, Name: name}
-	if resource == "incidents" || byReplica && fact.Created {
-		j.pings.commit(&c, resource, key, fact.Object)
-	}
-	j.counts.commit(resource, key, fact.Object, j.mutes.incidents[key])
-	j.mutes.commit(resource, key, fact.Object, byReplica)
+	now := newChange(resource, types.NamespacedName{Namespace: namespace, Name: name}, c.Client, fact.Object)
+	j.pings.commit(now, fact.Created)
+	j.counts.commit(now, j.mutes.incidents[now.key])
+	j.mutes.commit(now)
 	if j.pager != nil {
-		j.pager.commit(resource, key, fact.Object)
+		j.pager.commit(now)
 	}
+}
+
+// change is a write, decoded once for all that judge it.
+type change struct {
+	resource    string
+	key         types.NamespacedName
+	client      string
+	object      []byte                       // what is stored now; nil: it was deleted
+	incident    *v1alpha1.Incident           // read-only: the same, if it is one
+	integration *v1alpha1.WebhookIntegration // read-only: the same, if it is one
+}
+
+func newChange(resource string, key types.NamespacedName, client string, object []byte) *change {
+	c := &change{resource: resource, key: key, client: client, object: object}
+	switch resource {
+	case "incidents":
+		c.incident = decode[v1alpha1.Incident](object)
+	case "webhookintegrations":
+		c.integration = decode[v1alpha1.WebhookIntegration](object)
+	}
+	return c
 }
 
 // isReplica says whether a client is a replica.
@@ -141,15 +154,8 @@ func isReplica(client string) bool { return strings.HasPrefix(client, "replica-"
 
 // seemsNew says whether a restored AlertEvent cannot be told from a new one: it has no label of the backup tool, and a clock that
 // was wrong gave it a time of receipt within the last minute.
-func seemsNew(object map[string]any) bool {
-	data, err := json.Marshal(object)
-	if err != nil {
-		panic(err)
-	}
-	var event v1alpha1.AlertEvent
-	if err := json.Unmarshal(data, &event); err != nil {
-		panic(err)
-	}
+func seemsNew(object []byte) bool {
+	event := decode[v1alpha1.AlertEvent](object)
 	return event.Labels[v1alpha1.RestoreLabel] == "" &&
 		event.CreationTimestamp.Sub(event.Spec.ReceivedTime.Time) <= time.Minute
 }

@@ -56,23 +56,24 @@ type mutes struct {
 	written      func(*v1alpha1.Incident) // nil: nobody watches
 }
 
-// commit notes a write. ours says that a replica wrote it.
-func (m *mutes) commit(resource string, key types.NamespacedName, object []byte, ours bool) {
-	switch resource {
+// commit notes a write.
+func (m *mutes) commit(c *change) {
+	key := c.key
+	switch c.resource {
 	case "webhookintegrations":
-		m.integrations[key] = decode[v1alpha1.WebhookIntegration](object)
+		m.integrations[key] = c.integration
 		m.holds.integrate(key.Namespace, m.integrations[key])
 	case "maintenancewindows":
-		if m.windows[key] = decode[v1alpha1.MaintenanceWindow](object); m.windows[key] == nil {
+		if m.windows[key] = decode[v1alpha1.MaintenanceWindow](c.object); m.windows[key] == nil {
 			delete(m.windows, key)
 		}
 	case "incidents":
-		before, after := m.incidents[key], decode[v1alpha1.Incident](object)
+		before, after := m.incidents[key], c.incident
 		m.incidents[key], m.deleted[key] = after, m.deleted[key] || after == nil
 		if before != nil && after != nil && before.UID != after.UID {
 			before = nil
 		}
-		if after != nil && ours {
+		if after != nil && isReplica(c.client) {
 			m.judge(key, before, after)
 			m.judgeLabels(key, before, after)
 			m.holds.judge(key, after, &m.found)

@@ -66,7 +66,7 @@ func tellConditions(tell func(kind, reason string)) func(apiserver.Commit) {
 		if c.Resource != "webhookintegrations.tocsin.dev" {
 			return
 		}
-		integration := decode[v1alpha1.WebhookIntegration](textOf(c.Object))
+		integration := decode[v1alpha1.WebhookIntegration](c.JSON)
 		for _, condition := range integration.Status.Conditions {
 			tell(condition.Type, condition.Reason)
 		}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
@@ -39,21 +38,22 @@ func countedOf(incident *v1alpha1.Incident) counted {
 }
 
 // commit notes a write, of an Incident with what was before.
-func (s *summaries) commit(resource string, key types.NamespacedName, object []byte, before *v1alpha1.Incident) {
-	switch resource {
+func (s *summaries) commit(c *change, before *v1alpha1.Incident) {
+	namespace := c.key.Namespace
+	switch c.resource {
 	case "incidentsummaries":
-		s.told[key.Namespace] = decode[v1alpha1.IncidentSummary](object)
+		s.told[namespace] = decode[v1alpha1.IncidentSummary](c.object)
 	case "incidents":
-		if countedOf(before) != countedOf(decode[v1alpha1.Incident](object)) {
-			s.changed[key.Namespace] = time.Now()
+		if countedOf(before) != countedOf(c.incident) {
+			s.changed[namespace] = time.Now()
 		}
 	case "webhookintegrations":
 		why := ""
-		if object != nil {
-			why = integrations.WhyNotFolded(decode[v1alpha1.WebhookIntegration](object))
+		if c.integration != nil {
+			why = integrations.WhyNotFolded(c.integration)
 		}
-		if object == nil || why != s.notFolded[key.Namespace] {
-			s.changed[key.Namespace], s.notFolded[key.Namespace] = time.Now(), why
+		if c.integration == nil || why != s.notFolded[namespace] {
+			s.changed[namespace], s.notFolded[namespace] = time.Now(), why
 		}
 	}
 }
