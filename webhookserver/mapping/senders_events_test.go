@@ -30,11 +30,11 @@ var selections = map[string]string{
 	"zabbix": "recovery operations",
 }
 
-// TestThePagesSelectWhatFiresAndResolves reads the steps of the pages, up to what is read.
+// TestThePagesSelectWhatFiresAndResolves reads the steps of the pages, up to the alerts.
 func TestThePagesSelectWhatFiresAndResolves(t *testing.T) {
 	steps := func(t *testing.T, name string) string {
 		t.Helper()
-		text, _, found := strings.Cut(readPage(t, name), "## What is read")
+		text, _, found := strings.Cut(readPage(t, name), "## Alerts")
 		NewWithT(t).Expect(found).To(BeTrue())
 		return regexp.MustCompile(`\s+`).ReplaceAllString(text, " ")
 	}
