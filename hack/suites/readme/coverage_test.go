@@ -45,8 +45,6 @@ var runElsewhere = map[string]struct{ file, text string }{
 		"kubectl tocsin explain incident"},
 	"go test ./webhookserver/mapping -run '/^backups$'": {"webhookserver/mapping/presets_test.go",
 		"t.Run(preset.Name, func(t *testing.T) { testPreset(t, preset) })"},
-	"kubectl tocsin integration create monitoring --default-severity error": {pluginPage,
-		"namespace shop\nkubectl tocsin integration create monitoring --default-severity error\n```"},
 }
 
 // commandBlock is a fenced block of commands: a script, or a session with what is printed.
