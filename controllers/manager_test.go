@@ -306,10 +306,10 @@ func TestWhatTheCacheHoldsIsMeasured(t *testing.T) {
 	RegisterMetrics(registry)
 	s.Eventually(func() error {
 		return testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP tocsin_alertevents_pending AlertEvents in the cluster that are not yet released, but canaries, reported alike by every replica.
+# HELP tocsin_alertevents_pending AlertEvents that are not yet released, without canaries.
 # TYPE tocsin_alertevents_pending gauge
 tocsin_alertevents_pending 1
-# HELP tocsin_incidents Incidents in the cluster, by state. Those that are not Resolved also by severity, reported alike by every replica; the number of the Resolved ones by the leading replica, as its newest sweep and its own writes tell it.
+# HELP tocsin_incidents Incidents by state, those that are not Resolved also by severity. The leader reports the number of the Resolved ones, as its newest sweep and its own writes tell it.
 # TYPE tocsin_incidents gauge
 tocsin_incidents{severity="",state="Resolved"} 0
 tocsin_incidents{severity="critical",state="Open"} 1

@@ -21,9 +21,9 @@ var named = series.NewLimit()
 var (
 	requestsTotal = series.NewCounterVec(named, prometheus.CounterOpts{
 		Name: "tocsin_webhook_requests_total",
-		Help: "HTTP requests answered by the webhook server, by status code, by the route (the pattern of the path, empty for " +
-			"an unknown one) and by the integration whose token the request bore; namespace and integration are empty for a " +
-			"request without a valid token.",
+		Help: "Requests that the webhook server answered, by status code, by route (the pattern of the path, empty for " +
+			"an unknown one) and by the integration of the token; namespace and integration are empty without a valid " +
+			"token.",
 	}, "code", "route")
 
 	requestDuration = prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -34,38 +34,37 @@ var (
 
 	alertsTotal = series.NewCounterVec(named, prometheus.CounterOpts{
 		Name: "tocsin_webhook_alerts_total",
-		Help: "Alerts that were acknowledged with 202, by integration and by status (firing, resolved, acknowledged, noted); " +
-			"those of a repeated request with an idempotency key count again.",
+		Help: "Alerts answered 202, by status (firing, resolved, acknowledged, noted); those of a repeated request " +
+			"with an idempotency key count again.",
 	}, "status")
 
 	deniedTotal = series.NewCounterVec(named, prometheus.CounterOpts{
 		Name: "tocsin_webhook_refused_total",
-		Help: "Requests answered 503 because the cluster refused to store their alerts, by integration and by reason: " +
-			"DeniedByPolicy (an admission policy or webhook) or QuotaExceeded.",
+		Help: "Requests answered 503 because the cluster denied their alerts, by reason: DeniedByPolicy (an admission " +
+			"policy or webhook) or QuotaExceeded.",
 	}, "reason")
 
 	returnedAlerts = series.NewCounterVec(named, prometheus.CounterOpts{
 		Name: "tocsin_webhook_returned_alerts_total",
-		Help: "Alerts that were dropped because a Tocsin had forwarded them (they have the label tocsin_incident), by integration " +
-			"and by reason: OwnIncident (of an Incident that is open here), NotFederated (of another Tocsin, while the integration " +
-			"is not federated) or TooManyHops (more than three Tocsins had forwarded it).",
+		Help: "Alerts that were dropped because a Tocsin had forwarded them (they have the label tocsin_incident), by " +
+			"reason: OwnIncident (of an Incident that is open here), NotFederated (of another Tocsin, and the " +
+			"integration is not federated) or TooManyHops (more than three Tocsins had forwarded it).",
 	}, "reason")
 
 	unusableMappings = series.NewCounterVec(named, prometheus.CounterOpts{
 		Name: "tocsin_webhook_unusable_mappings_total",
-		Help: "Requests that were read by the payload rules alone because the integration's mapping does not compile.",
+		Help: "Requests read by the payload rules alone because the mapping does not compile.",
 	})
 
 	tokenExpirations = series.NewGaugeVec(named, prometheus.GaugeOpts{
 		Name: "tocsin_webhook_token_expiration_timestamp_seconds",
-		Help: "When a token of an integration expires or has expired, in seconds since 1970, reported alike by every replica. " +
-			"Tokens that do not expire have no series.",
+		Help: "Unix time at which a token expires or has expired; absent for tokens that do not expire.",
 	}, "token")
 
 	mappingFailures = series.NewCounterVec(named, prometheus.CounterOpts{
 		Name: "tocsin_webhook_mapping_failures_total",
-		Help: "Expressions of mappings that failed on an alert, which was read without them, by integration and by the target of " +
-			"the expression (a field of an alert, alerts or drop).",
+		Help: "Expressions that failed on an alert, which was read without them, by their target (a field of an alert, " +
+			"alerts or drop).",
 	}, "field")
 )
 

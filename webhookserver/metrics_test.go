@@ -19,9 +19,9 @@ func TestTheExpirationsOfTokensShow(t *testing.T) {
 		t.Helper()
 		expected := ""
 		if len(series) > 0 {
-			expected = "# HELP tocsin_webhook_token_expiration_timestamp_seconds " + strings.Join([]string{
-				"When a token of an integration expires or has expired, in seconds since 1970, reported alike by every replica.",
-				"Tokens that do not expire have no series."}, " ") + "\n# TYPE tocsin_webhook_token_expiration_timestamp_seconds gauge\n"
+			expected = "# HELP tocsin_webhook_token_expiration_timestamp_seconds " +
+				"Unix time at which a token expires or has expired; absent for tokens that do not expire.\n" +
+				"# TYPE tocsin_webhook_token_expiration_timestamp_seconds gauge\n"
 			for _, s := range series {
 				expected += "tocsin_webhook_token_expiration_timestamp_seconds{integration=\"shop\",namespace=\"expirations\"," + s + "\n"
 			}

@@ -22,13 +22,13 @@ var (
 	})
 	failuresTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "tocsin_archive_failures_total",
-		Help: "Failed operations of the archive, by operation: read (of the archive), write, combine (of small objects), " +
-			"incident (the API server did not return an Incident, or did not accept what is noted in it) and decode (of an " +
-			"episode in status.unarchivedEpisodes, which is skipped). All but decode are repeated.",
+		Help: "Failed operations, by operation: read, write, combine (small objects), incident (the API server did not " +
+			"return an Incident, or did not accept its note) and decode (of an episode in status.unarchivedEpisodes, " +
+			"which is skipped). All but decode are repeated.",
 	}, []string{"operation"})
 	lastSuccess = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tocsin_archive_last_success_timestamp_seconds",
-		Help: "Unix time at which the store last accepted a request of the archiver, or at which it first tried.",
+		Help: "Unix time at which the store last accepted a request, or at which the archiver first tried.",
 	})
 	waitingIncidents = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tocsin_archive_waiting_incidents",
@@ -36,7 +36,7 @@ var (
 	})
 	oldestWaiting = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tocsin_archive_oldest_waiting_seconds",
-		Help: "How long the first of these Incidents has waited, as far as this archiver knows.",
+		Help: "How long the first of the waiting Incidents has waited, as far as this archiver knows.",
 	})
 )
 

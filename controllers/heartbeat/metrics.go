@@ -14,10 +14,10 @@ var labels = []string{"namespace", "integration", "heartbeat"}
 
 var (
 	lastSignalDesc = prometheus.NewDesc("tocsin_heartbeat_last_signal_timestamp_seconds",
-		"When the last signal of a heartbeat came, in seconds since 1970, as its status has it. The leading replica reports it, "+
-			"for the 500 heartbeats of a namespace, and 8,000 in all, that count.", labels, nil)
+		"Unix time of the last signal, as in the heartbeat's status, reported by the leader for the 500 "+
+			"heartbeats of a namespace, and 8,000 in all, that count.", labels, nil)
 	missedDesc = prometheus.NewDesc("tocsin_heartbeat_missed",
-		"1 while a heartbeat is missed, else 0. The leading replica reports it, for the heartbeats that count.", labels, nil)
+		"1 while a heartbeat is missed, else 0; reported by the leader for the heartbeats that count.", labels, nil)
 )
 
 // RegisterMetrics registers the metrics of heartbeats.

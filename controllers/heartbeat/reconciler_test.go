@@ -200,7 +200,7 @@ func TestTheLeaderReportsHeartbeats(t *testing.T) {
 	s.look(6 * time.Minute)
 	s.hear()
 	shown, expected := &collector{}, strings.NewReader("# HELP tocsin_heartbeat_missed "+
-		"1 while a heartbeat is missed, else 0. The leading replica reports it, for the heartbeats that count.\n"+
+		"1 while a heartbeat is missed, else 0; reported by the leader for the heartbeats that count.\n"+
 		"# TYPE tocsin_heartbeat_missed gauge\n"+
 		fmt.Sprintf("tocsin_heartbeat_missed{heartbeat=%q,integration=%q,namespace=%q} 0\n", "beat", testsite.Integration, s.Namespace))
 	s.Expect(testutil.CollectAndCount(shown)).To(BeZero(), "before its term")

@@ -17,21 +17,20 @@ var lagBuckets = []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.25, 1.5
 
 var (
 	foldDuration = prometheus.NewHistogram(prometheus.HistogramOpts{
-		Name: "tocsin_fold_duration_seconds",
-		Help: "Time of one fold into an Incident, from reading the Incident to its written status, " +
-			"reported by the leading replica.",
+		Name:    "tocsin_fold_duration_seconds",
+		Help:    "Time of one fold, from reading the Incident to its written status, reported by the leader.",
 		Buckets: durationBuckets,
 	})
 
 	foldLag = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "tocsin_fold_lag_seconds",
-		Help:    "Time from the receipt of an alert to the Incident's status that counts it, reported by the leading replica.",
+		Help:    "Time from the receipt of an alert to the Incident's status that counts it, reported by the leader.",
 		Buckets: lagBuckets,
 	})
 
 	episodesOmitted = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tocsin_archive_omitted_episodes_total",
-		Help: "Ended episodes that will not have a record in the archive, because their Incident was reopened too often while " +
+		Help: "Ended episodes that get no record in the archive, because their Incident was reopened too often while " +
 			"others waited. The record of an earlier episode counts them.",
 	})
 )

@@ -4,17 +4,17 @@ import "github.com/prometheus/client_golang/prometheus"
 
 var alertsFoldedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 	Name: "tocsin_alerts_folded_total",
-	Help: "Alerts taken from the queue by the leading replica, by result: opened, updated, resolved, reopened, " +
-		"acknowledged, unacknowledged, silenced, assigned, unassigned, late (of an episode that has ended), " +
-		"nomatch (there is no such Incident), replayed (a second copy of one alert, counted by the replica that deletes it), " +
-		"restored (from a backup, not counted), invalid (it contradicts its Incident). " +
-		"After a restart, nomatch and invalid may count an alert again.",
+	Help: "Alerts that the leader took from the queue, by result: opened, updated, resolved, reopened, " +
+		"acknowledged, unacknowledged, silenced, assigned, unassigned, late (of an episode that has ended), nomatch " +
+		"(no such Incident), replayed (a second copy, counted by the replica that deletes it), restored (from a " +
+		"backup, not counted), invalid (contradicts its Incident). After a restart, nomatch and invalid may count an " +
+		"alert again.",
 }, []string{"result"})
 
 var clockOffset = prometheus.NewGauge(prometheus.GaugeOpts{
 	Name: "tocsin_clock_offset_seconds",
-	Help: "How far the clock of this replica is ahead of the API server's; negative when it is behind. Everything " +
-		"that Tocsin decides goes by the API server's clock.",
+	Help: "How far the clock of this replica is ahead of the API server's, by which Tocsin goes; negative when it " +
+		"is behind.",
 })
 
 // RegisterMetrics registers the metrics of a process.

@@ -5,14 +5,14 @@ import "github.com/prometheus/client_golang/prometheus"
 var (
 	incidentsEvicted = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tocsin_incidents_evicted_total",
-		Help: "Resolved Incidents that the leading replica deleted before their retention was over, because their " +
-			"namespace had more of them than its share of --max-incidents.",
+		Help: "Resolved Incidents that the leader deleted before their retention was over, because their namespace had " +
+			"more than its share of --max-incidents.",
 	})
 
 	archiveOverdue = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tocsin_archive_overdue_incidents",
-		Help: "Resolved Incidents that had waited for the archive for over 15 minutes when the leading replica last visited all, " +
-			"which it does every hour, or every 15 minutes while there are any. They are not deleted.",
+		Help: "Resolved Incidents that had waited for the archive for over 15 minutes when the leader last visited " +
+			"all, every hour, or every 15 minutes while there are any. They are not deleted.",
 	})
 )
 

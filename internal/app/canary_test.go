@@ -53,7 +53,7 @@ func TestCanariesAreFoldedAndReleased(t *testing.T) {
 			g.Expect(seen[watch.Added]).To(HavePrefix(v1alpha1.CanaryName + "-"))
 			g.Expect(seen[watch.Deleted]).To(Equal(seen[watch.Added]), "the leader has released it")
 			g.Expect(testutil.GatherAndCompare(registry, strings.NewReader(`
-# HELP tocsin_alertevents_pending AlertEvents in the cluster that are not yet released, but canaries, reported alike by every replica.
+# HELP tocsin_alertevents_pending AlertEvents that are not yet released, without canaries.
 # TYPE tocsin_alertevents_pending gauge
 tocsin_alertevents_pending 0
 `), "tocsin_alertevents_pending")).To(Succeed())

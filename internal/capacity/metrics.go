@@ -13,41 +13,39 @@ import (
 
 var (
 	backlogRatio = prometheus.NewDesc("tocsin_webhook_backlog_ratio",
-		"Unfolded AlertEvents as part of their maximum, by number or by size, whichever is nearer to its bound: from 1 on, "+
-			"requests of the namespaces that hold many are answered 503. AlertEvents that cannot drain count only towards "+
-			"a higher bound. Reported alike by every replica.", nil, nil)
+		"Unfolded AlertEvents as part of their maximum number or size, whichever is nearer to its bound: from 1 "+
+			"on, requests of the namespaces that hold many get 503. AlertEvents that cannot drain count only towards a "+
+			"higher bound.", nil, nil)
 	namespaceBacklogRatio = prometheus.NewDesc("tocsin_webhook_namespace_backlog_ratio",
-		"Unfolded AlertEvents of a namespace as part of its share of their maximum, for namespaces that have used half of "+
-			"it: from 1 on, requests of the namespace are answered 503. Reported alike by every replica.", []string{"namespace"}, nil)
+		"Unfolded AlertEvents of a namespace as part of its share of the queue, for namespaces that have used half of it: "+
+			"from 1 on, its requests get 503.", []string{"namespace"}, nil)
 	stuckEvents = prometheus.NewDesc("tocsin_alertevents_stuck",
-		"AlertEvents that cannot drain, by reason, reported alike by every replica: Terminating (a finalizer keeps a "+
-			"deleted one), Unreadable (its alerts cannot be decoded), NotCached (its namespace has more than a replica keeps), or "+
-			"new Incidents of its namespace wait for QuotaExceeded, Forbidden, NamespaceTerminating or IncidentLimit.",
+		"AlertEvents that cannot drain, by reason: Terminating (a finalizer keeps a deleted one), Unreadable "+
+			"(its alerts cannot be decoded), NotCached (its namespace has more than a replica keeps), or new Incidents "+
+			"of its namespace wait for QuotaExceeded, Forbidden, NamespaceTerminating or IncidentLimit.",
 		[]string{"reason"}, nil)
 	pendingEvents = prometheus.NewDesc("tocsin_alertevents_pending",
-		"AlertEvents in the cluster that are not yet released, but canaries, reported alike by every replica.", nil, nil)
+		"AlertEvents that are not yet released, without canaries.", nil, nil)
 	hiddenObjects = prometheus.NewDesc("tocsin_hidden_objects",
-		"AlertEvents, WebhookIntegrations, MaintenanceWindows and Heartbeats that users have created beyond what a replica "+
-			"keeps in memory, by kind, and by namespace for the 20 with the most; namespace is empty for the others. Reported "+
-			"by every replica.",
+		"AlertEvents, WebhookIntegrations, MaintenanceWindows and Heartbeats beyond what this replica keeps in "+
+			"memory, by kind, and by namespace for the 20 with the most; namespace is empty for the others.",
 		[]string{"kind", "namespace"}, nil)
 	oldestEvent = prometheus.NewDesc("tocsin_alertevents_oldest_age_seconds",
-		"Age of the oldest AlertEvent that waits to be folded, 0 without any, reported alike by every replica; those that stay "+
-			"for their idempotency key, and those that are stuck as Terminating or Unreadable, do not count.", nil, nil)
+		"Age of the oldest AlertEvent that waits to be folded, 0 without any. Those kept for their idempotency "+
+			"key, or stuck as Terminating or Unreadable, do not count.", nil, nil)
 	incidentsRatio = prometheus.NewDesc("tocsin_incidents_limit_ratio",
-		"Incidents that are not Resolved, and those for which alerts wait, as part of --max-incidents: from 1 on, alerts that "+
-			"need new ones are answered 503 in the namespaces that have many. Reported alike by every replica.", nil, nil)
+		"Incidents that are not Resolved, and those for which alerts wait, as part of --max-incidents: from 1 "+
+			"on, alerts that need new ones get 503 in the namespaces that have many.", nil, nil)
 	namespaceIncidentsRatio = prometheus.NewDesc("tocsin_namespace_incidents_limit_ratio",
-		"Incidents of a namespace that are not Resolved, and those for which alerts wait, as part of its share of "+
-			"--max-incidents, for namespaces that have used half of it: from 1 on, alerts that need new ones are "+
-			"answered 503. Reported alike by every replica.",
+		"Incidents of a namespace that are not Resolved, and those for which alerts wait, as part of its share "+
+			"of --max-incidents, for namespaces that have used half of it: from 1 on, alerts that need new ones get 503.",
 		[]string{"namespace"}, nil)
 	incidents = prometheus.NewDesc("tocsin_incidents",
-		"Incidents in the cluster, by state. Those that are not Resolved also by severity, reported alike by every replica; the "+
-			"number of the Resolved ones by the leading replica, as its newest sweep and its own writes tell it.",
+		"Incidents by state, those that are not Resolved also by severity. The leader reports the number of the "+
+			"Resolved ones, as its newest sweep and its own writes tell it.",
 		[]string{"state", "severity"}, nil)
 	mutedIncidents = prometheus.NewDesc("tocsin_incidents_muted",
-		"Incidents that are open and that a maintenance window keeps from being forwarded, reported alike by every replica.", nil, nil)
+		"Open Incidents that a maintenance window keeps from being forwarded.", nil, nil)
 )
 
 // maxHiddenSeries is how many namespaces tocsin_hidden_objects names.

@@ -26,8 +26,8 @@ const (
 
 var dropped = prometheus.NewCounter(prometheus.CounterOpts{
 	Name: "tocsin_kubernetes_events_dropped_total",
-	Help: "Kubernetes Events that were not recorded, because their namespace had more than 50 at once and more than one in two " +
-		"seconds. Conditions and timelines tell the same.",
+	Help: "Kubernetes Events that were not recorded: their namespace had more than 50 at once and more than one in " +
+		"two seconds. Conditions and timelines tell the same.",
 })
 
 // RegisterMetrics registers the metrics of the recorders.

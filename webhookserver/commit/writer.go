@@ -212,7 +212,7 @@ var (
 
 	writeAlerts = prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "tocsin_webhook_write_alerts",
-		Help:    "Alerts in one AlertEvent that was written: above 1 for batches, and when alerts had to wait for a writer.",
+		Help:    "Alerts in one written AlertEvent: above 1 for batches, and when alerts had to wait for a writer.",
 		Buckets: []float64{1, 2, 5, 10, 20, 50, 100, 200, 500},
 	})
 )
