@@ -114,16 +114,16 @@ func describe(desc *prometheus.Desc, c prometheus.Collector) (metric, error) {
 func kind(c prometheus.Collector, name string) string {
 	switch c.(type) {
 	case *prometheus.HistogramVec, prometheus.Histogram:
-		return "histogram"
+		return "Histogram"
 	case *prometheus.GaugeVec, prometheus.Gauge:
-		return "gauge"
+		return "Gauge"
 	case *prometheus.CounterVec, prometheus.Counter:
-		return "counter"
+		return "Counter"
 	}
 	if strings.HasSuffix(name, "_total") {
-		return "counter"
+		return "Counter"
 	}
-	return "gauge"
+	return "Gauge"
 }
 
 // write writes the page, the metrics in the order of their names.
@@ -135,14 +135,14 @@ func (r *registry) write(w io.Writer) error {
 	page := strings.Builder{}
 	page.WriteString(introduction)
 	for _, m := range r.metrics {
-		about := "Type: " + m.kind + "."
-		if len(m.labels) > 0 {
-			about += " Labels: `" + strings.Join(m.labels, "`, `") + "`."
-		}
+		about := m.kind
 		if m.process != "manager" {
-			about += " Process: " + m.process + "."
+			about += " of the " + m.process
 		}
-		fmt.Fprintf(&page, "\n## %s\n\n%s\n\n%s\n", m.name, about, m.help)
+		if len(m.labels) > 0 {
+			about += " by `" + strings.Join(m.labels, "`, `") + "`"
+		}
+		fmt.Fprintf(&page, "\n## %s\n\n%s.\n\n%s\n", m.name, about, m.help)
 	}
 	_, err := io.WriteString(w, page.String())
 	return err

@@ -27,7 +27,7 @@ var promqlBlock = regexp.MustCompile("(?s)```promql\n(.*?)```")
 
 // metricHeading and metricLabels find the metrics in docs/metrics.md, which is written from the registry.
 var (
-	metricHeading = regexp.MustCompile(`(?m)^## (\S+)\n\nType: (\w+)\.(?: Labels: (.*?)\.)?(?: Process: \w+\.)?$`)
+	metricHeading = regexp.MustCompile(`(?m)^## (\S+)\n\n(Counter|Gauge|Histogram)(?: of the archiver)?(?: by (.*))?\.$`)
 	metricLabel   = regexp.MustCompile("`(\\w+)`")
 )
 
@@ -55,7 +55,7 @@ func readMetrics(t *testing.T) map[string][]string {
 		for _, label := range metricLabel.FindAllStringSubmatch(match[3], -1) {
 			names = append(names, label[1])
 		}
-		if match[2] != "histogram" {
+		if match[2] != "Histogram" {
 			metrics[match[1]] = names
 			continue
 		}
