@@ -264,7 +264,7 @@ func TestAlertingRules(t *testing.T) {
 			runbook, err := os.ReadFile(filepath.Join(testenv.Root(), page))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(string(runbook)).To(HavePrefix("# " + rule.Alert + "\n"))
-			for _, heading := range []string{"**Who is told:** ", "## What it means", "## What to look at", "## What to do"} {
+			for _, heading := range []string{"\n**Who is told:** ", "\n## What to look at\n", "\n## What to do\n"} {
 				g.Expect(string(runbook)).To(ContainSubstring(heading))
 			}
 			g.Expect(string(index)).To(ContainSubstring("[" + rule.Alert + "](" + rule.Alert + ".md)"))
