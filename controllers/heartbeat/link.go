@@ -15,7 +15,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
@@ -47,7 +46,7 @@ func addLinks(mgr ctrl.Manager, live client.Client, recorder events.EventRecorde
 	l := &links{mgr.GetCache(), live, recorder, linkPatience}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("link").
-		Watches(&v1alpha1.WebhookIntegration{}, &handler.EnqueueRequestForObject{}).
+		Watches(&v1alpha1.WebhookIntegration{}, requests.OfObject[*v1alpha1.WebhookIntegration]()).
 		Watches(&v1alpha1.Heartbeat{}, requests.OnChange(func(
 			_ context.Context, before, after *v1alpha1.Heartbeat, _ bool, queue requests.Queue,
 		) {

@@ -83,7 +83,7 @@ func Add(mgr ctrl.Manager, live client.Client, health replica.Health) error {
 	}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("heartbeat").
-		Watches(&v1alpha1.Heartbeat{}, &handler.EnqueueRequestForObject{}).
+		Watches(&v1alpha1.Heartbeat{}, requests.OfObject[*v1alpha1.Heartbeat]()).
 		Watches(&v1alpha1.WebhookIntegration{}, r.watchIntegrations()).
 		WatchesRawSource(requests.Source("metrics of heartbeats", func(ctx context.Context, _ requests.Queue) error {
 			leading.report(ctx, r.cache)

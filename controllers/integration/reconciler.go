@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
@@ -80,7 +79,7 @@ func Add(mgr ctrl.Manager, live client.StatusClient, options Options) error {
 	r := newReconciler(mgr.GetCache(), live, mgr.GetEventRecorder("tocsin"), options)
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("webhookintegration").
-		Watches(&v1alpha1.WebhookIntegration{}, &handler.EnqueueRequestForObject{}).
+		Watches(&v1alpha1.WebhookIntegration{}, requests.OfObject[*v1alpha1.WebhookIntegration]()).
 		Watches(&v1alpha1.AlertEvent{}, r.watchReceived()).
 		WatchesRawSource(requests.Source("conditions", r.watchConditions)).
 		WithOptions(requests.Options(mgr, "integration", "integration", concurrency, requests.NameOf)).

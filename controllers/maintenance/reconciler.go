@@ -56,7 +56,7 @@ func Add(mgr ctrl.Manager, live client.StatusClient, clock replica.APIClock) err
 	r := &reconciler{mgr.GetCache(), live, clock, mgr.GetEventRecorder("tocsin")}
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("maintenancewindow").
-		Watches(&v1alpha1.MaintenanceWindow{}, &handler.EnqueueRequestForObject{}).
+		Watches(&v1alpha1.MaintenanceWindow{}, requests.OfObject[*v1alpha1.MaintenanceWindow]()).
 		Watches(&v1alpha1.WebhookIntegration{}, r.watchIntegrations()).
 		WithOptions(requests.Options(mgr, "maintenance", "window", concurrency, requests.NameOf)).
 		Complete(r)

@@ -2,6 +2,7 @@
 package requests
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -28,6 +29,10 @@ const (
 	// minBackoff and maxBackoff bound the time until something that failed is tried again.
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 30 * time.Second
+
+	// statusPause is how long a change of nothing but the status waits. Otherwise two leaders at once, who see different things,
+	// would write over each other as fast as they can.
+	statusPause = time.Second
 )
 
 // Queue is the queue of a controller.
@@ -83,21 +88,39 @@ func Backoff[request comparable]() workqueue.TypedRateLimiter[request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[request](minBackoff, maxBackoff)
 }
 
+// OfObject returns a handler that enqueues an object when it changes. If its spec is the same, that is after a pause.
+func OfObject[T interface {
+	client.Object
+	comparable
+}]() handler.EventHandler {
+	return OnChange(func(_ context.Context, before, after T, initial bool, queue Queue) {
+		var none T
+		priority, pause := 0, time.Duration(0)
+		switch {
+		case initial:
+			priority = handler.LowPriority
+		case before != none && after != none && before.GetGeneration() == after.GetGeneration():
+			pause = statusPause
+		}
+		add(queue, client.ObjectKeyFromObject(cmp.Or(after, before)), priority, pause)
+	})
+}
+
 // Add adds a request to a fair queue, behind those that are urgent. Without a priority, controller-runtime gives a low one to
 // objects that are there at the start.
-func Add(queue Queue, key types.NamespacedName) { add(queue, key, handler.LowPriority) }
+func Add(queue Queue, key types.NamespacedName) { add(queue, key, handler.LowPriority, 0) }
 
 // AddUrgent adds a request to a fair queue, before those that are not urgent.
-func AddUrgent(queue Queue, key types.NamespacedName) { add(queue, key, 0) }
+func AddUrgent(queue Queue, key types.NamespacedName) { add(queue, key, 0, 0) }
 
-func add(queue Queue, key types.NamespacedName, priority int) {
+func add(queue Queue, key types.NamespacedName, priority int, after time.Duration) {
 	request := reconcile.Request{NamespacedName: key}
 	ordered, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request])
 	if !ok {
-		queue.Add(request)
+		queue.AddAfter(request, after)
 		return
 	}
-	ordered.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, request)
+	ordered.AddWithOpts(priorityqueue.AddOpts{Priority: &priority, After: after}, request)
 }
 
 // OnChange returns a handler that calls changed when an object is created, updated or deleted. before is nil when the object is

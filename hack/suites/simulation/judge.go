@@ -37,6 +37,7 @@ type judge struct {
 	pager   *pager // nil: no end is kept back
 	story   *Story
 	writes  *judgeWrites // that no process may make
+	pace    pace
 	tracer  *tracer
 	say     func(format string, args ...any)
 }
@@ -66,7 +67,7 @@ func newJudge(story *Story, w *world) *judge {
 	}
 	return &judge{
 		history: oracle.NewHistory(options), mutes: mutes, counts: counts, pings: newPings(), pager: w.pager, story: story,
-		writes: &w.network.writes, tracer: &w.network.tracer,
+		writes: &w.network.writes, pace: newPace(), tracer: &w.network.tracer,
 	}
 }
 
@@ -123,6 +124,7 @@ func (j *judge) commit(c apiserver.Commit) {
 	j.pings.commit(now, fact.Created)
 	j.counts.commit(now, j.mutes.incidents[now.key])
 	j.mutes.commit(now)
+	j.pace.commit(now)
 	if j.pager != nil {
 		j.pager.commit(now)
 	}
@@ -171,7 +173,7 @@ func (j *judge) watchNoMore() {
 func (j *judge) findings() oracle.Findings {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	found := slices.Concat(j.history.Findings(), j.mutes.found, j.pings.found, j.writes.findings(), j.tracer.findings())
+	found := slices.Concat(j.history.Findings(), j.mutes.found, j.pings.found, j.writes.findings(), j.pace.found, j.tracer.findings())
 	if j.pager != nil {
 		found = append(found, j.pager.findings()...)
 	}
@@ -191,5 +193,5 @@ func (j *judge) check(records []*oracle.Record, faultsEnded time.Time) oracle.Fi
 		found = append(found, j.pager.check(time.Now(), j.story.stays)...)
 	}
 	mayMiss := func(namespace string) bool { return j.story.MaxIncidents > 0 || j.story.stays(namespace) }
-	return slices.Concat(found, j.tracer.findings(), j.mutes.check(time.Now(), j.story.stays), j.pings.check(time.Now(), mayMiss))
+	return slices.Concat(found, j.pace.found, j.tracer.findings(), j.mutes.check(time.Now(), j.story.stays), j.pings.check(time.Now(), mayMiss))
 }

@@ -1,0 +1,37 @@
+package simulation
+
+import (
+	"time"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
+)
+
+// mostWrites is how often the replicas may write one object within paceTime. Two that both lead and see different things may write
+// over each other, but not as fast as they can.
+const (
+	mostWrites = 150
+	paceTime   = 10 * time.Second
+)
+
+// pace judges how often the replicas write one object.
+type pace struct {
+	since  map[string]time.Time // when the count of an object began, by resource, namespace and name
+	writes map[string]int
+	found  oracle.Findings
+}
+
+func newPace() pace { return pace{since: map[string]time.Time{}, writes: map[string]int{}} }
+
+// commit counts a write.
+func (p *pace) commit(c *change) {
+	if !isReplica(c.client) {
+		return
+	}
+	object := c.resource + " " + c.key.String()
+	if now := time.Now(); now.Sub(p.since[object]) >= paceTime {
+		p.since[object], p.writes[object] = now, 0
+	}
+	if p.writes[object]++; p.writes[object] == mostWrites {
+		p.found.Add("B: the replicas write %s %d times in %s", object, mostWrites, paceTime)
+	}
+}
