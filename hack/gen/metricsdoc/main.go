@@ -29,7 +29,7 @@ The manager and the archiver serve ` + "`/metrics`" + ` in the Prometheus format
 HTTPS on port 8443, for clients that may ` + "`get`" + ` the path ` + "`/metrics`" + ` of the cluster. Bind the ClusterRole
 ` + "`tocsin-metrics-reader`" + ` to the service account of Prometheus.
 
-Every replica reports the gauges of AlertEvents, Incidents, limits and tokens alike, so aggregate them with ` + "`max`" + `.
+Every replica reports the gauges of AlertEvents, Incidents, limits and tokens alike, unless they say otherwise: aggregate them with ` + "`max`" + `.
 
 At most 4,000 series of a namespace, and 20,000 in all, name a WebhookIntegration in the label ` + "`integration`" + `, first come, first
 served. Beyond that, the counters of a namespace have an empty one, and there are no more gauges of tokens. A deleted

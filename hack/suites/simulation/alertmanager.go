@@ -305,16 +305,17 @@ func (w *world) judgeForwarding() (found oracle.Findings) {
 func (w *world) judgeTold(
 	alertmanager int, key types.NamespacedName, knows toldOf, status *v1alpha1.IncidentStatus, found *oracle.Findings,
 ) {
-	want, acknowledged := wantTold(status), isCovered(status)
+	want, covered := wantTold(status), isAcknowledged(status) || isToBeSilenced(status)
 	switch {
 	case knows.severity != want || knows.firing > 1:
 		found.Add("W: Alertmanager %d has %d alerts of %s with severity %q, and the Incident is %s with %q",
 			alertmanager, knows.firing, key, knows.severity, status.State, want)
-	case want != "" && knows.silenced && !acknowledged && w.story.removesLease():
+	case want != "" && knows.silenced && !covered && w.story.removesLease():
 		// Its UID names the installation, which leaves the silences of another one alone: they end by themselves.
-	case want != "" && knows.silenced != acknowledged && !w.story.hasClocks(): // a silence ends by the clock of a leader
-		found.Add("W: Alertmanager %d has a silence of %s: %v, which is acknowledged: %v",
-			alertmanager, key, knows.silenced, acknowledged)
+	case endsSilence(status): // it may be over already, or not yet
+	case want != "" && knows.silenced != covered && !w.story.hasClocks(): // a silence ends by the clock of a leader
+		found.Add("W: Alertmanager %d has a silence of %s: %v, which is acknowledged, or is to be silenced: %v",
+			alertmanager, key, knows.silenced, covered)
 	}
 }
 
@@ -330,8 +331,18 @@ func (w *world) judgeBeginnings(before, after map[types.NamespacedName]bool) {
 	}
 }
 
-// isCovered reports whether an Incident is acknowledged at its severity, for some time still.
-func isCovered(status *v1alpha1.IncidentStatus) bool {
+// isToBeSilenced reports whether a user has requested a silence that is not over.
+func isToBeSilenced(status *v1alpha1.IncidentStatus) bool {
+	return status.Silence != nil && status.Silence.EndTime.After(time.Now())
+}
+
+// endsSilence reports whether the silence that a user has requested ends about now.
+func endsSilence(status *v1alpha1.IncidentStatus) bool {
+	return status.Silence != nil && time.Until(status.Silence.EndTime.Time).Abs() < 2*toldTime
+}
+
+// isAcknowledged reports whether an Incident is acknowledged at its severity, for some time still.
+func isAcknowledged(status *v1alpha1.IncidentStatus) bool {
 	given, severities := status.Acknowledgement, v1alpha1.Severities()
 	return given != nil && slices.Index(severities, given.Severity) <= slices.Index(severities, status.Alert.Severity) &&
 		(given.ExpirationTime == nil || given.ExpirationTime.After(time.Now()))

@@ -235,13 +235,13 @@ func (d *drawer) user(t *rapid.T) operation {
 func (d *drawer) report(t *rapid.T) operation {
 	statuses, longest := []string{"acknowledged", "resolved", "noted", "unacknowledged", "firing"}, time.Duration(0)
 	if olderProgram == nil { // the baseline knows no assignments, and no acknowledgements that end
-		statuses, longest = append(statuses, "assigned", "assigned", "unassigned"), 2*time.Minute
+		statuses, longest = append(statuses, "assigned", "assigned", "unassigned", "silenced", "silenced"), time.Hour
 	}
 	return report{
 		tenant: d.tenant(t), key: d.key(t), status: rapid.SampledFrom(statuses).Draw(t, "status"),
 		to:      rapid.SampledFrom([]string{"maria", "alex"}).Draw(t, "to"),
 		unnamed: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "unnamed"),
-		lasts:   min(duration(t, "lasts", 0, 0, time.Minute, 2*time.Minute), longest),
+		lasts:   min(duration(t, "lasts", 0, 0, time.Minute, 2*time.Minute, time.Hour), longest),
 	}
 }
 

@@ -185,7 +185,7 @@ type report struct {
 	tenant, key int
 	status      string
 	unnamed     bool          // without the name of the integration
-	lasts       time.Duration // of an acknowledgement; 0: it does not say
+	lasts       time.Duration // of an acknowledgement, or a silence; 0: the acknowledgement stays, and a silence ends
 	to          string        // of an assignment
 }
 
@@ -208,7 +208,10 @@ func (o report) do(w *world) {
 		IncidentName: v1alpha1.IncidentName(integrationName, keyName(o.key)),
 		Status:       v1alpha1.AlertStatus(o.status), By: "alice", Comment: "seen", Assignee: o.to,
 	}
-	if o.lasts > 0 {
+	switch {
+	case o.status == "silenced":
+		said.SilenceFor = &metav1.Duration{Duration: o.lasts}
+	case o.lasts > 0:
 		said.AcknowledgeFor = &metav1.Duration{Duration: o.lasts}
 	}
 	event := &v1alpha1.AlertEvent{
