@@ -6,7 +6,7 @@ var (
 	incidentsEvicted = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tocsin_incidents_evicted_total",
 		Help: "Resolved Incidents that the leader deleted before their retention was over, because their namespace had " +
-			"more than its share of --max-incidents.",
+			"more than its share of --max-incidents, or of 512 MiB of them.",
 	})
 
 	archiveOverdue = prometheus.NewGauge(prometheus.GaugeOpts{
