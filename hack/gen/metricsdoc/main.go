@@ -25,15 +25,16 @@ const introduction = `<!-- Written by hack/gen/metricsdoc; "make generate" write
 
 # Metrics
 
-The manager and the archiver serve ` + "`/metrics`" + ` in the Prometheus format at ` + "`--metrics-bind-address`" + `: by default over
-HTTPS on port 8443, for clients that may ` + "`get`" + ` the path ` + "`/metrics`" + ` of the cluster. Bind the ClusterRole
-` + "`tocsin-metrics-reader`" + ` to the service account of Prometheus.
+The manager and the archiver serve ` + "`/metrics`" + ` in the Prometheus format at ` + "`--metrics-bind-address`" + `:
+by default over HTTPS on port 8443, for clients that may ` + "`get`" + ` the path ` + "`/metrics`" + ` of the cluster. Bind
+the ClusterRole ` + "`tocsin-metrics-reader`" + ` to the service account of Prometheus.
 
-Every replica reports the gauges of AlertEvents, Incidents, limits and tokens alike, unless they say otherwise: aggregate them with ` + "`max`" + `.
+Every replica reports the gauges of AlertEvents, Incidents, limits and tokens alike, unless they say otherwise: aggregate them
+with ` + "`max`" + `.
 
-At most 4,000 series of a namespace, and 20,000 in all, name a WebhookIntegration in the label ` + "`integration`" + `, first come, first
-served. Beyond that, the counters of a namespace have an empty one, and there are no more gauges of tokens. A deleted
-integration makes place for others.
+At most 4,000 series of a namespace, and 20,000 in all, name a WebhookIntegration in the label ` + "`integration`" + `,
+first come, first served. Beyond that, the counters of a namespace have an empty one, and there are no more gauges of tokens. A
+deleted integration makes place for others.
 
 controller-runtime, the Go runtime and the process have metrics too. [kube-state-metrics](kube-state-metrics.md) serves metrics
 of each Incident and WebhookIntegration.
