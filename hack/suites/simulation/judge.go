@@ -173,7 +173,8 @@ func (j *judge) watchNoMore() {
 func (j *judge) findings() oracle.Findings {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	found := slices.Concat(j.history.Findings(), j.mutes.found, j.pings.found, j.writes.findings(), j.pace.found, j.tracer.findings())
+	found := slices.Concat(j.history.Findings(), j.mutes.found, j.pings.found, j.writes.findings(), j.pace.found,
+		j.tracer.findings())
 	if j.pager != nil {
 		found = append(found, j.pager.findings()...)
 	}
@@ -193,5 +194,6 @@ func (j *judge) check(records []*oracle.Record, faultsEnded time.Time) oracle.Fi
 		found = append(found, j.pager.check(time.Now(), j.story.stays)...)
 	}
 	mayMiss := func(namespace string) bool { return j.story.MaxIncidents > 0 || j.story.stays(namespace) }
-	return slices.Concat(found, j.pace.found, j.tracer.findings(), j.mutes.check(time.Now(), j.story.stays), j.pings.check(time.Now(), mayMiss))
+	return slices.Concat(found, j.pace.found, j.tracer.findings(), j.mutes.check(time.Now(), j.story.stays),
+		j.pings.check(time.Now(), mayMiss))
 }

@@ -45,7 +45,7 @@ func TestARequestedSilenceLastsAsLongAsAsked(t *testing.T) {
 	story := &Story{Settings: Settings{Replicas: 3, Elect: true, Writes: 8, Forward: true}, Operations: []operation{
 		lease.look(), wait{5 * time.Second},
 		post{tenant: 0, times: 1, alerts: []alert{{key: 1, status: "firing", severity: "error"}}}, some, look,
-		request(2*time.Minute), some, look, takeover, some, look, some, some, look,
+		request(2 * time.Minute), some, look, takeover, some, look, some, some, look,
 		request(time.Hour), some, look, endByHand, some, look,
 		request(time.Hour), some, look, request(0), some, look,
 		request(time.Hour), some, look, post{tenant: 0, times: 1, alerts: []alert{{key: 1, status: "resolved"}}}, some, look,
