@@ -21,6 +21,7 @@ func (s *Server) Expire() {
 func (s *Server) PublishWithout(kind string, path ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	clear(s.documents)
 	delete(s.unpublished, kind)
 	if len(path) > 0 {
 		s.unpublished[kind] = path
@@ -29,9 +30,7 @@ func (s *Server) PublishWithout(kind string, path ...string) {
 
 // published returns the schema of a resource as the server publishes it.
 func (s *Server) published(r *resource) json.RawMessage {
-	s.mu.Lock()
 	path := s.unpublished[r.Kind]
-	s.mu.Unlock()
 	if path == nil {
 		return r.schema
 	}

@@ -44,6 +44,7 @@ type Server struct {
 	terminates map[string]bool // namespaces whose content was deleted
 	// unpublished are the paths of the properties that published schemas lack, by kind.
 	unpublished map[string][]string
+	documents   map[string][]byte // OpenAPI documents, by path
 	observers   []func(Commit)
 }
 
@@ -61,7 +62,7 @@ func New(options Options) (*Server, error) {
 	s := &Server{
 		options: options, quotas: map[types.NamespacedName]map[string]int64{},
 		denials: map[string]denial{}, terminates: map[string]bool{},
-		unpublished: map[string][]string{},
+		unpublished: map[string][]string{}, documents: map[string][]byte{},
 	}
 	seen := map[string]bool{}
 	for _, r := range append(builtin(), options.Definitions.resources...) {

@@ -154,6 +154,21 @@ var errNotServed = errors.New("404 page not found")
 // openAPI returns the OpenAPI document of a group and version, as far as it describes kinds. Other paths that lead to no resource
 // are not served.
 func (s *Server) openAPI(path string) *reply {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	document, ok := s.documents[path]
+	if !ok {
+		document = s.document(path)
+		s.documents[path] = document
+	}
+	if document == nil {
+		return &reply{code: http.StatusNotFound, body: []byte(errNotServed.Error()), plain: true}
+	}
+	return &reply{code: http.StatusOK, body: document}
+}
+
+// document makes the OpenAPI document of a group and version; nil if it describes nothing.
+func (s *Server) document(path string) []byte {
 	var schemas []string
 	for _, r := range s.options.Definitions.resources {
 		if path == "/openapi/v3/apis/"+r.GroupVersion().String() {
@@ -164,21 +179,23 @@ func (s *Server) openAPI(path string) *reply {
 		}
 	}
 	if len(schemas) == 0 {
-		return &reply{code: http.StatusNotFound, body: []byte(errNotServed.Error()), plain: true}
+		return nil
 	}
-	return &reply{code: http.StatusOK, body: []byte(`{"components":{"schemas":{` + strings.Join(schemas, ",") + "}}}")}
+	return []byte(`{"components":{"schemas":{` + strings.Join(schemas, ",") + "}}}")
+}
+
+var verbs = map[string]func(*Server, *request) (*reply, error){
+	"get": (*Server).get, "list": (*Server).list, "watch": (*Server).watch, "create": (*Server).create, "update": (*Server).update,
+	"patch": (*Server).patch, "delete": (*Server).delete, "deletecollection": (*Server).deleteCollection,
 }
 
 // serve processes a request.
 func (s *Server) serve(r *request) *reply {
-	serve := map[string]func(*request) (*reply, error){
-		"get": s.get, "list": s.list, "watch": s.watch, "create": s.create, "update": s.update, "patch": s.patch,
-		"delete": s.delete, "deletecollection": s.deleteCollection,
-	}[r.Verb]
+	serve := verbs[r.Verb]
 	if serve == nil {
 		return failed(apierrors.NewMethodNotSupported(r.table.groupResource(), r.Verb))
 	}
-	answer, err := serve(r)
+	answer, err := serve(s, r)
 	if err != nil {
 		return failed(err)
 	}

@@ -24,10 +24,16 @@ const (
 
 // schemaValidation validates the objects of a custom resource by its schema, with the code of the API server.
 type schemaValidation struct {
-	kind       schema.GroupVersionKind
+	kind   schema.GroupVersionKind
+	object *part
+	status *part // nil: the schema has no status
+}
+
+// part validates an object, or its status.
+type part struct {
+	path       *field.Path
 	structural *structuralschema.Structural
 	schema     crdvalidation.SchemaValidator
-	status     crdvalidation.SchemaValidator // nil: the schema has no status
 	rules      *cel.Validator
 }
 
@@ -37,25 +43,31 @@ func newValidation(kind schema.GroupVersionKind, properties *apiextensionsv1.JSO
 	if err != nil {
 		return nil, err
 	}
-	v := &schemaValidation{kind: kind}
-	if v.structural, err = structuralschema.NewStructural(internal); err != nil {
+	structural, err := structuralschema.NewStructural(internal)
+	if err != nil {
 		return nil, err
 	}
-	if v.schema, _, err = crdvalidation.NewSchemaValidator(internal); err != nil {
+	v := &schemaValidation{kind: kind}
+	if v.object, err = newPart(nil, structural, internal); err != nil {
 		return nil, err
 	}
 	if status, ok := internal.Properties["status"]; ok {
-		if v.status, _, err = crdvalidation.NewSchemaValidator(&status); err != nil {
-			return nil, err
-		}
+		ofStatus := structural.Properties["status"]
+		v.status, err = newPart(field.NewPath("status"), &ofStatus, &status)
 	}
-	v.rules = cel.NewValidator(v.structural, true, celCallLimit)
-	return v, nil
+	return v, err
+}
+
+func newPart(
+	path *field.Path, structural *structuralschema.Structural, properties *apiextensions.JSONSchemaProps,
+) (*part, error) {
+	validator, _, err := crdvalidation.NewSchemaValidator(properties)
+	return &part{path, structural, validator, cel.NewValidator(structural, path == nil, celCallLimit)}, err
 }
 
 // prune drops the fields that the schema does not know and returns their paths.
 func (v *schemaValidation) prune(object map[string]any) []string {
-	paths := pruning.PruneWithOptions(object, v.structural, true,
+	paths := pruning.PruneWithOptions(object, v.object.structural, true,
 		structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 	slices.Sort(paths)
 	return paths
@@ -64,30 +76,39 @@ func (v *schemaValidation) prune(object map[string]any) []string {
 // validateCreate returns what is wrong with a new object, in addition to what is known to be wrong.
 func (v *schemaValidation) validateCreate(object map[string]any, wrong field.ErrorList) field.ErrorList {
 	if ofKind := v.validateKind(object); len(ofKind) > 0 {
-		return v.validateRules(object, nil, append(wrong, ofKind...))
+		return v.object.validateRules(object, nil, append(wrong, ofKind...))
 	}
-	return v.validateRules(object, nil, append(wrong, crdvalidation.ValidateCustomResource(nil, object, v.schema)...))
+	return v.object.validate(object, nil, wrong)
 }
 
 // validateUpdate returns what is wrong with the update of an object, in addition to what is known to be wrong. Of the update of a
-// status, only the status is validated by the schema.
+// status, only the status is validated, and what rules say of the whole object: the rest is as it was.
 func (v *schemaValidation) validateUpdate(object, old map[string]any, ofStatus bool, wrong field.ErrorList) field.ErrorList {
 	if ofKind := v.validateKind(object); len(ofKind) > 0 {
-		return v.validateRules(object, old, append(wrong, ofKind...))
+		return v.object.validateRules(object, old, append(wrong, ofKind...))
 	}
 	if !ofStatus {
-		return v.validateRules(object, old, append(wrong, crdvalidation.ValidateCustomResource(nil, object, v.schema)...))
+		return v.object.validate(object, old, wrong)
 	}
-	if status, ok := object["status"]; ok && v.status != nil {
-		wrong = append(wrong, crdvalidation.ValidateCustomResource(field.NewPath("status"), status, v.status)...)
+	if status, ok := object["status"].(map[string]any); ok && v.status != nil {
+		before, _ := old["status"].(map[string]any)
+		wrong = v.status.validate(status, before, wrong)
 	}
-	return v.validateRules(object, old, wrong)
+	if len(v.object.structural.XValidations) > 0 {
+		wrong = v.object.validateRules(object, old, wrong)
+	}
+	return wrong
+}
+
+// validate adds what is wrong by the schema and its rules.
+func (p *part) validate(content, old map[string]any, wrong field.ErrorList) field.ErrorList {
+	return p.validateRules(content, old, append(wrong, crdvalidation.ValidateCustomResource(p.path, content, p.schema)...))
 }
 
 // validateRules adds what is wrong by the types of lists and by the CEL rules.
-func (v *schemaValidation) validateRules(object, old map[string]any, wrong field.ErrorList) field.ErrorList {
-	wrong = append(wrong, listtype.ValidateListSetsAndMaps(nil, v.structural, object)...)
-	if v.rules == nil {
+func (p *part) validateRules(content, old map[string]any, wrong field.ErrorList) field.ErrorList {
+	wrong = append(wrong, listtype.ValidateListSetsAndMaps(p.path, p.structural, content)...)
+	if p.rules == nil {
 		return wrong
 	}
 	if slices.ContainsFunc(wrong, blocksRules) {
@@ -98,7 +119,7 @@ func (v *schemaValidation) validateRules(object, old map[string]any, wrong field
 	if old != nil {
 		before = old
 	}
-	ofRules, _ := v.rules.Validate(context.Background(), nil, v.structural, object, before, celBudget)
+	ofRules, _ := p.rules.Validate(context.Background(), p.path, p.structural, content, before, celBudget)
 	return append(wrong, ofRules...)
 }
 
