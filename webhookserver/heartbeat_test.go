@@ -508,6 +508,26 @@ func TestAHeartbeatIsDefinedAnew(t *testing.T) {
 	s.Expect(s.hear(0, 0)).To(BeZero())
 }
 
+// TestABusySenderHasEachSecondWritten has each of its requests be a signal of a heartbeat that is missed.
+func TestABusySenderHasEachSecondWritten(t *testing.T) {
+	s := newBeating(t)
+	s.edit(func(status *v1alpha1.HeartbeatStatus) { status.MissedTime = new(v1alpha1.NewTimestamp(s.now)) })
+	writes := 0
+	r := s.replicas[0]
+	r.client = interceptor.NewClient(s.client.(client.WithWatch), interceptor.Funcs{SubResourcePatch: func(
+		ctx context.Context, c client.Client, subresource string, object client.Object, patch client.Patch,
+		options ...client.SubResourcePatchOption,
+	) error {
+		writes++
+		return c.SubResource(subresource).Patch(ctx, object, patch, options...)
+	}})
+	for range 50 {
+		s.hear(0, 100*time.Millisecond)
+	}
+	s.Expect(writes).To(Equal(5), "in five seconds")
+	s.Expect(s.flush(reportPause)).To(Equal(reportPause), "the last one as well")
+}
+
 func TestSignalsWaitForTheAPIServer(t *testing.T) {
 	s := newBeating(t)
 	s.hear(0, 0)
@@ -524,6 +544,7 @@ func TestSignalsWaitForTheAPIServer(t *testing.T) {
 	s.Expect(r.pending).To(BeEmpty())
 
 	s.Expect(s.client.Delete(t.Context(), s.get())).To(Succeed())
+	s.now = s.now.Add(reportPause)
 	r.reportSignal(s.says(beatEvery("beat", time.Minute, nil), v1alpha1.SignalSuccess))
 	r.writeAll(t.Context(), false)
 	s.Expect(r.pending).To(BeEmpty(), "the heartbeat is gone")
@@ -709,7 +730,7 @@ func TestTheLastPingOfASenderCounts(t *testing.T) {
 			s.Expect(s.fail(r, cached, 7)).To(Succeed())
 		} else {
 			r.reportSignal(s.says(cached, v1alpha1.SignalSuccess))
-			r.writeAll(t.Context(), false)
+			s.flush(reportPause)
 		}
 		return s.get().Status.HasFailed()
 	}
@@ -718,10 +739,10 @@ func TestTheLastPingOfASenderCounts(t *testing.T) {
 		s.Expect(ping(true)).To(BeTrue(), "in the same microsecond")
 		s.Expect(ping(true)).To(BeTrue())
 		s.Expect(ping(false)).To(BeFalse())
-		s.now = s.now.Add(-100 * time.Millisecond) // it is known to a second
+		s.now = s.now.Add(-2*reportPause - 100*time.Millisecond) // it is known to a second
 	}
 	s.Expect(*s.get().Status.ExitCode).To(BeEquivalentTo(7))
-	s.flush(signalRecheck + time.Second)
+	s.flush(2 * signalRecheck)
 	s.Expect(r.pending).To(BeEmpty(), "the cache knows the failure now")
 
 	t.Log("without the API server the sender has to try again")

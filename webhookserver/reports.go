@@ -38,6 +38,7 @@ type statusReporter struct {
 	reported  *cache.LRUExpireCache              // a *reportState by integration
 	postponed map[types.NamespacedName]rejection // rejections within the minute after one that is shown
 	pending   map[reportKey]*pendingReports
+	rests     map[reportKey]time.Time // until when what was written rests, of the last reportPause
 	turns     fair.Turns[reportKey]
 	changed   *sync.Cond // when something is due
 	ending    bool       // everything is to be written
@@ -74,6 +75,7 @@ func newReporter(c client.Client, recorder events.EventRecorder, log logr.Logger
 		reported:  cache.NewLRUExpireCache(maxReportMemory),
 		postponed: map[types.NamespacedName]rejection{},
 		pending:   map[reportKey]*pendingReports{},
+		rests:     map[reportKey]time.Time{},
 		turns:     fair.NewTurns[reportKey](reportWriters),
 	}
 	r.turns.PerKey = reportShare

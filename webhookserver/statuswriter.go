@@ -76,19 +76,33 @@ func (r *statusReporter) noteSignal(s signal, waiting ...chan<- error) {
 	})
 }
 
-// note adds to what is pending for an object. add returns when it is to be written. After a failure, only requests that wait
-// have it written before its time. The caller holds the mutex.
+// note adds to what is pending for an object. add returns when it is to be written. After a failure, and right after a write,
+// only requests that wait have it written before its time: otherwise a busy sender would have each of its signals of a heartbeat
+// that is missed written. The caller holds the mutex.
 func (r *statusReporter) note(key reportKey, add func(p *pendingReports) (due time.Time)) {
 	p := r.pending[key]
 	if p == nil {
 		p = &pendingReports{due: r.now().Add(signalRecheck)}
 		r.pending[key] = p
 	}
-	if due := add(p); due.Before(p.due) && (p.failed == 0 || len(p.waiting) > 0) {
+	due := add(p)
+	if len(p.waiting) == 0 {
+		due = latest(due, r.restOf(key))
+	}
+	if due.Before(p.due) && (p.failed == 0 || len(p.waiting) > 0) {
 		p.due = due
 	}
 	p.changes++
 	r.enqueue(key, p, false)
+}
+
+// restOf returns until when an object rests that was just written; zero if it does not. The clock may have been set back since.
+// The caller holds the mutex.
+func (r *statusReporter) restOf(key reportKey) time.Time {
+	if left := r.rests[key].Sub(r.now()); left <= 0 || left > reportPause {
+		return time.Time{}
+	}
+	return r.rests[key]
 }
 
 // enqueue queues an object for which something is due. Token uses and rejections wait for what keeps an Incident open. The
@@ -123,6 +137,7 @@ func (r *statusReporter) enqueueAll(ending bool) {
 	defer r.mu.Unlock()
 	r.ending = ending
 	r.noteNext(ending)
+	maps.DeleteFunc(r.rests, func(key reportKey, _ time.Time) bool { return r.restOf(key).IsZero() })
 	for key, p := range r.pending {
 		r.enqueue(key, p, ending)
 	}
@@ -300,12 +315,15 @@ func (r *statusReporter) finish(key reportKey, written *pendingReports, failure,
 		if written.unavailable > 0 {
 			r.state(key.NamespacedName).unavailable = now
 		}
+		r.rests[key] = now.Add(reportPause)
 		switch p.failed = 0; {
 		case p.isEmpty():
 			delete(r.pending, key)
 			return
-		case p.changes > written.changes: // something was added meanwhile
+		case len(p.waiting) > 0:
 			p.due = now
+		case p.changes > written.changes: // something was added meanwhile
+			p.due = r.rests[key]
 		case due.IsZero():
 			p.due = now.Add(signalRecheck)
 		default:
