@@ -15,6 +15,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
@@ -47,20 +48,27 @@ func addLinks(mgr ctrl.Manager, live client.Client, recorder events.EventRecorde
 	err := ctrl.NewControllerManagedBy(mgr).
 		Named("link").
 		Watches(&v1alpha1.WebhookIntegration{}, requests.OfObject[*v1alpha1.WebhookIntegration]()).
-		Watches(&v1alpha1.Heartbeat{}, requests.OnChange(func(
-			_ context.Context, before, after *v1alpha1.Heartbeat, _ bool, queue requests.Queue,
-		) {
-			h := cmp.Or(after, before)
-			if before == nil || after == nil || before.Generation != after.Generation {
-				requests.Add(queue, heartbeats.IntegrationOf(h))
-			}
-		})).
+		Watches(&v1alpha1.Heartbeat{}, watchHeartbeats()).
 		WithOptions(requests.Options(mgr, "link", "integration", concurrency, requests.NameOf)).
 		Complete(l)
 	if err != nil {
 		return fmt.Errorf("adding the heartbeats of links: %w", err)
 	}
 	return nil
+}
+
+// watchHeartbeats enqueues the integration of a heartbeat that comes, goes or is another. One of its own may be another leader's.
+func watchHeartbeats() handler.EventHandler {
+	return requests.OnChange(func(_ context.Context, before, after *v1alpha1.Heartbeat, _ bool, queue requests.Queue) {
+		h := cmp.Or(after, before)
+		switch {
+		case before != nil && after != nil && before.Generation == after.Generation:
+		case isOwn(h):
+			requests.AddLater(queue, heartbeats.IntegrationOf(h))
+		default:
+			requests.Add(queue, heartbeats.IntegrationOf(h))
+		}
+	})
 }
 
 // Reconcile creates the heartbeat of an integration's link. It deletes it if the integration is not federated any more, or a user
@@ -77,7 +85,6 @@ func (l *links) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	isOwn := func(h *v1alpha1.Heartbeat) bool { _, own := h.Labels[v1alpha1.LinkLabel]; return own }
 	watched := slices.ContainsFunc(beats, func(h *v1alpha1.Heartbeat) bool { return !isOwn(h) && heartbeats.WatchesLink(h) })
 	needed := integration.Spec.Federate && !watched
 	for _, h := range beats {
@@ -98,6 +105,12 @@ func (l *links) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resul
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: l.patience}, nil
+}
+
+// isOwn reports whether a heartbeat is one that leaders have created.
+func isOwn(h *v1alpha1.Heartbeat) bool {
+	_, own := h.Labels[v1alpha1.LinkLabel]
+	return own
 }
 
 // create creates the heartbeat of a link. It is deleted with its integration.

@@ -30,9 +30,9 @@ const (
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 30 * time.Second
 
-	// statusPause is how long a change of nothing but the status waits. Otherwise two leaders at once, who see different things,
-	// would write over each other as fast as they can.
-	statusPause = time.Second
+	// leaderPause is how long a change waits that another leader may have made. Otherwise two leaders at once, who see different
+	// things, would write over each other as fast as they can.
+	leaderPause = time.Second
 )
 
 // Queue is the queue of a controller.
@@ -88,27 +88,33 @@ func Backoff[request comparable]() workqueue.TypedRateLimiter[request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[request](minBackoff, maxBackoff)
 }
 
-// OfObject returns a handler that enqueues an object when it changes. If its spec is the same, that is after a pause.
+// OfObject returns a handler that enqueues an object when it changes. If its spec is the same, a leader may have changed it.
 func OfObject[T interface {
 	client.Object
 	comparable
 }]() handler.EventHandler {
 	return OnChange(func(_ context.Context, before, after T, initial bool, queue Queue) {
 		var none T
-		priority, pause := 0, time.Duration(0)
+		key := client.ObjectKeyFromObject(cmp.Or(after, before))
 		switch {
 		case initial:
-			priority = handler.LowPriority
+			Add(queue, key)
 		case before != none && after != none && before.GetGeneration() == after.GetGeneration():
-			pause = statusPause
+			AddLater(queue, key)
+		default:
+			AddUrgent(queue, key)
 		}
-		add(queue, client.ObjectKeyFromObject(cmp.Or(after, before)), priority, pause)
 	})
 }
 
 // Add adds a request to a fair queue, behind those that are urgent. Without a priority, controller-runtime gives a low one to
 // objects that are there at the start.
 func Add(queue Queue, key types.NamespacedName) { add(queue, key, handler.LowPriority, 0) }
+
+// AddLater adds a request for what leaders write, after a pause.
+func AddLater(queue Queue, key types.NamespacedName) {
+	add(queue, key, handler.LowPriority, leaderPause)
+}
 
 // AddUrgent adds a request to a fair queue, before those that are not urgent.
 func AddUrgent(queue Queue, key types.NamespacedName) { add(queue, key, 0, 0) }

@@ -48,7 +48,7 @@ func TestAChangeOfTheStatusAloneWaits(t *testing.T) {
 				request, _ := queue.Get()
 				g.Expect(request.Name).To(Equal("mon"))
 				if row.waits {
-					g.Expect(time.Since(began)).To(Equal(statusPause))
+					g.Expect(time.Since(began)).To(Equal(leaderPause))
 				} else {
 					g.Expect(time.Since(began)).To(BeZero())
 				}
