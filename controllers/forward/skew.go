@@ -9,9 +9,14 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 )
 
+// skewSlack is how much less than clocks may differ one does that agrees again. Otherwise one at the limit, whose Date has only
+// seconds, would change the conditions of all integrations every other second.
+const skewSlack = 5 * time.Second
+
 // skew is how far an Alertmanager's clock is ahead of the API server's, by the Date of its answers.
 type skew struct {
 	ahead   atomic.Int64 // nanoseconds
+	wrong   atomic.Bool
 	metrics addressMetrics
 	log     logr.Logger
 }
@@ -19,10 +24,12 @@ type skew struct {
 // compare notes the Date of an answer. sent and received are by the API server's clock.
 func (s *skew) compare(date, sent, received time.Time) {
 	ahead := leadOf(date, sent, received)
-	before := time.Duration(s.ahead.Swap(int64(ahead)))
+	s.ahead.Store(int64(ahead))
 	s.metrics.setAhead(ahead)
-	switch wrong := isWrong(ahead); {
-	case wrong == isWrong(before):
+	wasWrong := s.wrong.Load()
+	wrong := isWrong(ahead) || wasWrong && ahead.Abs() > fold.MaxClockDifference-skewSlack
+	switch s.wrong.Store(wrong); {
+	case wrong == wasWrong:
 	case wrong:
 		s.log.Error(nil, "The clock of Alertmanager differs from the API server's; alerts fire by the later one",
 			"aheadSeconds", ahead.Seconds())
@@ -30,6 +37,9 @@ func (s *skew) compare(date, sent, received time.Time) {
 		s.log.Info("The clock of Alertmanager agrees with the API server's again")
 	}
 }
+
+// isWrong reports whether the clock differs by more than clocks may, or did lately and hardly agrees.
+func (s *skew) isWrong() bool { return s.wrong.Load() }
 
 // get returns how far the clock is ahead; negative if it is behind.
 func (s *skew) get() time.Duration { return time.Duration(s.ahead.Load()) }
