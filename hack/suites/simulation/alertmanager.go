@@ -281,6 +281,10 @@ const toldTime = 10 * time.Second
 
 // judgeForwarding finds what an Alertmanager does not know, or knows wrongly, at the end of a story.
 func (w *world) judgeForwarding() (found oracle.Findings) {
+	lately := toldTime
+	if w.story.hasClocks() {
+		lately += serverJump
+	}
 	for i, a := range w.alertmanagers {
 		told := a.told()
 		w.judge.mu.Lock()
@@ -292,7 +296,7 @@ func (w *world) judgeForwarding() (found oracle.Findings) {
 			integration := integrations[types.NamespacedName{Namespace: key.Namespace, Name: integrationName}]
 			// A leader that comes after a deletion does not know what was posted of the former Incident: that expires.
 			if incident == nil || deleted[key] || integration == nil || w.story.stays(key.Namespace) ||
-				!incident.DeletionTimestamp.IsZero() || changedWithin(incident, toldTime) {
+				!incident.DeletionTimestamp.IsZero() || changedWithin(incident, lately) {
 				continue
 			}
 			w.judgeTold(i, key, knows, &incident.Status, &found)

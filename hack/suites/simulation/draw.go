@@ -13,6 +13,9 @@ import (
 // longestDelay is that of requests and responses.
 const longestDelay = 150 * time.Second
 
+// serverJump is how far the clock of the API server jumps. What waits for a time may wait for so much longer.
+const serverJump = 20 * time.Second
+
 // chapters is how many slices of operations a story has.
 const chapters = 6
 
@@ -266,7 +269,7 @@ func (d *drawer) policy(t *rapid.T) operation {
 func (d *drawer) setClock(t *rapid.T) operation {
 	ahead := duration(t, "ahead", 20*time.Second, -20*time.Second, 90*time.Second, -90*time.Second, time.Hour, -time.Hour)
 	if rapid.IntRange(0, 3).Draw(t, "whose clock") == 3 {
-		return setServerClock{duration(t, "server ahead", 20*time.Second, -20*time.Second), d.short(t)}
+		return setServerClock{duration(t, "server ahead", serverJump, -serverJump), d.short(t)}
 	}
 	lasting := duration(t, "for", 2*time.Second, 12*time.Second, 35*time.Second, 2*time.Minute, 10*time.Minute)
 	return setClock{d.replica(t), ahead, lasting}
