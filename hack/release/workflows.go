@@ -63,13 +63,6 @@ func workflowsCommand(_ context.Context, args []string, stdout io.Writer) error 
 			problems = append(problems, file+": "+problem)
 		}
 	}
-	for _, check := range []func(string) ([]string, error){checkUpdates, checkOwners} {
-		found, err := check(roots[0])
-		if err != nil {
-			return err
-		}
-		problems = append(problems, found...)
-	}
 	if len(problems) > 0 {
 		return fmt.Errorf("the workflows break the project's rules:\n%s", strings.Join(problems, "\n"))
 	}

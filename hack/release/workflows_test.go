@@ -61,17 +61,3 @@ func TestWorkflowRules(t *testing.T) {
 		})
 	}
 }
-
-func TestUpdatesAndOwners(t *testing.T) {
-	g := NewWithT(t)
-	root := t.TempDir()
-	write(t, root, "go.mod", "")
-	write(t, root, "hack/new/go.mod", "")
-	write(t, root, "bin/cache/go.mod", "")
-	write(t, root, ".github/dependabot.yml", "updates:\n- {package-ecosystem: gomod, directories: [/, /hack/gone]}\n")
-	g.Expect(checkUpdates(root)).To(ConsistOf(HaveSuffix("/hack/new is missing"), HaveSuffix("no module in /hack/gone")))
-
-	write(t, root, ".github/CODEOWNERS", "* @one\n/api/ @two\n")
-	write(t, root, "MAINTAINERS.md", "| Name | GitHub | Area |\n|---|---|---|\n| One | @one | all |\n| Three | @three | api |\n")
-	g.Expect(checkOwners(root)).To(ConsistOf(ContainSubstring("@three of MAINTAINERS.md is missing"), ContainSubstring("@two is not in")))
-}
