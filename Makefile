@@ -355,8 +355,8 @@ release-verify: bin/release-tool ## Verify the artifacts in RELEASE
 	bin/release-tool verify -version '$(VERSION)' -commit '$(COMMIT)' '$(RELEASE)'
 
 .PHONY: release-notes
-release-notes: bin/release-tool ## Print the notes of VERSION from CHANGELOG.md
-	@bin/release-tool notes '$(VERSION)'
+release-notes: ## Print the notes of VERSION from CHANGELOG.md
+	@hack/release/notes.sh '$(VERSION)'
 
 .PHONY: publish
 publish: bin/release-tool $(TOOLS)/cosign ## Publish the artifacts in RELEASE: the one step that uploads; see RELEASE.md

@@ -304,7 +304,7 @@ func TestLocations(t *testing.T) {
 
 func TestCommandLine(t *testing.T) {
 	g := NewWithT(t)
-	for _, args := range [][]string{nil, {"unknown"}, {"verify"}, {"notes", "--no-such-flag"}} {
+	for _, args := range [][]string{nil, {"unknown"}, {"verify"}, {"verify", "--no-such-flag"}} {
 		g.Expect(run(context.Background(), args, &bytes.Buffer{})).To(MatchError(errUsage), "%v", args)
 	}
 	g.Expect(run(context.Background(), []string{"build", "-date", "today"}, &bytes.Buffer{})).To(MatchError(ContainSubstring("flag date")))

@@ -153,6 +153,6 @@ registry
 say 'installing with krew'
 krew
 say 'reading the notes'
-bin/release-tool notes "$VERSION" | head -5
+hack/release/notes.sh "$VERSION" | sed -n 1,5p
 echo
 echo "release: passed in $((SECONDS - start)) s; the artifacts of $VERSION are in ${artifacts#"$root"/}"

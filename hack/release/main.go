@@ -3,7 +3,6 @@
 //	release build [flags]        builds all artifacts into a folder
 //	release verify FOLDER        checks the artifacts as a user would
 //	release compare FOLDER FOLDER  checks that two builds are identical, and prints a table
-//	release notes VERSION        prints the notes of a version, from CHANGELOG.md
 //	release push [flags] FOLDER  pushes the images, the bundle and the chart to a registry, and prints their references
 //	release registry             serves an empty registry on this machine, and prints its address
 //	release workflows FOLDER     checks .github/workflows against the project's rules
@@ -23,7 +22,7 @@ import (
 )
 
 // errUsage is the error of a command line that cannot be read.
-var errUsage = errors.New("usage: release build|verify|compare|notes|push|registry|workflows [flags] [arguments]")
+var errUsage = errors.New("usage: release build|verify|compare|push|registry|workflows [flags] [arguments]")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -47,7 +46,6 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		"build":     buildCommand,
 		"verify":    verifyCommand,
 		"compare":   compareCommand,
-		"notes":     notesCommand,
 		"push":      pushCommand,
 		"registry":  registryCommand,
 		"workflows": workflowsCommand,

@@ -22,7 +22,7 @@ notes=$(mktemp)
 references=$(mktemp)
 trap 'rm -f "$notes" "$references"' EXIT
 # What can fail without having published anything comes first.
-bin/release-tool notes "$VERSION" >"$notes"
+hack/release/notes.sh "$VERSION" >"$notes"
 bin/release-tool verify -version "$VERSION" "$RELEASE"
 
 if [ -n "${REGISTRY_TOKEN:-}" ]; then

@@ -15,7 +15,15 @@ import (
 	. "github.com/onsi/gomega"
 )
 
-// scriptTree returns a folder with the script and the programs that it calls. Those that would upload write down, in the
+// copyScript copies a script to its place below the root.
+func copyScript(t *testing.T, root, name string) {
+	t.Helper()
+	script, err := os.ReadFile(name)
+	NewWithT(t).Expect(err).NotTo(HaveOccurred())
+	write(t, root, filepath.Join("hack", "release", name), string(script))
+}
+
+// scriptTree returns a folder with the scripts and the programs that it calls. Those that would upload write down, in the
 // file log, how they were called.
 func scriptTree(t *testing.T) string {
 	t.Helper()
@@ -23,10 +31,9 @@ func scriptTree(t *testing.T) string {
 	tree := t.TempDir() // the script finds its programs from its own place
 	log := filepath.Join(tree, "log")
 	write(t, tree, "CHANGELOG.md", "## v1.2.3\n\n- It works.\n")
-	script, err := os.ReadFile("publish.sh")
-	g.Expect(err).NotTo(HaveOccurred())
+	copyScript(t, tree, "publish.sh")
+	copyScript(t, tree, "notes.sh")
 	for path, text := range map[string]string{
-		"hack/release/publish.sh": string(script),
 		"bin/gh": "#!/bin/sh\necho gh \"$@\" >>" + log + "\n" +
 			"while [ $# -gt 0 ]; do [ \"$1\" != --notes-file ] || cat \"$2\" >>" + log + "; shift; done\n",
 		"bin/tools/cosign": "#!/bin/sh\necho cosign \"$@\" >>" + log + "\n",
