@@ -46,7 +46,6 @@ REPOSITORY ?= github.com/tocsin-dev/tocsin
 # Where a release is built, and for which platforms.
 RELEASE ?= bin/release
 RELEASE_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64
-RELEASE_FLAGS ?=
 
 # The port of "make run".
 PORT ?= 8080
@@ -348,7 +347,7 @@ release-dry-run: bin/release-tool control-plane $(TOOLS)/cosign $(TOOLS)/krew $(
 .PHONY: release-artifacts
 release-artifacts: bin/release-tool bin/gen/sbom ## Build the artifacts of a release into RELEASE (bin/release)
 	bin/release-tool build -out '$(RELEASE)' -version '$(VERSION)' -commit '$(COMMIT)' -date '$(DATE)' \
-		-repository '$(REPOSITORY)' -platforms '$(RELEASE_PLATFORMS)' -ldflags '$(LDFLAGS)' $(RELEASE_FLAGS)
+		-repository '$(REPOSITORY)' -platforms '$(RELEASE_PLATFORMS)' -ldflags '$(LDFLAGS)'
 
 .PHONY: release-verify
 release-verify: bin/release-tool ## Verify the artifacts in RELEASE

@@ -81,9 +81,6 @@ type builder struct {
 	platforms []platform
 	sbom      string // the program that writes bills of materials
 	ldflags   string
-	times     string    // where to write the time that each artifact took; empty: nowhere
-	since     time.Time // the last artifact was written
-	took      strings.Builder
 }
 
 func buildCommand(ctx context.Context, args []string, _ io.Writer) error {
@@ -98,7 +95,6 @@ func buildCommand(ctx context.Context, args []string, _ io.Writer) error {
 	platforms := flags.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64",
 		"The platforms to build for.")
 	flags.StringVar(&b.sbom, "sbom", "bin/gen/sbom", "The program that writes bills of materials.")
-	flags.StringVar(&b.times, "times", "", "A file for the time that each artifact takes.")
 	flags.StringVar(&b.ldflags, "ldflags", "", "The linker's flags.")
 	if _, err := parse(flags, args, 0); err != nil {
 		return err
@@ -119,7 +115,6 @@ func buildCommand(ctx context.Context, args []string, _ io.Writer) error {
 
 // build builds everything. The checksums come last.
 func (b *builder) build(ctx context.Context) error {
-	b.since = time.Now()
 	if err := os.RemoveAll(b.out); err != nil {
 		return err
 	}
@@ -155,10 +150,7 @@ func (b *builder) build(ctx context.Context) error {
 	if err := b.krew(); err != nil {
 		return fmt.Errorf("writing the krew manifest: %w", err)
 	}
-	if err := b.checksums(); err != nil || b.times == "" {
-		return err
-	}
-	return os.WriteFile(b.times, []byte(b.took.String()), 0o600)
+	return b.checksums()
 }
 
 // programs builds the programs of a platform into the folder, and packs them.
@@ -219,8 +211,6 @@ func (b *builder) billOfMaterials(ctx context.Context, p product, on platform, b
 
 // write writes an artifact.
 func (b *builder) write(name string, content []byte) error {
-	fmt.Fprintf(&b.took, "%s\t%.1f\n", name, time.Since(b.since).Seconds())
-	b.since = time.Now()
 	return os.WriteFile(filepath.Join(b.out, name), content, 0o644)
 }
 
@@ -240,11 +230,8 @@ func (b *builder) checksums() error {
 	return b.write(checksumsName, []byte(list.String()))
 }
 
-// sum is an artifact with its size in bytes and its SHA-256 in hexadecimal digits.
-type sum struct {
-	name, digest string
-	size         int
-}
+// sum is an artifact with its SHA-256 in hexadecimal digits.
+type sum struct{ name, digest string }
 
 // sumFolder returns the files of the folder in the order of their names, without the list of checksums and its signature.
 func sumFolder(folder string) ([]sum, error) {
@@ -261,7 +248,7 @@ func sumFolder(folder string) ([]sum, error) {
 		if err != nil {
 			return nil, err
 		}
-		sums = append(sums, sum{file.Name(), fmt.Sprintf("%x", sha256.Sum256(content)), len(content)})
+		sums = append(sums, sum{file.Name(), fmt.Sprintf("%x", sha256.Sum256(content))})
 	}
 	slices.SortFunc(sums, func(a, b sum) int { return cmp.Compare(a.name, b.name) })
 	return sums, nil

@@ -124,10 +124,10 @@ func TestMain(m *testing.M) {
 func TestReleaseIsReproducibleAndVerified(t *testing.T) {
 	g := NewWithT(t)
 	first, second := artifacts(t), release(t, repository(t))
-	var table bytes.Buffer
-	g.Expect(compare(&table, first, second, map[string]string{"install.yaml": "0.1"})).To(Succeed())
-	g.Expect(table.String()).To(MatchRegexp(`(?m)^install\.yaml +\d+ +0\.1 +[0-9a-f]{64} +identical$`))
-	g.Expect(table.String()).To(ContainSubstring("kubectl-tocsin_v1.2.3_windows_amd64.zip"))
+	sums, err := sumFolder(first)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(sumFolder(second)).To(Equal(sums))
+	g.Expect(filepath.Join(first, "kubectl-tocsin_v1.2.3_windows_amd64.zip")).To(BeAnExistingFile())
 
 	var said bytes.Buffer
 	g.Expect(verifier{first, testVersion, "abc", &said}.verify(t.Context())).To(Succeed())
@@ -258,13 +258,11 @@ func TestVerifyFindsFaults(t *testing.T) {
 			g.Expect(verifier{folder, testVersion, "abc", &bytes.Buffer{}}.verify(t.Context())).To(MatchError(ContainSubstring("checksums: ")))
 			g.Expect((&builder{out: folder}).checksums()).To(Succeed())
 			g.Expect(verifier{folder, testVersion, "abc", &bytes.Buffer{}}.verify(t.Context())).To(MatchError(ContainSubstring(c.want)))
-			g.Expect(compare(&bytes.Buffer{}, original, folder, nil)).To(MatchError(ContainSubstring("differ")))
 		})
 	}
 	g := NewWithT(t)
 	wrong := verifier{original, testVersion, "def", &bytes.Buffer{}}
 	g.Expect(wrong.verify(t.Context())).To(MatchError(ContainSubstring("wrong version")))
-	g.Expect(compare(&bytes.Buffer{}, t.TempDir(), t.TempDir(), nil)).To(MatchError(ContainSubstring("empty")))
 }
 
 func TestArchivesDependOnContentOnly(t *testing.T) {
