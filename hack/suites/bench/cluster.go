@@ -21,10 +21,9 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-// Bounds of what the benchmark waits for.
 const (
-	readyTimeout = 30 * time.Second
-	warmUpTime   = 2 * time.Second
+	warmUpTime  = 2 * time.Second
+	fillClients = 32 // that fill the cluster, and empty it
 )
 
 // cluster is a control plane with a manager at work on it.

@@ -52,8 +52,8 @@ func main() {
 	var o options
 	flag.StringVar(&o.binary, "manager", filepath.Join(testenv.Root(), "bin", "manager"), "the manager binary")
 	flag.StringVar(&o.out, "out", filepath.Join(testenv.Root(), "bin", "bench.json"), "where the figures are written as JSON")
-	flag.StringVar(&o.only, "only", "", "run only what has this, or one of several separated by commas, in its name: batches, "+
-		"closed-SENDERS-KEYS, open-steady, open-crash, writers, size, scale, repeats, takeover, overload, noisy-neighbour")
+	flag.StringVar(&o.only, "only", "", "run only what has this, or one of several separated by commas, in its name: "+
+		"closed-SENDERS-KEYS, open-steady, scale, repeats, takeover, overload, noisy-neighbour")
 	flag.StringVar(&o.incidents, "incidents", "1000,10000,100000", "the numbers of Incidents of scale, increasing")
 	flag.StringVar(&o.args, "manager-args", "", "further flags of the manager, separated by spaces")
 	flag.StringVar(&o.profiles, "profiles", "", "a folder for CPU profiles of the manager and the API server; empty for none")
@@ -86,15 +86,12 @@ func main() {
 
 // report is what the JSON file holds.
 type report struct {
-	Time    time.Time    `json:"time"`
-	Etcd    string       `json:"etcd"`
-	Batches []batchRow   `json:"batches"`
-	Results []*result    `json:"results"`
-	Writers []writersRow `json:"writers,omitempty"`
-	Sizes   []sizeRow    `json:"sizes,omitempty"`
-	Scale   []scaleRow   `json:"scale,omitempty"`
-	Repeats *noisyRow    `json:"repeats,omitempty"`
-	Noisy   []noisyRow   `json:"noisy,omitempty"`
+	Time    time.Time  `json:"time"`
+	Etcd    string     `json:"etcd"`
+	Results []*result  `json:"results"`
+	Scale   []scaleRow `json:"scale,omitempty"`
+	Repeats *noisyRow  `json:"repeats,omitempty"`
+	Noisy   []noisyRow `json:"noisy,omitempty"`
 
 	Takeovers []takeoverRow `json:"takeovers,omitempty"`
 	Leases    []leaseRow    `json:"leases,omitempty"`
@@ -109,11 +106,6 @@ func run(ctx context.Context, o options) (err error) {
 	r := report{Time: time.Now().UTC(), Etcd: o.etcd.String()}
 	// What was measured is worth keeping when a later load fails.
 	defer func() { err = errors.Join(err, r.write(o.out)) }()
-	if o.takes("batches") {
-		if r.Batches, err = c.measureBatches(ctx); err != nil {
-			return fmt.Errorf("measuring plain creates: %w", err)
-		}
-	}
 	printHeader()
 	for _, s := range scenarios(o) {
 		if !o.takes(s.name) {
@@ -131,8 +123,6 @@ func run(ctx context.Context, o options) (err error) {
 		name    string
 		measure func() error
 	}{
-		{"writers", func() (err error) { r.Writers, err = c.measureWriters(ctx, o.duration); return err }},
-		{"size", func() (err error) { r.Sizes, err = c.measureSize(ctx, o.duration); return err }},
 		{"scale", func() (err error) { r.Scale, err = c.measureScale(ctx, o); return err }},
 		{"repeats", func() (err error) { r.Repeats, err = c.measureRepeats(ctx, o.duration); return err }},
 		{"takeover", func() error {

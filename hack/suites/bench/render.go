@@ -61,21 +61,6 @@ func renderTables(w io.Writer, r *report) {
 	}
 	_, _ = fmt.Fprintln(w)
 	renderTargets(w, r.Results)
-	table("Alerts/event", "Creates/s", "Alerts/s", "p50 ms", "API server CPU s")
-	for _, b := range r.Batches {
-		row(b.Alerts, whole(b.CreateRate), whole(b.AlertRate), ms(b.P50), b.APIServerCPU)
-	}
-	_, _ = fmt.Fprintln(w)
-	table("Writes at a time", "Integrations", "Senders", "Accepted/s", "p50 ms", "p99 ms", "Alerts/event")
-	for _, s := range r.Writers {
-		row(s.Writers, s.Integrations, s.Senders, whole(s.AcceptedRate), ms(s.P50), ms(s.P99), s.AlertsPerEvent)
-	}
-	_, _ = fmt.Fprintln(w)
-	table("Open Incidents", "Integrations", "Pending at start", "Ready s", "Manager MiB", "Accepted/s", "Lag p50 s", "Lag p99 s")
-	for _, s := range r.Sizes {
-		row(s.Incidents, s.Integrations, s.Pending, s.Ready, s.PeakRSS>>20, whole(s.AcceptedRate), s.LagP50, s.LagP99)
-	}
-	_, _ = fmt.Fprintln(w)
 	table(scaleTitles...)
 	renderScale(w, r.Scale)
 	table(takeoverTitles...)

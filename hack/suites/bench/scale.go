@@ -40,6 +40,9 @@ const (
 	scaleRate    = 200
 	scaleScrapes = 10
 
+	// scalePending is how many AlertEvents wait when the replicas start.
+	scalePending = 2000
+
 	// takeoverTimeout bounds a takeover, in a cluster with very many objects.
 	takeoverTimeout = 2 * time.Minute
 )
@@ -76,7 +79,7 @@ func (c *cluster) measureScale(ctx context.Context, o options) ([]scaleRow, erro
 		if err != nil {
 			return nil, fmt.Errorf("-incidents: %w", err)
 		}
-		row := scaleRow{Incidents: incidents, Integrations: min(incidents, 10000), Pending: sizePending}
+		row := scaleRow{Incidents: incidents, Integrations: min(incidents, 10000), Pending: scalePending}
 		if err := s.fill(ctx, &row); err != nil {
 			return nil, fmt.Errorf("filling the cluster: %w", err)
 		}

@@ -133,7 +133,7 @@ func (s *scaleSite) fill(ctx context.Context, row *scaleRow) error {
 		integration, key := scaleKey(n*openPart%row.Incidents, row.Integrations)
 		alert.DedupKey, alert.ID = key, fmt.Sprintf("pending-%d-%d", row.Incidents, n)
 		alert.IncidentName = v1alpha1.IncidentName(integration, key)
-		event := plainEvent(s.namespace, []v1alpha1.Alert{alert})
+		event := plainEvent(s.namespace, alert)
 		event.Spec.IntegrationName = integration
 		return s.client.Create(ctx, event)
 	})

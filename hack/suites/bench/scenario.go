@@ -8,9 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
-	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
@@ -23,15 +20,13 @@ const maxFaults = 10
 // minutes.
 const drainSenders = 64
 
-// scenario is one load and what happens meanwhile.
+// scenario is one load.
 type scenario struct {
 	name    string
 	keys    string
 	senders int
 	rate    float64
 	load    loadgen.Load
-	// crash kills the manager in the middle of the load and starts it again.
-	crash bool
 }
 
 // result is a row of the table. Times are in seconds, memory in bytes.
@@ -88,10 +83,7 @@ func scenarios(o options) []scenario {
 		}
 	}
 	steady := loadgen.Load{Senders: 32, Rate: 200, Duration: 6 * o.duration, Key: loadgen.RotatingKeys(50)}
-	return append(list,
-		scenario{name: "open-steady", keys: "50", senders: 32, rate: steady.Rate, load: steady},
-		scenario{name: "open-crash", keys: "50", senders: 32, rate: steady.Rate, load: steady, crash: true},
-	)
+	return append(list, scenario{name: "open-steady", keys: "50", senders: 32, rate: steady.Rate, load: steady})
 }
 
 // reading is what is read before a load and after it.
@@ -115,7 +107,7 @@ func (c *cluster) read(ctx context.Context) (r reading, err error) {
 
 // measure runs the yardstick and then the scenario, and checks the fold.
 func (c *cluster) measure(ctx context.Context, s scenario) (*result, error) {
-	yardstick, err := c.yardstick(ctx, s.senders, 1)
+	yardstick, err := c.yardstick(ctx, s.senders)
 	if err != nil {
 		return nil, fmt.Errorf("measuring plain creates: %w", err)
 	}
@@ -138,9 +130,9 @@ func (c *cluster) measure(ctx context.Context, s scenario) (*result, error) {
 	if c.profiles != "" {
 		profiled = c.profile(ctx, c.profiles, s)
 	}
-	account, err := c.runLoad(ctx, s)
-	took, failed := profiled()
-	if err := errors.Join(err, failed); err != nil {
+	account := loadgen.Run(ctx, s.load)
+	took, err := profiled()
+	if err != nil {
 		return nil, err
 	}
 	drain, err := c.drained(ctx, t)
@@ -171,44 +163,12 @@ func (c *cluster) check(ctx context.Context, t tenant, account *loadgen.Account)
 	return err
 }
 
-// runLoad runs the scenario's load; where it says so, the manager is killed in the middle and started again.
-func (c *cluster) runLoad(ctx context.Context, s scenario) (*loadgen.Account, error) {
-	if !s.crash {
-		return loadgen.Run(ctx, s.load), nil
-	}
-	half := s.load
-	var account *loadgen.Account
-	var load sync.WaitGroup
-	load.Go(func() { account = loadgen.Run(ctx, half) })
-	select {
-	case <-ctx.Done():
-	case <-time.After(s.load.Duration / 2):
-	}
-	if err := c.manager.Signal(syscall.SIGKILL); err != nil {
-		return nil, err
-	}
-	<-c.manager.Exited()
-	if err := c.manager.Start(); err != nil {
-		return nil, err
-	}
-	ready, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
-	err := c.manager.WaitReady(ready)
-	load.Wait()
-	return account, err
-}
-
 func newResult(s scenario, account *loadgen.Account, before, after reading) *result {
 	alerts := float64(max(account.Acknowledged(), 1))
 	writes := growth(before.apiServer, after.apiServer, map[string]string{
 		"group": v1alpha1.GroupVersion.Group, "verb": "POST|PUT|PATCH|DELETE",
 	})
-	lag := after.manager.foldLag()
-	managerCPU := after.managerUsage.cpuSeconds
-	if !s.crash { // a new process counts from nothing
-		lag = lag.minus(before.manager.foldLag())
-		managerCPU -= before.managerUsage.cpuSeconds
-	}
+	lag := after.manager.foldLag().minus(before.manager.foldLag())
 	return &result{
 		Name: s.name, Senders: s.senders, Keys: s.keys, OfferedRate: s.rate,
 		Acknowledged: account.Acknowledged(), AcceptedRate: account.Rate(), Codes: account.Codes,
@@ -216,7 +176,7 @@ func newResult(s scenario, account *loadgen.Account, before, after reading) *res
 		P99: account.Quantile(0.99).Seconds(), Max: account.Quantile(1).Seconds(),
 		AlertsPerEvent: alerts / max(eventsCreated(before.apiServer, after.apiServer), 1), WritesPerAlert: writes / alerts,
 		LagP50: lag.quantile(0.5), LagP99: lag.quantile(0.99),
-		ManagerCPU:     managerCPU / alerts * 1000,
+		ManagerCPU:     (after.managerUsage.cpuSeconds - before.managerUsage.cpuSeconds) / alerts * 1000,
 		APIServerCPU:   (after.apiServerUsage.cpuSeconds - before.apiServerUsage.cpuSeconds) / alerts * 1000,
 		Requests:       requestsPerAlert(before.apiServer, after.apiServer, alerts),
 		ManagerPeakRSS: after.managerUsage.peakRSS, APIServerRSS: after.apiServerUsage.peakRSS,

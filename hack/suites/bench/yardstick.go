@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/queue"
-	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
@@ -28,12 +26,11 @@ const yardstickTime = 4 * time.Second
 type plainCreates struct {
 	rate float64 // a second
 	p50  time.Duration
-	all  int // those before the measurement included
 }
 
-// yardstick creates AlertEvents of so many alerts each with a bare client, as many at once as there are
-// senders, while no manager is at work, and deletes them again.
-func (c *cluster) yardstick(ctx context.Context, senders, alerts int) (plainCreates, error) {
+// yardstick creates AlertEvents of one alert each with a bare client, as many at once as there are senders, while no
+// manager is at work, and deletes them again.
+func (c *cluster) yardstick(ctx context.Context, senders int) (plainCreates, error) {
 	t, err := c.newTenant(ctx)
 	if err != nil {
 		return plainCreates{}, err
@@ -47,22 +44,19 @@ func (c *cluster) yardstick(ctx context.Context, senders, alerts int) (plainCrea
 		return plainCreates{}, err
 	}
 	// The first creates are slower; they are not counted.
-	first, err := createFor(ctx, bare, t.namespace, slices.Repeat([]v1alpha1.Alert{alert}, alerts), senders, time.Second)
+	if _, err := createFor(ctx, bare, t.namespace, alert, senders, time.Second); err != nil {
+		return plainCreates{}, err
+	}
+	account, err := createFor(ctx, bare, t.namespace, alert, senders, yardstickTime)
 	if err != nil {
 		return plainCreates{}, err
 	}
-	account, err := createFor(ctx, bare, t.namespace, slices.Repeat([]v1alpha1.Alert{alert}, alerts), senders, yardstickTime)
-	if err != nil {
-		return plainCreates{}, err
-	}
-	return plainCreates{
-		rate: account.Rate(), p50: account.Quantile(0.5), all: first.Acknowledged() + account.Acknowledged(),
-	}, c.clear(ctx, t.namespace)
+	return plainCreates{rate: account.Rate(), p50: account.Quantile(0.5)}, c.clear(ctx, t.namespace)
 }
 
 // createFor creates events until the time is over and returns the account of the creates.
 func createFor(
-	ctx context.Context, c client.Client, namespace string, alerts []v1alpha1.Alert, senders int, duration time.Duration,
+	ctx context.Context, c client.Client, namespace string, alert v1alpha1.Alert, senders int, duration time.Duration,
 ) (*loadgen.Account, error) {
 	var (
 		account = loadgen.NewAccount()
@@ -77,7 +71,7 @@ func createFor(
 			var err error
 			for err == nil && time.Since(start) < duration {
 				begin := time.Now()
-				err = c.Create(ctx, plainEvent(namespace, alerts))
+				err = c.Create(ctx, plainEvent(namespace, alert))
 				latencies = append(latencies, time.Since(begin))
 			}
 			mu.Lock()
@@ -104,61 +98,14 @@ func plainAlert() (v1alpha1.Alert, error) {
 	return alert, nil
 }
 
-func plainEvent(namespace string, alerts []v1alpha1.Alert) *v1alpha1.AlertEvent {
+func plainEvent(namespace string, alert v1alpha1.Alert) *v1alpha1.AlertEvent {
 	event := &v1alpha1.AlertEvent{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: uuid.Must(uuid.NewV7()).String()},
 		Spec:       v1alpha1.AlertEventSpec{IntegrationName: "yardstick", ReceivedTime: v1alpha1.NewTimestamp(time.Now())},
-		Alerts:     alerts,
+		Alerts:     []v1alpha1.Alert{alert},
 	}
 	if err := queue.Encode(event); err != nil {
-		panic(err) // the alerts are ours
+		panic(err) // the alert is ours
 	}
 	return event
-}
-
-// batchRow is a row of the table of plain creates of several alerts each: what group commit can gain at most.
-type batchRow struct {
-	Alerts       int     `json:"alertsPerEvent"`
-	Clients      int     `json:"clients"`
-	CreateRate   float64 `json:"createsPerSecond"`
-	AlertRate    float64 `json:"alertsPerSecond"`
-	P50          float64 `json:"p50"`
-	APIServerCPU float64 `json:"apiServerCPUPer1000"` // of alerts
-}
-
-// batchClients is how many clients create at once: as many as the manager has writers.
-const batchClients = webhookserver.DefaultMaxInFlightWrites
-
-// measureBatches measures plain creates of more and more alerts each.
-func (c *cluster) measureBatches(ctx context.Context) ([]batchRow, error) {
-	pid, err := child("kube-apiserver")
-	if err != nil {
-		return nil, err
-	}
-	const format = "%-12s %9s %9s %8s %8s\n"
-	fmt.Printf(format, "alerts/event", "create/s", "alerts/s", "p50 ms", "api cpu")
-	var rows []batchRow
-	for _, alerts := range []int{1, 4, 16, 32, 64, 100} {
-		before, err := processUsage(pid)
-		if err != nil {
-			return nil, err
-		}
-		creates, err := c.yardstick(ctx, batchClients, alerts)
-		if err != nil {
-			return nil, err
-		}
-		after, err := processUsage(pid)
-		if err != nil {
-			return nil, err
-		}
-		row := batchRow{
-			Alerts: alerts, Clients: batchClients,
-			CreateRate: creates.rate, AlertRate: creates.rate * float64(alerts), P50: creates.p50.Seconds(),
-			APIServerCPU: (after.cpuSeconds - before.cpuSeconds) / float64(creates.all*alerts) * 1000,
-		}
-		fmt.Printf(format, fmt.Sprint(alerts), fmt.Sprintf("%.0f", row.CreateRate), fmt.Sprintf("%.0f", row.AlertRate),
-			fmt.Sprintf("%.1f", row.P50*1000), fmt.Sprintf("%.2f", row.APIServerCPU))
-		rows = append(rows, row)
-	}
-	return rows, nil
 }
