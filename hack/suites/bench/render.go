@@ -62,7 +62,7 @@ func renderTables(w io.Writer, r *report) {
 	_, _ = fmt.Fprintln(w)
 	renderTargets(w, r.Results)
 	table(scaleTitles...)
-	renderScale(w, r.Scale)
+	renderCells(w, r.Scale, scaleRow.cells)
 	table(takeoverTitles...)
 	renderCells(w, r.Takeovers, takeoverRow.cells)
 	table(leaseTitles...)
@@ -127,13 +127,6 @@ func renderSteps(w io.Writer, results []*result) {
 		func(r *result) float64 { return r.ManagerCPU })
 	rows("API server", apiServerSteps, func(r *result) []share { return r.Steps.APIServer },
 		func(r *result) float64 { return r.APIServerCPU })
-	_, _ = fmt.Fprintln(w)
-}
-
-func renderScale(w io.Writer, rows []scaleRow) {
-	for i := range rows {
-		_, _ = fmt.Fprintf(w, "| %s |\n", strings.Join(rows[i].cells(), " | "))
-	}
 	_, _ = fmt.Fprintln(w)
 }
 

@@ -1,17 +1,13 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -128,7 +124,7 @@ func (s *scaleSite) fill(ctx context.Context, row *scaleRow) error {
 	if err != nil {
 		return err
 	}
-	return testenv.SideBySide(fillClients, row.Pending, func(n int) error {
+	return testenv.SideBySide(fillClients, scalePending, func(n int) error {
 		alert := template
 		integration, key := scaleKey(n*openPart%row.Incidents, row.Integrations)
 		alert.DedupKey, alert.ID = key, fmt.Sprintf("pending-%d-%d", row.Incidents, n)
@@ -241,58 +237,4 @@ func (s *scaleSite) store(
 		_, err = testenv.Call(ctx, http.MethodPost, s.plane.EtcdURL()+"/v3/kv/txn", string(body))
 		return err
 	})
-}
-
-// pluginRun is one command of the kubectl plugin. Times are in seconds.
-type pluginRun struct {
-	Command string  `json:"command"`
-	First   float64 `json:"firstRow"`
-	End     float64 `json:"end"` // zero for a watch
-	Rows    int     `json:"rows"`
-	PeakRSS int64   `json:"peakRSS"`
-}
-
-// measurePlugin runs commands of the plugin over all Incidents.
-func (s *scaleSite) measurePlugin(ctx context.Context) ([]pluginRun, error) {
-	var runs []pluginRun
-	for _, command := range []string{"get -A", "get -A --all", "watch -A --all --no-headers"} {
-		run, err := s.runPlugin(ctx, command)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", command, err)
-		}
-		runs = append(runs, run)
-	}
-	return runs, nil
-}
-
-func (s *scaleSite) runPlugin(ctx context.Context, line string) (run pluginRun, err error) {
-	run.Command = line
-	watches := strings.HasPrefix(line, "watch")
-	command := exec.CommandContext(ctx, s.plugin, append(strings.Fields(line), "--kubeconfig", s.plane.Kubeconfig)...)
-	output, err := command.StdoutPipe()
-	if err != nil {
-		return run, err
-	}
-	began := time.Now()
-	if err := command.Start(); err != nil {
-		return run, err
-	}
-	lines := bufio.NewScanner(output)
-	for lines.Scan() {
-		if strings.Contains(lines.Text(), "Open") && run.First == 0 {
-			run.First = time.Since(began).Seconds()
-		}
-		if run.Rows++; watches && run.Rows >= s.incidents {
-			break
-		}
-	}
-	run.End = time.Since(began).Seconds()
-	if watches {
-		err = command.Process.Signal(syscall.SIGINT)
-	}
-	err = errors.Join(err, command.Wait())
-	if usage, ok := command.ProcessState.SysUsage().(*syscall.Rusage); ok {
-		run.PeakRSS = usage.Maxrss << 10
-	}
-	return run, err
 }

@@ -21,6 +21,9 @@ const (
 	takeoverReplicas = 3
 	takeoverRuns     = 9 // of each end of a leader
 
+	// takeoverTimeout bounds a takeover, in a cluster with very many objects.
+	takeoverTimeout = 2 * time.Minute
+
 	// restTime is how long the writes of the Lease are counted while nothing happens.
 	restTime = 20 * time.Second
 
