@@ -12,8 +12,9 @@ import (
 
 // Signals of heartbeats are written to their status: each heartbeat at most once in a third of the time in which one is expected,
 // and the last signal always within that time. So the leader, whichever replica it is, has it well before the heartbeat is
-// missed. A signal that ends a miss or a failure is written at once, and a ping that reports a failure before its answer. A start
-// and what ends it are at least signalRecheck apart from what was written before.
+// missed. A signal that ends a miss or a failure is written at once, and those that follow once in reportPause; a ping that
+// reports a failure is written before its answer. A start and what ends it are at least signalRecheck apart from what was written
+// before.
 
 // heardTimes are the signals of a heartbeat that came to this replica and are not in the status. They are in the order in which
 // they came: one that seems to be before the last one, since the time of the API server is known to a second, counts as after it.
