@@ -63,43 +63,6 @@ func (b *builder) fail(i int, e *expression, err error) {
 	b.out.warn(reason, fields[i].key, oneLine(err.Error()))
 }
 
-// normalise assembles the object from the results of the expressions and what they left of the payload, and normalises it.
-func (b *builder) normalise() Alert {
-	var warnings []payload.Warning
-	var named map[string]string
-	if element, ok := b.element.(map[string]any); ok && !b.reader.program.hasExpressions() {
-		b.object, named, warnings = payload.ReadNames(element) // of our own format: nothing to leave out
-		b.out.Warnings = append(b.out.Warnings, warnings...)
-		b.addDefaults()
-	} else {
-		b.assemble()
-	}
-	var keys payload.Keys
-	b.out.Alert, keys, warnings = payload.Read(b.object, b.reader.vars.received)
-	b.out.Warnings = append(b.out.Warnings, warnings...)
-	b.noteOrigins(&keys, named)
-	if b.out.Status != v1alpha1.AlertFiring && b.isMessageKey() {
-		b.out.DedupKey, b.out.From.Kinds[dedupKeyIndex] = "", origins.Absent
-		b.out.Warnings = append(b.out.Warnings, payload.NoMatch(b.out.Status))
-	}
-	b.out.Preset = b.reader.program.preset
-	if recognized := b.reader.program.recognized; b.out.Dropped && recognized != "" { // nobody has chosen it
-		b.out.Warn("", "the preset %s, which recognizes the payload, drops the alert", recognized)
-	}
-	b.out.Hops = b.hops()
-	return b.out
-}
-
-// addDefaults gives the object the fields that it lacks by now. In a list it gets no key: all alerts would be of one Incident.
-func (b *builder) addDefaults() {
-	defaults := b.reader.defaults
-	if _, isList := b.reader.body.([]any); isList {
-		defaults = maps.Clone(defaults)
-		delete(defaults, fields[dedupKeyIndex].key)
-	}
-	b.object, _ = payload.WithDefaults(b.object, defaults).(map[string]any)
-}
-
 // isMessageKey reports whether the alert's key is that of one message, so that no other message has it.
 func (b *builder) isMessageKey() bool {
 	key := strings.TrimPrefix(b.out.DedupKey, b.reader.program.recognized+"/")
