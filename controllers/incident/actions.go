@@ -2,6 +2,7 @@ package incident
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -22,6 +24,81 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
+
+// createOrRead returns the facts with the Incident that the cache lacks, if there is one: a new one if it is to be
+// opened, or the one that exists. That one is found also where none can be created.
+func (r *reconciler) createOrRead(
+	ctx context.Context, seen *facts, provisional *fold.Plan,
+) (_ *facts, created bool, err error) {
+	o := *seen
+	if provisional.Create != nil {
+		if o.incident, err = r.create(ctx, seen, provisional); o.incident != nil {
+			return &o, true, nil
+		}
+		if blocked := (*blockedError)(nil); err != nil && !errors.As(err, &blocked) {
+			return seen, false, err
+		}
+	}
+	if failed := r.readUncached(ctx, &o); failed != nil {
+		return seen, false, failed
+	}
+	if o.incident == nil && err != nil {
+		return seen, false, err
+	}
+	return &o, false, nil
+}
+
+// create creates the Incident, its status still empty. It returns nil if there is one already: a Resolved one, or one that the
+// cache does not show yet.
+func (r *reconciler) create(ctx context.Context, o *facts, plan *fold.Plan) (*v1alpha1.Incident, error) {
+	leave, err := r.gate.enter(ctx, o.key.Namespace, true)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	incident := &v1alpha1.Incident{
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.key.Namespace, Name: o.key.Name, Labels: plan.ObjectLabels},
+		Spec:       *plan.Create,
+	}
+	err = errIncidentLimit
+	if r.counts.MayOpen(o.key.Namespace) && !r.sweeper.IsFull(o.key.Namespace) {
+		err = r.createLabelled(ctx, incident)
+	}
+	switch blocked := asBlocked(err); {
+	case blocked != nil && blocked.isOfNamespace():
+		return nil, blocked
+	case blocked != nil:
+		r.wakeAll(o.key.Namespace, r.blocked.passOn(o.key))
+		return nil, blocked
+	case apierrors.IsAlreadyExists(err):
+		r.wakeAll(o.key.Namespace, r.blocked.passOn(o.key))
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("creating the Incident: %w", err)
+	}
+	r.wakeAll(o.key.Namespace, r.blocked.unblock(o.key))
+	r.writes.wrote(incident, o.now)
+	return incident, nil
+}
+
+// wakeAll has Incidents of a namespace folded that can be created again.
+func (r *reconciler) wakeAll(namespace string, names []string) {
+	for _, name := range names {
+		r.wake(types.NamespacedName{Namespace: namespace, Name: name})
+	}
+}
+
+// createLabelled creates an Incident, without its labels if the API server rejects it with them.
+func (r *reconciler) createLabelled(ctx context.Context, incident *v1alpha1.Incident) error {
+	err := r.live.Create(ctx, incident)
+	blocked := asBlocked(err)
+	if blocked == nil || blocked.reason != v1alpha1.ReasonIncidentRejected || len(incident.Labels) == 0 || !isRejected(err) {
+		return err
+	}
+	log.FromContext(ctx).Info("The Incident was rejected, creating it without labels", "rejection", err.Error())
+	incident.Labels = nil
+	return r.live.Create(ctx, incident)
+}
 
 // carryOut carries a plan out, and returns the Incident as it is then. After errStale the next fold sees everything that
 // was done.
