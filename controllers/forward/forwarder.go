@@ -190,9 +190,9 @@ func (f *Forwarder) Watch(ctx context.Context, changed func(incident types.Names
 	f.changed.CompareAndSwap(&changed, nil)
 }
 
-// enqueue has an Incident folded: what is known about its forwarding or its silences has changed. It reports false while nothing
+// refold has an Incident folded: what is known about its forwarding or its silences has changed. It reports false while nothing
 // folds.
-func (f *Forwarder) enqueue(incident types.NamespacedName) bool {
+func (f *Forwarder) refold(incident types.NamespacedName) bool {
 	changed := f.changed.Load()
 	if changed != nil {
 		(*changed)(incident)
@@ -266,7 +266,7 @@ func (t *term) watch(objects cache.Informers) error {
 }
 
 func (t *term) incidentChanged(incident *v1alpha1.Incident, initial bool) {
-	before, news := t.incidents.set(incident, time.Time{})
+	before, news := t.incidents.put(incident, time.Time{})
 	if news && !initial {
 		t.notifyIfUrgent(before.content, incident)
 	}
@@ -324,7 +324,7 @@ func (t *term) incidentGone(incident *v1alpha1.Incident) {
 func (t *term) resolved(incident *v1alpha1.Incident) {
 	now, _ := t.forwarder.clock.Now()
 	ended, window := incident.Status.ResolvedTime, t.forwarder.current().EndedWindow()
-	_, news := t.incidents.set(incident, now.Add(-window))
+	_, news := t.incidents.put(incident, now.Add(-window))
 	if !news || ended == nil || now.Sub(fold.ForwardedEnd(&incident.Status)) > window {
 		return
 	}

@@ -136,13 +136,13 @@ func newIndex() *index {
 	}
 }
 
-// set indexes an Incident as it is now, and returns what was known, and whether this is news: not if that is known, or a newer
+// put indexes an Incident as it is now, and returns what was known, and whether this is news: not if that is known, or a newer
 // version. One that was resolved before the time since is forgotten at once, unless silences concern it.
-func (x *index) set(incident *v1alpha1.Incident, since time.Time) (before indexed, news bool) {
+func (x *index) put(incident *v1alpha1.Incident, since time.Time) (before indexed, news bool) {
 	return x.replace(incident, since, time.Time{})
 }
 
-// setUnshown does what set does, for an Incident that the API server has and the cache may not have shown: a watch may lose it.
+// setUnshown does what put does, for an Incident that the API server has and the cache may not have shown: a watch may lose it.
 func (x *index) setUnshown(incident *v1alpha1.Incident) (before indexed, news bool) {
 	return x.replace(incident, time.Time{}, time.Now())
 }

@@ -119,7 +119,7 @@ func TestTheIndexHasOnlyWhatIsLookedAtAgain(t *testing.T) {
 		if change != nil {
 			change(&i.Status)
 		}
-		x.set(i, now.Add(-day))
+		x.put(i, now.Add(-day))
 	}
 	acknowledged := func(s *v1alpha1.IncidentStatus) {
 		s.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAcknowledged, Status: metav1.ConditionTrue}}
@@ -173,7 +173,7 @@ func TestTheIndexKnowsTheNewestVersion(t *testing.T) {
 	key := types.NamespacedName{Namespace: namespace, Name: "a"}
 	x := newIndex()
 	set := func(incident *v1alpha1.Incident) bool {
-		_, news := x.set(incident, now.Add(-time.Hour))
+		_, news := x.put(incident, now.Add(-time.Hour))
 		return news
 	}
 	g.Expect(set(version("9", time.Time{}))).To(BeTrue())
@@ -205,7 +205,7 @@ func TestWhatAFoldWroteIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, x := NewWithT(t), newIndex()
 		write := func(number string) bool { _, news := x.setUnshown(version(number)); return news }
-		show := func(number string) bool { _, news := x.set(version(number), time.Time{}); return news }
+		show := func(number string) bool { _, news := x.put(version(number), time.Time{}); return news }
 		lost := func() bool {
 			time.Sleep(lostAfter)
 			return x.incidents[key].isLost()

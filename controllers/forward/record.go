@@ -273,7 +273,7 @@ func (r *reporter) run(ctx context.Context) {
 			sleep(ctx, time.Until(due), r.behind.signal)
 			continue
 		}
-		if incident, next := r.compare(key, time.Now()); isBehind(incident, next) && r.term.forwarder.enqueue(key) {
+		if incident, next := r.compare(key, time.Now()); isBehind(incident, next) && r.term.forwarder.refold(key) {
 			sleep(ctx, time.Second/reportRate, nil)
 		}
 	}

@@ -153,7 +153,7 @@ func (s *silencer) setSilenced(
 	s.mu.Unlock()
 	for key := range sets.KeySet(before).Union(sets.KeySet(silenced)).Insert(inStatus...) {
 		if before == nil || before[key] != silenced[key] || !endedBefore[key].Equal(ended[key]) {
-			s.term.forwarder.enqueue(key)
+			s.term.forwarder.refold(key)
 		}
 	}
 }

@@ -185,7 +185,7 @@ func (c *cluster) store(incident *v1alpha1.Incident) {
 	c.mu.Lock()
 	c.objects[client.ObjectKeyFromObject(incident)] = incident
 	c.mu.Unlock()
-	c.term.incidents.set(incident, c.now().Add(-24*time.Hour))
+	c.term.incidents.put(incident, c.now().Add(-24*time.Hour))
 }
 
 // edit changes the status of an Incident.
