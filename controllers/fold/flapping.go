@@ -186,21 +186,6 @@ func flappingOpenings(p *v1alpha1.FlappingPolicy) int {
 	return int(min(p.Openings, v1alpha1.MaxOpenedTimes))
 }
 
-// keptFiring returns the record of what is forwarded as if it fired; nil if there is none.
-func keptFiring(status *v1alpha1.IncidentStatus) *v1alpha1.KeptFiring {
-	if status.Flapping == nil {
-		return nil
-	}
-	return status.Flapping.KeptFiring
-}
-
-// firesOn reports whether the current episode has opened before the end of the last one was forwarded, and the Incident flaps:
-// Alertmanager is told of nothing but a rise of the severity.
-func firesOn(status *v1alpha1.IncidentStatus) bool {
-	kept := keptFiring(status)
-	return kept != nil && isSet(status.Flapping.EndTime) && valueOf(status.OpenedTime).Before(kept.EndTime.Time)
-}
-
 // IsMoreSevere reports whether a severity is above another one. An unknown one is above all.
 func IsMoreSevere(a, b v1alpha1.Severity) bool {
 	severities := v1alpha1.Severities()

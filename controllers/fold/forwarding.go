@@ -120,6 +120,24 @@ func IsHeld(status *v1alpha1.IncidentStatus, at time.Time) bool {
 		at.Before(status.Episode.ForwardTime.Time) && !wasAccepted(status) && !IsFuture(valueOf(status.OpenedTime).Time, at)
 }
 
+// isHeld reports whether the Incident has not been forwarded. What the last fold has held back was not, even if its time has
+// come since then.
+func (f *folding) isHeld() bool {
+	last := f.status.Forwarding
+	return !f.isTold() && (IsHeld(f.status, f.in.Now) || last != nil && last.Reason == v1alpha1.ForwardingHeld)
+}
+
+// isTold reports whether an Alertmanager has accepted the current episode, as far as its status or this leader knows.
+func (f *folding) isTold() bool {
+	known := &f.in.Forwarding
+	return wasAccepted(f.status) || known.Severity != "" && known.Opened.Equal(valueOf(f.status.OpenedTime).Time)
+}
+
+// wasAccepted reports whether an Alertmanager has accepted the episode, by its status.
+func wasAccepted(status *v1alpha1.IncidentStatus) bool {
+	return status.Forwarding != nil && status.Forwarding.Severity != ""
+}
+
 // WasHeld reports whether what ended at a time in the current episode ended before the episode's forwardTime: then neither it nor
 // its end is forwarded.
 func WasHeld(status *v1alpha1.IncidentStatus, ended time.Time) bool {
@@ -148,6 +166,21 @@ func ForwardedSeverity(status *v1alpha1.IncidentStatus) v1alpha1.Severity {
 		return kept.Severity
 	}
 	return status.Alert.Severity
+}
+
+// keptFiring returns the record of what is forwarded as if it fired; nil if there is none.
+func keptFiring(status *v1alpha1.IncidentStatus) *v1alpha1.KeptFiring {
+	if status.Flapping == nil {
+		return nil
+	}
+	return status.Flapping.KeptFiring
+}
+
+// firesOn reports whether the current episode has opened before the end of the last one was forwarded, and the Incident flaps:
+// Alertmanager is told of nothing but a rise of the severity.
+func firesOn(status *v1alpha1.IncidentStatus) bool {
+	kept := keptFiring(status)
+	return kept != nil && isSet(status.Flapping.EndTime) && valueOf(status.OpenedTime).Before(kept.EndTime.Time)
 }
 
 // ForwardedPeriods returns the periods in which an Incident was forwarded with one severity, as far as its timeline tells. They

@@ -84,21 +84,3 @@ func holdOf(after *v1alpha1.ForwardAfter, severity v1alpha1.Severity) time.Durat
 	}
 	return min(max(0, durationOr(own, 0)), maxHold)
 }
-
-// isHeld reports whether the Incident has not been forwarded. What the last fold has held back was not, even if its time has
-// come since then.
-func (f *folding) isHeld() bool {
-	last := f.status.Forwarding
-	return !f.isTold() && (IsHeld(f.status, f.in.Now) || last != nil && last.Reason == v1alpha1.ForwardingHeld)
-}
-
-// isTold reports whether an Alertmanager has accepted the current episode, as far as its status or this leader knows.
-func (f *folding) isTold() bool {
-	known := &f.in.Forwarding
-	return wasAccepted(f.status) || known.Severity != "" && known.Opened.Equal(valueOf(f.status.OpenedTime).Time)
-}
-
-// wasAccepted reports whether an Alertmanager has accepted the episode, by its status.
-func wasAccepted(status *v1alpha1.IncidentStatus) bool {
-	return status.Forwarding != nil && status.Forwarding.Severity != ""
-}

@@ -7,7 +7,7 @@ import (
 )
 
 // rule is what a feature adds to the life cycle, at certain moments of a fold. All that the feature decides lies in the file of
-// its rule, which others ask where they must know it (holds and flapping). A rule embeds noRule for the other moments.
+// its rule; what others must know of holds and flapping, in forwarding.go. A rule embeds noRule for the other moments.
 type rule interface {
 	begin(f *folding)                                  // before the first alert
 	opens(f *folding)                                  // an episode is about to open; the status still has the last one, if any
