@@ -110,6 +110,9 @@ func (a *receivedAlert) transition(kind v1alpha1.TransitionType, did string) v1a
 	}
 }
 
+// byAlert is the author of what no person did.
+const byAlert = "an alert"
+
 // by is the name of the user whose report the alert is, in one line; empty for an alert of a sender.
 func (a *receivedAlert) by() string { return plaintext.ShortName(a.By) }
 
