@@ -1,7 +1,6 @@
 package fold
 
 import (
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,36 +113,4 @@ func heardTime(event *v1alpha1.AlertEvent) time.Time {
 		return received
 	}
 	return Latest(received, created.Add(-MaxClockDifference))
-}
-
-// Latest returns the latest of the times, of which there must be one.
-func Latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
-
-// Earliest returns the earliest of the times, of which there must be one.
-func Earliest(times ...time.Time) time.Time { return slices.MinFunc(times, time.Time.Compare) }
-
-// IsFuture reports whether a time that was noted is further ahead of now than clocks differ: the clock by which it was noted was
-// wrong, or has been set back.
-func IsFuture(t, now time.Time) bool { return t.Sub(now) > MaxClockDifference }
-
-// valueOf returns the first of the times that is set; the zero time if none is.
-func valueOf(times ...*v1alpha1.Timestamp) v1alpha1.Timestamp {
-	for _, t := range times {
-		if isSet(t) {
-			return *t
-		}
-	}
-	return v1alpha1.Timestamp{}
-}
-
-func isSet(t *v1alpha1.Timestamp) bool { return t != nil && !t.IsZero() }
-
-func timestamp(t time.Time) *v1alpha1.Timestamp { return new(v1alpha1.NewTimestamp(t)) }
-
-// durationOr returns the duration, or another one if it is not set.
-func durationOr(d *metav1.Duration, otherwise time.Duration) time.Duration {
-	if d == nil {
-		return otherwise
-	}
-	return d.Duration
 }
