@@ -72,7 +72,7 @@ SEED ?=
 TOLD ?=
 SIMULATION_FLAGS ?=
 
-# What mutate changes, and its flags, such as -run=late.go or -by=./hack/suites/simulation.
+# What mutate changes, and its flags, such as -run=merge.go or -by=./hack/suites/simulation.
 PKGS ?= ./controllers/fold ./controllers/sweep ./controllers/release ./internal/queue ./internal/leader
 MUTATE_FLAGS ?=
 

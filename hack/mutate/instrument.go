@@ -21,7 +21,7 @@ import (
 // mutant is one small change.
 type mutant struct {
 	number int
-	name   string // such as "controllers/fold/late.go:31: < → <="
+	name   string // such as "controllers/fold/merge.go:31: < → <="
 }
 
 // switchCode is in each package with mutants: it tells which one is on, and notes those that are executed.

@@ -39,7 +39,7 @@ type options struct {
 
 func main() {
 	o := options{}
-	flag.StringVar(&o.only, "run", "", "regular expression of the mutants to try, such as late.go or 'live → cache'")
+	flag.StringVar(&o.only, "run", "", "regular expression of the mutants to try, such as merge.go or 'live → cache'")
 	flag.StringVar(&o.by, "by", "", "folder of the tests that are to notice the mutants. Default: each package's own")
 	flag.StringVar(&o.arguments, "arguments", "", "arguments of the test binary, such as -test.run=TestFold")
 	flag.IntVar(&o.every, "every", 1, "try one mutant in so many")
