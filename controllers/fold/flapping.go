@@ -185,9 +185,3 @@ func flappingOpenings(p *v1alpha1.FlappingPolicy) int {
 	}
 	return int(min(p.Openings, v1alpha1.MaxOpenedTimes))
 }
-
-// IsMoreSevere reports whether a severity is above another one. An unknown one is above all.
-func IsMoreSevere(a, b v1alpha1.Severity) bool {
-	severities := v1alpha1.Severities()
-	return slices.Index(severities, a) < slices.Index(severities, b)
-}

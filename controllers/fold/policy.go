@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -125,4 +126,10 @@ func (p *Policy) lateWindow(preset string) time.Duration {
 // RetentionOf returns how long Resolved Incidents of an integration are kept.
 func RetentionOf(integration *v1alpha1.WebhookIntegration) time.Duration {
 	return durationOr(integration.Spec.Retention, DefaultRetention)
+}
+
+// IsMoreSevere reports whether a severity is above another one. An unknown one is above all.
+func IsMoreSevere(a, b v1alpha1.Severity) bool {
+	severities := v1alpha1.Severities()
+	return slices.Index(severities, a) < slices.Index(severities, b)
 }
