@@ -92,45 +92,6 @@ type Plan struct {
 // IsIdle reports whether nothing has to be done but to settle AlertEvents that the ledger has.
 func (p *Plan) IsIdle() bool { return p.Create == nil && !p.Write && len(p.Results) == 0 }
 
-// rejectedTitle is the title of an episode whose content is not kept.
-const rejectedTitle = "The content of the alerts is not kept"
-
-// WithoutContent returns the plan with a status that has nothing of the alerts' texts, because the API server rejects the whole
-// one, or there is no space for it: state, conditions, counts, times, severity and ledger. The content is the stored one of the
-// same episode, else a fixed title; that of a heartbeat keeps its type. The timeline records the reason; repeats add no second
-// entry until another transition is recorded.
-func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, policy *Policy, reason string, now time.Time) Plan {
-	bare := *p
-	bare.Status, bare.Transitions = *p.Status.DeepCopy(), nil
-	status := &bare.Status
-	known := status.Alert
-	if status.Episode != nil {
-		status.Episode.Title = ""
-	}
-	status.Alert = v1alpha1.AlertContent{Title: rejectedTitle, Type: defaultType}
-	if stored.Episode != nil && status.Episode != nil && stored.Episode.Number == status.Episode.Number {
-		status.Alert, status.Episode.Title = *stored.Alert.DeepCopy(), stored.Episode.Title
-	}
-	if known.Type == HeartbeatType {
-		status.Alert.Type = HeartbeatType
-	}
-	status.Alert.Severity, status.Alert.Preset = known.Severity, known.Preset
-	status.Alert.StartTime, status.Alert.EndTime = known.StartTime, known.EndTime // they tell what is late
-	for _, r := range rules {
-		r.bare(status, stored, policy, now)
-	}
-	if status.Acknowledgement != nil {
-		status.Acknowledgement.Comment = ""
-	}
-	status.Timeline = slices.Clone(status.Timeline[:max(0, len(status.Timeline)-len(p.Transitions))]) // the entries of earlier folds
-	for i := range p.Transitions {
-		entry := &p.Transitions[i]
-		bare.addEntry(v1alpha1.Transition{Type: entry.Type, Time: entry.Time, Severity: entry.Severity})
-	}
-	bare.addEntryOnce(v1alpha1.Transition{Type: v1alpha1.TransitionContentRejected, Time: *timestamp(now), Message: reason})
-	return bare
-}
-
 // Decide folds AlertEvents into an Incident: those that are not settled yet, in commit order. It then resolves the Incident if
 // no alert has come for too long, records its retention, and has the rules complete the status.
 func Decide(in Input) Plan {
