@@ -90,9 +90,8 @@ func (v *schemaValidation) validateUpdate(object, old map[string]any, ofStatus b
 	if !ofStatus {
 		return v.object.validate(object, old, wrong)
 	}
-	if status, ok := object["status"].(map[string]any); ok && v.status != nil {
-		before, _ := old["status"].(map[string]any)
-		wrong = v.status.validate(status, before, wrong)
+	if status, ok := object["status"]; ok && v.status != nil {
+		wrong = v.status.validate(status, old["status"], wrong)
 	}
 	if len(v.object.structural.XValidations) > 0 {
 		wrong = v.object.validateRules(object, old, wrong)
@@ -101,13 +100,17 @@ func (v *schemaValidation) validateUpdate(object, old map[string]any, ofStatus b
 }
 
 // validate adds what is wrong by the schema and its rules.
-func (p *part) validate(content, old map[string]any, wrong field.ErrorList) field.ErrorList {
+func (p *part) validate(content, old any, wrong field.ErrorList) field.ErrorList {
 	return p.validateRules(content, old, append(wrong, crdvalidation.ValidateCustomResource(p.path, content, p.schema)...))
 }
 
 // validateRules adds what is wrong by the types of lists and by the CEL rules.
-func (p *part) validateRules(content, old map[string]any, wrong field.ErrorList) field.ErrorList {
-	wrong = append(wrong, listtype.ValidateListSetsAndMaps(p.path, p.structural, content)...)
+func (p *part) validateRules(content, old any, wrong field.ErrorList) field.ErrorList {
+	object, ok := content.(map[string]any)
+	if !ok {
+		return wrong // by the schema
+	}
+	wrong = append(wrong, listtype.ValidateListSetsAndMaps(p.path, p.structural, object)...)
 	if p.rules == nil {
 		return wrong
 	}
@@ -115,11 +118,7 @@ func (p *part) validateRules(content, old map[string]any, wrong field.ErrorList)
 		return append(wrong, field.Invalid(nil, nil, "some validation rules were not checked because the object was invalid; "+
 			"correct the existing errors to complete validation"))
 	}
-	var before any
-	if old != nil {
-		before = old
-	}
-	ofRules, _ := p.rules.Validate(context.Background(), p.path, p.structural, content, before, celBudget)
+	ofRules, _ := p.rules.Validate(context.Background(), p.path, p.structural, content, old, celBudget)
 	return append(wrong, ofRules...)
 }
 
