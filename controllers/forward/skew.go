@@ -28,7 +28,8 @@ func (s *skew) compare(date, sent, received time.Time) {
 	s.metrics.setAhead(ahead)
 	wasWrong := s.wrong.Load()
 	wrong := isWrong(ahead) || wasWrong && ahead.Abs() > fold.MaxClockDifference-skewSlack
-	switch s.wrong.Store(wrong); {
+	s.wrong.Store(wrong)
+	switch {
 	case wrong == wasWrong:
 	case wrong:
 		s.log.Error(nil, "The clock of Alertmanager differs from the API server's; alerts fire by the later one",
