@@ -39,6 +39,8 @@ func TestCheck(t *testing.T) {
 		"a method that is missing":             {"`hack.runner.walk`", true, guide},
 		"a file beside a package comment":      {"// It runs (run_test.go).\npackage hack", false, doc},
 		"a file that is not beside it":         {"// It runs (runs.go).\npackage hack", true, doc},
+		"the same in another file of Go":       {"// It runs (runs.go).\npackage hack", true, "hack/walk.go"},
+		"a file in another comment":            {"// It runs.\npackage hack\n\n// As runs.go did.", false, "hack/walk.go"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"os"
@@ -102,8 +103,8 @@ func checkHouse(path string, content []byte, exist names) (missing []string) {
 			}
 		}
 	}
-	if filepath.Base(path) == "doc.go" {
-		for name := range matches(neighbour, content) {
+	if comment, _, found := bytes.Cut(content, []byte("\npackage ")); found && filepath.Ext(path) == ".go" {
+		for name := range matches(neighbour, comment) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(path), name)); err != nil {
 				missing = append(missing, fmt.Sprintf("%s: %s: there is no such file", path, name))
 			}
