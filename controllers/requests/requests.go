@@ -88,7 +88,8 @@ func Backoff[request comparable]() workqueue.TypedRateLimiter[request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[request](minBackoff, maxBackoff)
 }
 
-// OfObject returns a handler that enqueues an object when it changes. If its spec is the same, a leader may have changed it.
+// OfObject returns a handler that enqueues an object when it changes: later if its spec is the same, since another leader may have
+// changed it.
 func OfObject[T interface {
 	client.Object
 	comparable
@@ -111,7 +112,7 @@ func OfObject[T interface {
 // objects that are there at the start.
 func Add(queue Queue, key types.NamespacedName) { add(queue, key, handler.LowPriority, 0) }
 
-// AddLater adds a request for what leaders write, after a pause.
+// AddLater adds a request for what another leader may have written, after a pause.
 func AddLater(queue Queue, key types.NamespacedName) {
 	add(queue, key, handler.LowPriority, leaderPause)
 }
