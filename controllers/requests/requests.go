@@ -88,8 +88,8 @@ func Backoff[request comparable]() workqueue.TypedRateLimiter[request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[request](minBackoff, maxBackoff)
 }
 
-// OfObject returns a handler that enqueues an object when it changes: later if its spec is the same, since another leader may have
-// changed it.
+// OfObject returns a handler that enqueues an object when it changes: later if its spec is the same, since another leader may
+// have changed it.
 func OfObject[T interface {
 	client.Object
 	comparable
