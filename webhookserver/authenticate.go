@@ -81,12 +81,6 @@ func (a *arrived) route() string {
 	return eventsPath + "/{token}" + a.operation.Path
 }
 
-func (a *arrived) arrival() *arrived     { return a }
-func (a *arrived) owner() *authenticated { return nil }
-func (a *arrived) isDryRun() bool        { return false }
-func (a *arrived) forget()               {}
-func (a *arrived) isBodyRead() bool      { return a.Body == nil || a.Body == http.NoBody }
-
 // authenticated is a request with a valid token.
 type authenticated struct {
 	*arrived
@@ -146,8 +140,6 @@ func (a *arrived) checkMethod() *problem {
 	}
 	return allowing(a.allowed)
 }
-
-func (a *authenticated) owner() *authenticated { return a }
 
 // integrationName returns the namespace and name of the integration, by which turns and shares are counted.
 func (a *authenticated) integrationName() types.NamespacedName {

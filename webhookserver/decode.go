@@ -45,10 +45,6 @@ func (d *decoded) kept() []v1alpha1.Alert {
 	return alerts
 }
 
-// forget drops the alerts of the request, of which the answer has what it needs. Otherwise a client that takes its time to read
-// the answer would keep all that its body has decoded to, and nothing counts that any more.
-func (d *decoded) forget() { d.Alerts, d.noEffect, d.beats = nil, nil, nil }
-
 // decode verifies the body, decodes it as the operation does, and evaluates the mapping on its payloads.
 func (h *handler) decode(r *read) (*decoded, *problem) {
 	body, p := r.takeBody()

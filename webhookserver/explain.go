@@ -75,13 +75,13 @@ func Replay(
 		return p.Status, encode(&p).body, nil
 	}
 	a.integration.Spec.Verify = nil // the payload is no request
-	var s served
-	reply, p := h.serve(&s, a)
+	s := served{owner: a}
+	reply, p := h.serve(&s)
 	if p != nil {
 		reply = p.reply(nil)
 	}
-	if stored, ok := s.phase.(*stored); ok {
-		failures = stored.Failures
+	if s.accepted != nil {
+		failures = s.accepted.failures
 	}
 	return reply.Status, encode(reply.Body).body, failures
 }

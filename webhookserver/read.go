@@ -44,8 +44,6 @@ type parameters struct {
 	defaults map[string]any // the parameters that are fields of an alert
 }
 
-func (c *checked) isDryRun() bool { return c.dryRun }
-
 // check checks all that can be wrong with a request before its body is read.
 func (h *handler) check(a *authenticated) (_ *checked, p *problem) {
 	if p = cmp.Or(h.checkService(a.arrived), a.checkIntegration()); p != nil {
@@ -190,8 +188,6 @@ type read struct {
 	memory *fair.Reservation // of the body
 	body   []byte            // as sent, until decode takes it
 }
-
-func (*read) isBodyRead() bool { return true }
 
 // read reads the body, unless its alerts could not be stored soon. It reads no more than a byte beyond the limit.
 func (h *handler) read(c *checked) (*read, *problem) {

@@ -21,12 +21,6 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
 
-// stored is a request whose alerts are stored, or would be but for dryRun.
-type stored struct {
-	*decoded
-	accepted *acceptance
-}
-
 // acceptance is the body of the answer to a request that was accepted, or would be but for dryRun.
 type acceptance struct {
 	Status   string            `json:"status"`
@@ -34,6 +28,8 @@ type acceptance struct {
 	Preset   string            `json:"preset,omitempty"` // that the body was read with
 	Alerts   []acceptedAlert   `json:"alerts"`
 	Warnings []payload.Warning `json:"warnings"`
+
+	failures []mapping.Failure // for Replay
 }
 
 type acceptedAlert struct {
@@ -54,7 +50,7 @@ type acceptedAlert struct {
 const noEffect = "none, as far as is known: no incident is open for this key"
 
 // store stores the alerts of a request unless it is a dry run.
-func (h *handler) store(d *decoded) (_ *stored, p *problem) {
+func (h *handler) store(d *decoded) (_ *acceptance, p *problem) {
 	alerts, receipt := d.kept(), commit.Receipt{}
 	if !commit.Fits(alerts) { // the last bound, after all that anything adds
 		return nil, &problemBatchTooLarge
@@ -71,7 +67,7 @@ func (h *handler) store(d *decoded) (_ *stored, p *problem) {
 	case len(d.invalid) > 0:
 		return nil, d.invalidProblem()
 	}
-	return &stored{decoded: d, accepted: newAcceptance(d, receipt)}, nil
+	return newAcceptance(d, receipt), nil
 }
 
 // storeAlerts stores the alerts of a request, or those that do not need an Incident for which there is no capacity. In the
@@ -236,7 +232,7 @@ func commitProblem(err error, token string) *problem {
 func newAcceptance(d *decoded, receipt commit.Receipt) *acceptance {
 	a := &acceptance{
 		Status: "accepted", Event: receipt.EventName, Preset: d.Preset, Warnings: d.Warnings,
-		Alerts: make([]acceptedAlert, 0, len(d.Alerts)),
+		Alerts: make([]acceptedAlert, 0, len(d.Alerts)), failures: d.Failures,
 	}
 	if d.dryRun {
 		a.Status = "dryRun"
@@ -271,19 +267,19 @@ func newAcceptance(d *decoded, receipt commit.Receipt) *acceptance {
 }
 
 // accept returns the answer to a request whose alerts are stored, or would be.
-func (h *handler) accept(s *stored) protocol.Reply {
-	if s.dryRun {
-		return protocol.Reply{Status: http.StatusOK, Body: s.accepted}
+func (h *handler) accept(d *decoded, accepted *acceptance) protocol.Reply {
+	if d.dryRun {
+		return protocol.Reply{Status: http.StatusOK, Body: accepted}
 	}
-	described := protocol.Stored{Integration: s.integration.Name, Took: h.options.Clock.Now().Sub(s.start)}
-	if alerts := s.accepted.Alerts; len(alerts) > 0 {
+	described := protocol.Stored{Integration: d.integration.Name, Took: h.options.Clock.Now().Sub(d.start)}
+	if alerts := accepted.Alerts; len(alerts) > 0 {
 		_, described.IncidentName, _ = strings.Cut(alerts[0].Incident, "/")
 		described.DedupKey = alerts[0].DedupKey
 	}
-	if reply, ok := s.operation.Accepted(described); ok {
+	if reply, ok := d.operation.Accepted(described); ok {
 		return reply
 	}
-	return protocol.Reply{Status: http.StatusAccepted, Body: s.accepted}
+	return protocol.Reply{Status: http.StatusAccepted, Body: accepted}
 }
 
 // answer is an encoded answer.
@@ -295,22 +291,21 @@ type answer struct {
 // encode encodes the answer to a request. That to a dry run has all the alerts: it takes its turn to encode it, and memory until
 // it is written; without them it becomes a problem.
 func (h *handler) encode(s *served) (a answer) {
-	tried, ok := s.phase.(*stored)
-	if s.problem != nil || !ok || !tried.dryRun {
+	if s.problem != nil || s.accepted == nil || !s.dryRun {
 		return encode(s.reply.Body)
 	}
-	failed := h.enter(tried.authenticated)
+	failed := h.enter(s.owner)
 	if failed == nil {
 		a = encode(s.reply.Body)
-		tried.leave()
-		_, failed = h.reserve(tried.authenticated, int64(len(a.body)))
+		s.owner.leave()
+		_, failed = h.reserve(s.owner, int64(len(a.body)))
 	}
-	for i := range tried.accepted.Alerts {
-		accepted := &tried.accepted.Alerts[i]
+	for i := range s.accepted.Alerts {
+		accepted := &s.accepted.Alerts[i]
 		accepted.Alert, accepted.Sources = nil, nil // they may be collected while the answer is written
 	}
 	if failed != nil {
-		s.problem, s.reply = failed, failed.reply(tried.operation)
+		s.problem, s.reply = failed, failed.reply(s.operation)
 		a = encode(s.reply.Body)
 	}
 	return a
