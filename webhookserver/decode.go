@@ -76,7 +76,7 @@ func (h *handler) decodeBody(r *read, body []byte) (_ *decoded, p *problem) {
 	parser := h.newParser(r.authenticated, limit)
 	defer parser.release()
 	request := r.forOperation()
-	request.Body, request.Parser = body, parser
+	request.Body, request.Parse = body, parser.Parse
 	content, err := r.operation.Read(request)
 	if err != nil {
 		return nil, decodeProblem(err)
@@ -238,7 +238,7 @@ func (h *handler) newParser(request *authenticated, limit int64) *parser {
 	return &parser{handler: h, request: request, limit: limit, wait: maxDecodeWait}
 }
 
-// Parse implements protocol.Parser. A text of JSON that is JSON in turn is decoded as well. The errors are problems, and those of
+// Parse is protocol.Request.Parse. A text of JSON that is JSON in turn is decoded as well. The errors are problems, and those of
 // payload.ParseAny.
 func (p *parser) Parse(text []byte) (any, []payload.Warning, error) {
 	value, warnings, err := p.parse(text)

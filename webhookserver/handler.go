@@ -174,7 +174,7 @@ func (h *handler) serve(s *served) (reply protocol.Reply, p *problem) {
 	}
 	s.dryRun = checked.dryRun
 	switch {
-	case checked.operation.IsHeartbeat():
+	case checked.operation.IsHeartbeat:
 		return h.ping(checked)
 	case checked.operation.IsQuery():
 		return h.query(checked)

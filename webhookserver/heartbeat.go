@@ -115,8 +115,8 @@ func (h *handler) ping(c *checked) (reply protocol.Reply, p *problem) {
 	}
 	h.noteSignals(c, nil, true)
 	took := h.options.Clock.Now().Sub(c.start)
-	if reply, ok := c.operation.Accepted(protocol.Stored{Integration: c.integration.Name, Took: took}); ok {
-		return reply, nil
+	if c.operation.Accepted != nil {
+		return c.operation.Accepted(protocol.Stored{Integration: c.integration.Name, Took: took}), nil
 	}
 	return protocol.Reply{Status: status, Body: answer}, nil
 }

@@ -200,10 +200,8 @@ func (p *problem) reply(operation *protocol.Operation) protocol.Reply {
 	if p.Status == http.StatusUnsupportedMediaType {
 		reply.Header["Accept-Encoding"] = "gzip, identity" // RFC 9110, section 12.5.3
 	}
-	if operation != nil {
-		if body, ok := operation.Rejected(p.Status, p.Title, p.Detail); ok {
-			reply.Body = body
-		}
+	if operation != nil && operation.Rejected != nil {
+		reply.Body = operation.Rejected(p.Status, p.Title, p.Detail)
 	}
 	return reply
 }

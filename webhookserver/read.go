@@ -53,7 +53,7 @@ func (h *handler) check(a *authenticated) (_ *checked, p *problem) {
 	if a.operation.IsQuery() {
 		return c, nil
 	}
-	if !a.operation.IsHeartbeat() {
+	if !a.operation.IsHeartbeat {
 		if c.gzipped, c.limit, p = h.checkBody(a); p != nil {
 			return nil, p
 		}

@@ -271,15 +271,15 @@ func (h *handler) accept(d *decoded, accepted *acceptance) protocol.Reply {
 	if d.dryRun {
 		return protocol.Reply{Status: http.StatusOK, Body: accepted}
 	}
+	if d.operation.Accepted == nil {
+		return protocol.Reply{Status: http.StatusAccepted, Body: accepted}
+	}
 	described := protocol.Stored{Integration: d.integration.Name, Took: h.options.Clock.Now().Sub(d.start)}
 	if alerts := accepted.Alerts; len(alerts) > 0 {
 		_, described.IncidentName, _ = strings.Cut(alerts[0].Incident, "/")
 		described.DedupKey = alerts[0].DedupKey
 	}
-	if reply, ok := d.operation.Accepted(described); ok {
-		return reply
-	}
-	return protocol.Reply{Status: http.StatusAccepted, Body: accepted}
+	return d.operation.Accepted(described)
 }
 
 // answer is an encoded answer.

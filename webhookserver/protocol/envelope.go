@@ -114,7 +114,7 @@ func decodeHeld(r *Request, held any, encoded bool) (any, error) {
 		if !payload.MayBeJSON(v) {
 			return nil, nil
 		}
-		inner, _, err := r.Parser.Parse([]byte(v))
+		inner, _, err := r.Parse([]byte(v))
 		_, broken := errors.AsType[*payload.SyntaxError](err)
 		if broken || errors.Is(err, payload.ErrTooDeep) || errors.Is(err, payload.ErrEmpty) {
 			return nil, nil
