@@ -94,13 +94,7 @@ func (h *handler) beginEvaluation(r *read) *evaluation {
 func (e *evaluation) Pause() {
 	began := time.Now()
 	e.place.Pause()
-	ends := e.ends.Add(time.Since(began))
-	if ends.After(e.latest) {
-		ends = e.latest
-	}
-	if ends.After(e.ends) {
-		e.ends = ends
-	}
+	e.ends = latest(e.ends, earliest(e.ends.Add(time.Since(began)), e.latest))
 }
 
 // IsOver implements mapping.Pauser.
