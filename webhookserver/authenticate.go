@@ -138,7 +138,9 @@ func (a *arrived) checkMethod() *problem {
 	if a.allowed == nil {
 		return nil
 	}
-	return allowing(a.allowed)
+	p := problemMethod.withDetail("Set the sender to use the method " + strings.Join(a.allowed, " or ") + ".")
+	p.allow = strings.Join(a.allowed, ", ")
+	return p
 }
 
 // integrationName returns the namespace and name of the integration, by which turns and shares are counted.
@@ -204,43 +206,36 @@ func newTokenIndex() *tokenIndex {
 // integration of an expired token as well. It makes the same comparisons whether or not there is an integration with the tag, so
 // how long it takes says nothing about integrations and tokens.
 func (x *tokenIndex) lookup(token string, now time.Time) (owner *v1alpha1.WebhookIntegration, used *v1alpha1.Token, p *problem) {
-	tag := tokens.TagOf(token)
 	switch {
 	case token == "":
 		return nil, nil, &problemNoToken
 	case len(token) > maxTokenLength:
 		return nil, nil, &problemToken
-	case tag == "":
+	case tokens.TagOf(token) == "":
 		return nil, nil, &problemUntagged
 	}
-	x.mu.RLock()
-	integration := x.byTag[tag]
-	x.mu.RUnlock()
+	integration := x.tagged(token)
 	var own []v1alpha1.Token
 	if integration != nil {
 		own = integration.Spec.Tokens
 	}
-	hash, known := []byte(tokens.Hash(token)), false
+	hash := []byte(tokens.Hash(token))
 	for i := range max(len(own), maxTokens) {
 		var listed [2 * sha256.Size]byte
 		if i < len(own) {
 			copy(listed[:], own[i].SHA256)
 		}
 		if subtle.ConstantTimeCompare(hash, listed[:]) == 1 { // of two entries with this hash, the valid one counts
-			expires := own[i].ExpirationTime
-			known = true
-			if expires == nil || expires.IsZero() || now.Before(expires.Time) {
+			owner = integration
+			if expires := own[i].ExpirationTime.OrZero(); expires.IsZero() || now.Before(expires) {
 				used = &own[i]
 			}
 		}
 	}
-	switch {
-	case used != nil:
-		return integration, used, nil
-	case known:
-		return integration, nil, &problemToken
+	if used == nil {
+		p = &problemToken
 	}
-	return nil, nil, &problemToken
+	return owner, used, p
 }
 
 // tagged returns the integration whose tag the token has, whether or not the token is valid; nil if there is none.

@@ -31,14 +31,14 @@ type decoded struct {
 	answer     *protocol.Reply // to a request that holds no alert but a question; nil for others
 	invalid    []string        // parts of the request that are not valid
 	noEffect   []bool          // the alerts that change nothing, as far as is known
-	beats      []string        // the heartbeats of which the alerts are signals; empty for the others, nil if none is
+	beats      []string        // the heartbeats of which the alerts are signals; empty for the others
 }
 
 // kept returns the alerts that are to be stored.
 func (d *decoded) kept() []v1alpha1.Alert {
 	alerts := make([]v1alpha1.Alert, 0, len(d.Alerts))
 	for i := range d.Alerts {
-		if !d.Alerts[i].Dropped && d.heartbeat(i) == "" {
+		if !d.Alerts[i].Dropped && d.beats[i] == "" {
 			alerts = append(alerts, d.Alerts[i].Alert)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
@@ -145,13 +144,6 @@ var (
 	problemInternal = problem{Type: "internal-error", Status: http.StatusInternalServerError, Title: "Internal server error",
 		Detail: "The log of the server has details."}
 )
-
-// allowing returns problemMethod for a path with these methods.
-func allowing(methods []string) *problem {
-	p := problemMethod.withDetail("Set the sender to use the method " + strings.Join(methods, " or ") + ".")
-	p.allow = strings.Join(methods, ", ")
-	return p
-}
 
 func (p problem) withDetail(detail string) *problem {
 	p.Detail = detail

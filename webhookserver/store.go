@@ -244,7 +244,7 @@ func newAcceptance(d *decoded, receipt commit.Receipt) *acceptance {
 			continue
 		}
 		alert := &d.Alerts[i].Alert
-		if name := d.heartbeat(i); name != "" {
+		if name := d.beats[i]; name != "" {
 			a.Alerts = append(a.Alerts, acceptedAlert{Dropped: true, DedupKey: alert.DedupKey, Heartbeat: name})
 			continue
 		}
