@@ -238,10 +238,7 @@ func (e *event) payload() Payload {
 		labels["ce_subject"] = subject
 		parts = append(parts, subject)
 	}
-	key, err := json.Marshal(parts)
-	if err != nil {
-		key = nil // cannot happen: strings
-	}
+	key, _ := json.Marshal(parts) // strings can be encoded
 	rest := maps.Clone(e.attributes)
 	for _, name := range []string{"type", "source", "subject", "specversion"} {
 		delete(rest, name)
