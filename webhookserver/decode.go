@@ -297,13 +297,10 @@ func identify(alerts []mapping.Alert, integration, key string, identity [][]byte
 // derivedID hashes the parts, each behind its length, into 128 bits.
 func derivedID(integration, key string, identity [][]byte, index int) string {
 	hash := sha256.New()
-	var number [8]byte
 	for _, part := range append([][]byte{[]byte(integration), []byte(key)}, identity...) {
-		binary.BigEndian.PutUint64(number[:], uint64(len(part)))
-		hash.Write(number[:])
+		hash.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		hash.Write(part)
 	}
-	binary.BigEndian.PutUint64(number[:], uint64(index))
-	hash.Write(number[:])
+	hash.Write(binary.BigEndian.AppendUint64(nil, uint64(index)))
 	return hex.EncodeToString(hash.Sum(nil)[:16])
 }
