@@ -69,10 +69,9 @@ func (h *handler) evaluate(r *read, requestHeader http.Header, payloads []protoc
 		all.Warnings = append(all.Warnings, payload.Warning{Detail: fmt.Sprintf("Tocsin does not forward these alerts, because with "+
 			"the preset %s they are in an Alertmanager already; spec.forward: Always does", all.Preset)})
 	}
-	if r.dryRun {
-		return all, nil
+	if !r.dryRun {
+		h.reportResult(r, &all)
 	}
-	h.reportResult(r, &all)
 	return all, nil
 }
 

@@ -99,11 +99,10 @@ func (h *handler) storeAlerts(d *decoded, alerts []v1alpha1.Alert) (commit.Recei
 // of the key has that part. The rest goes to the next one. So each copy stores what no other has stored. If nothing can be stored
 // now, the AlertEvents are read: the answer to an earlier copy may be lost, and its alerts wait to be folded.
 func (h *handler) storeParts(d *decoded, requested, storable []v1alpha1.Alert) (all commit.Receipt, p *problem) {
-	switch {
-	case d.requestKey != "":
-	case len(storable) == 0:
-		return all, nil
-	default:
+	if d.requestKey == "" {
+		if len(storable) == 0 {
+			return all, nil
+		}
 		return h.submit(d, storable, 0)
 	}
 	stored := make(map[string]*v1alpha1.Alert, len(requested)) // by id, which is derived from the body; nil: not yet
@@ -111,7 +110,7 @@ func (h *handler) storeParts(d *decoded, requested, storable []v1alpha1.Alert) (
 		stored[requested[i].ID] = nil
 	}
 	for part, missing := 0, len(stored); missing > 0; part++ {
-		receipt, p := h.submitOrFind(d, storable, part)
+		receipt, p := h.submit(d, storable, part)
 		if p != nil {
 			return all, p
 		}
@@ -143,26 +142,6 @@ func (h *handler) storeParts(d *decoded, requested, storable []v1alpha1.Alert) (
 	return all, nil
 }
 
-// submitOrFind stores the alerts of a request with an idempotency key as the part with this number, or if there are none, finds
-// the part that an earlier copy has stored. The receipt is empty if there is none.
-func (h *handler) submitOrFind(d *decoded, alerts []v1alpha1.Alert, part int) (commit.Receipt, *problem) {
-	if len(alerts) > 0 {
-		return h.submit(d, alerts, part)
-	}
-	memory := h.bodies.Reserve(d.integrationName(), queryMemory, 0)
-	if memory == nil {
-		return commit.Receipt{}, &problemOverload
-	}
-	defer memory.Release()
-	ctx, cancel := h.storeContext(d)
-	defer cancel()
-	receipt, err := h.committer.Find(ctx, types.NamespacedName{Namespace: d.integration.Namespace, Name: d.eventName(part)})
-	if err != nil {
-		return receipt, problemUnknown.causedBy(err)
-	}
-	return receipt, nil
-}
-
 // eventName returns the name of the AlertEvent with a part of the request, empty without an idempotency key.
 func (d *decoded) eventName(part int) string {
 	key := d.requestKey
@@ -175,25 +154,32 @@ func (d *decoded) eventName(part int) string {
 	return v1alpha1.KeyedEventName(d.integration.Name, key)
 }
 
-// storeContext returns the context of a call of the committer. It does not end when the client hangs up: a request that has
-// arrived whole is better stored, and many senders do not wait for the answer.
-func (h *handler) storeContext(d *decoded) (context.Context, context.CancelFunc) {
-	timeout := min(commit.Timeout, requestTimeout-h.options.Clock.Now().Sub(d.start))
-	return context.WithTimeout(context.WithoutCancel(d.Context()), timeout)
-}
-
-// submit hands the alerts to the committer, those of a request with an idempotency key as the part with this number.
+// submit hands the alerts to the committer, those of a request with an idempotency key as the part with this number. Without
+// alerts it finds the part that an earlier copy has stored; the receipt is empty if there is none.
 func (h *handler) submit(d *decoded, alerts []v1alpha1.Alert, part int) (commit.Receipt, *problem) {
-	submission := commit.Submission{
+	timeout := min(commit.Timeout, requestTimeout-h.options.Clock.Now().Sub(d.start))
+	// The client may hang up: a request that has arrived whole is better stored, and many senders do not wait for the answer.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.Context()), timeout)
+	defer cancel()
+	if len(alerts) == 0 {
+		memory := h.bodies.Reserve(d.integrationName(), queryMemory, 0)
+		if memory == nil {
+			return commit.Receipt{}, &problemOverload
+		}
+		defer memory.Release()
+		receipt, err := h.committer.Find(ctx, types.NamespacedName{Namespace: d.integration.Namespace, Name: d.eventName(part)})
+		if err != nil {
+			return receipt, problemUnknown.causedBy(err)
+		}
+		return receipt, nil
+	}
+	receipt, err := h.committer.Commit(ctx, commit.Submission{
 		Integration: d.integrationName(),
 		Defaults:    d.integration.Spec.Defaults,
 		Received:    d.received,
 		Alerts:      alerts,
 		EventName:   d.eventName(part),
-	}
-	ctx, cancel := h.storeContext(d)
-	defer cancel()
-	receipt, err := h.committer.Commit(ctx, submission)
+	})
 	if err != nil {
 		return receipt, commitProblem(err, d.token)
 	}
