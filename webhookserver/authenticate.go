@@ -174,7 +174,6 @@ func (h *handler) reserve(a *authenticated, bytes int64) (*fair.Reservation, *pr
 	return memory, nil
 }
 
-// release gives back what the request has of the handler.
 func (a *authenticated) release() {
 	a.leave()
 	for _, memory := range a.memory {

@@ -322,7 +322,6 @@ func (r *statusReporter) finish(key reportKey, written *pendingReports, failure,
 	}
 }
 
-// subtract removes what is written.
 func (p *pendingReports) subtract(written *pendingReports, failure time.Time, signals bool) {
 	for name, value := range written.fields {
 		if p.fields[name] == value {

@@ -268,7 +268,6 @@ func (h *handler) accept(d *decoded, accepted *acceptance) protocol.Reply {
 	return d.operation.Accepted(described)
 }
 
-// answer is an encoded answer.
 type answer struct {
 	contentType string
 	body        []byte
@@ -297,7 +296,6 @@ func (h *handler) encode(s *served) (a answer) {
 	return a
 }
 
-// write writes an answer.
 func (a answer) write(w http.ResponseWriter, reply protocol.Reply) {
 	header := w.Header()
 	for name, value := range reply.Header {
@@ -311,7 +309,6 @@ func (a answer) write(w http.ResponseWriter, reply protocol.Reply) {
 	_, _ = w.Write(a.body) // it fails when the client has disconnected
 }
 
-// encode encodes the body of an answer.
 func encode(body any) answer {
 	contentType := "application/json"
 	switch body := body.(type) {
