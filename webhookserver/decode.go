@@ -73,7 +73,7 @@ func (h *handler) decodeBody(r *read, body []byte) (_ *decoded, p *problem) {
 		// decode to about five times their length.
 		limit /= 4
 	}
-	parser := h.newParser(r.authenticated, limit)
+	parser := &parser{handler: h, request: r.authenticated, limit: limit, wait: maxDecodeWait}
 	defer parser.release()
 	request := r.forOperation()
 	request.Body, request.Parse = body, parser.Parse
@@ -232,10 +232,6 @@ type parser struct {
 	size    int64
 	wait    time.Duration // for memory
 	held    *fair.Reservation
-}
-
-func (h *handler) newParser(request *authenticated, limit int64) *parser {
-	return &parser{handler: h, request: request, limit: limit, wait: maxDecodeWait}
 }
 
 // Parse is protocol.Request.Parse. A text of JSON that is JSON in turn is decoded as well. The errors are problems, and those of
