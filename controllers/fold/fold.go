@@ -139,9 +139,6 @@ type rule interface {
 	// takeReport folds a report that the life cycle does not know, and returns its result; empty for all other alerts.
 	takeReport(f *folding, a receivedAlert) (result string)
 
-	// quiet returns the earliest time from which the lack of alerts may end an Open Incident with the key, or that it never does.
-	quiet(dedupKey string, p *Policy) (from time.Time, never bool)
-
 	// due returns when the rule changes the Incident if no alert comes until then; zero if it does not. It is folded at that time,
 	// even if it is Resolved. The rule must change it then: otherwise it is folded again and again.
 	due(status *v1alpha1.IncidentStatus, p *Policy) time.Time
@@ -152,7 +149,6 @@ type rule interface {
 
 // rules are those of all features. The order matters where a rule reads what an earlier one has decided in the same fold.
 var rules = [...]rule{
-	heartbeatRule{},       // nothing ends for want of alerts while a heartbeat is missed
 	acknowledgementRule{}, // acknowledgements expire
 	silenceRule{},         // requests for silences, and which silence covers the Incident
 	holdRule{},            // an episode is not forwarded yet
@@ -398,6 +394,5 @@ func (noRule) ends(*folding)                                              {}
 func (noRule) alert(*folding, receivedAlert, earlier)                     {}
 func (noRule) finish(*folding, earlier)                                   {}
 func (noRule) takeReport(*folding, receivedAlert) string                  { return "" }
-func (noRule) quiet(string, *Policy) (from time.Time, never bool)         { return from, never }
 func (noRule) due(*v1alpha1.IncidentStatus, *Policy) (never time.Time)    { return never }
 func (noRule) bare(_, _ *v1alpha1.IncidentStatus, _ *Policy, _ time.Time) {}
