@@ -90,6 +90,19 @@ func (f *folding) redateSilence() {
 // wrong, or has been set back.
 func IsFuture(t, now time.Time) bool { return t.Sub(now) > MaxClockDifference }
 
+// LeadOf returns how far a clock is ahead that showed a time, cut to seconds, at some moment between sent and received. It
+// returns the smallest difference that is possible.
+func LeadOf(date, sent, received time.Time) time.Duration {
+	switch {
+	case date.After(received):
+		return date.Sub(received)
+	case sent.Sub(date) > time.Second:
+		return date.Add(time.Second).Sub(sent)
+	default:
+		return 0
+	}
+}
+
 // Latest returns the latest of the times, of which there must be one.
 func Latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
 

@@ -113,7 +113,7 @@ func (e *endpoint) health(isOwn func(types.NamespacedName) bool, now time.Time) 
 		if p.record.rejects(isOwn, now) {
 			h.rejections.Insert(rejection)
 		}
-		h.isClockWrong = h.isClockWrong || p.skew.isWrong()
+		h.isClockWrong = h.isClockWrong || p.skew.wrong.Load()
 	}
 	return h, h.total > 0
 }
