@@ -12,7 +12,7 @@
 //     expire and ends do not.
 //  3. poster.prepare (poster.go) reads each of them, has package alerts, which is pure, decide with which labels Alertmanager is
 //     to know it, adds what was posted before and must end, and makes the alerts.
-//  4. The splitter of the poster posts them in one request. If Alertmanager accepts only some, it finds out which.
+//  4. poster.post posts them in one request. If Alertmanager accepts only some, it finds out which.
 //  5. The record of the poster (record.go) has what was accepted and rejected, by Incident. The next round, the status of the
 //     Incident (reporter, record.go) and the condition of its integration (condition.go) depend on it.
 //

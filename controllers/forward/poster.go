@@ -30,9 +30,10 @@ type poster struct {
 	incidents *incidents
 	windows   *maintenance.Windows
 	schedule  *schedule
-	splitter  *splitter
 	record    *record
 	skew      *skew
+	reporter  *reporter
+	took      time.Duration // by the last request that was accepted
 
 	// knowsFormer says that the posts of earlier leaders were read, or could not be for long, see postMuted.
 	knowsFormer atomic.Bool
@@ -43,17 +44,14 @@ type poster struct {
 func newPoster(t *term, name, address string) *poster {
 	p := &poster{
 		address: address, log: t.forwarder.log.WithValues("alertmanager", name, "address", address),
-		metrics: addressMetrics{name, address}, clock: t.clock, dialer: t.forwarder.Dialer, record: newRecord(),
-		incidents: t.incidents, windows: t.forwarder.Windows,
+		metrics: addressMetrics{name, address}, clock: t.clock, dialer: t.forwarder.Dialer,
+		record:    &record{began: time.Now(), incidents: map[types.NamespacedName]*state{}},
+		incidents: t.incidents, windows: t.forwarder.Windows, reporter: t.reporter,
 	}
 	p.configured.Store(&attempt{})
 	p.metrics.succeeded(time.Now())
 	p.schedule = newSchedule(t.incidents, p.record)
 	p.skew = &skew{metrics: p.metrics, log: p.log}
-	p.splitter = &splitter{
-		clock: p.clock, skew: p.skew, record: p.record, metrics: p.metrics, log: p.log,
-		accepted: t.reporter.add, retry: p.schedule.changed.add,
-	}
 	return p
 }
 
@@ -102,7 +100,7 @@ func (p *poster) run(ctx context.Context) {
 		var err error
 		b := &batch{}
 		if !knowsClock {
-			err = p.splitter.request(ctx, at, nil, alertmanager.RequestTimeout)
+			err = p.request(ctx, at, nil, alertmanager.RequestTimeout)
 		} else {
 			isDue := at.target != round.target || !time.Now().Before(due)
 			if isDue && p.schedule.beginRound(at.now.Add(-at.target.EndedWindow())) {
@@ -218,7 +216,7 @@ func (p *poster) next(ctx context.Context, at attempt) *batch {
 // if Alertmanager accepts nothing at all.
 func (p *poster) deliver(ctx context.Context, at attempt, b *batch) error {
 	if len(b.posts) > 0 || len(b.alone) == 0 {
-		if err := p.splitter.post(ctx, at, b.posts, alertmanager.RequestTimeout); err != nil {
+		if err := p.post(ctx, at, b.posts, alertmanager.RequestTimeout); err != nil {
 			return err
 		}
 	}
@@ -227,7 +225,7 @@ func (p *poster) deliver(ctx context.Context, at attempt, b *batch) error {
 			p.schedule.putBack(b.alone[i:])
 			break
 		}
-		if err := p.splitter.post(ctx, at, b.alone[i:i+1], p.splitter.partTimeout()); err != nil {
+		if err := p.post(ctx, at, b.alone[i:i+1], p.partTimeout()); err != nil {
 			return err
 		}
 	}
@@ -240,7 +238,7 @@ type attempt struct {
 	client   *alertmanager.Client // nil: http_config cannot be used
 	now      time.Time            // by the API server's clock
 	ahead    time.Duration        // how far the Alertmanager's clock is ahead of that
-	deadline time.Time            // until when a request that failed is split, see splitter; zero: none has failed
+	deadline time.Time            // until when a request that failed is split, see post; zero: none has failed
 }
 
 // post is what is posted about one Incident.
@@ -289,23 +287,10 @@ func (p *poster) prepare(ctx context.Context, at attempt, key types.NamespacedNa
 
 var errNoClock = errors.New("the API server's time is not known, or the lease has run out")
 
-// splitter posts Incidents.
-type splitter struct {
-	clock    clock
-	skew     *skew
-	record   *record
-	metrics  addressMetrics
-	log      logr.Logger
-	accepted func(types.NamespacedName)            // is called when an Incident fires with another severity than before
-	retry    func(types.NamespacedName, time.Time) // has an Incident posted again
-
-	took time.Duration // by the last request that was accepted
-}
-
 // partTimeout bounds a request with a part of the Incidents, or with one alone: others wait for it. An Alertmanager that is slow
 // gets twice the time of the last request that it has accepted, or it would never accept a part.
-func (s *splitter) partTimeout() time.Duration {
-	return min(max(partTimeout, 2*s.took), alertmanager.RequestTimeout)
+func (p *poster) partTimeout() time.Duration {
+	return min(max(partTimeout, 2*p.took), alertmanager.RequestTimeout)
 }
 
 // post posts Incidents in one request, or an empty list if there are none. It fails if Alertmanager accepts nothing at all.
@@ -316,89 +301,89 @@ func (s *splitter) partTimeout() time.Duration {
 //
 // The first failure sets a deadline. After that, all that are left may be the cause: they are posted alone later, so that those
 // of others do not expire.
-func (s *splitter) post(ctx context.Context, at attempt, posts []*post, timeout time.Duration) error {
-	cause := s.request(ctx, at, posts, timeout)
+func (p *poster) post(ctx context.Context, at attempt, posts []*post, timeout time.Duration) error {
+	cause := p.request(ctx, at, posts, timeout)
 	if cause == nil {
-		s.accept(posts)
+		p.accept(posts)
 		return nil
 	}
 	if len(posts) == 0 {
 		return cause
 	}
-	if err := s.request(ctx, at, nil, alertmanager.RequestTimeout); err != nil {
+	if err := p.request(ctx, at, nil, alertmanager.RequestTimeout); err != nil {
 		return err
 	}
 	if at.deadline.IsZero() {
 		at.deadline = time.Now().Add(isolationTime)
 	}
 	if len(posts) == 1 || time.Now().After(at.deadline) {
-		for _, p := range posts {
-			s.reject(p, cause, len(posts) == 1)
+		for _, one := range posts {
+			p.reject(one, cause, len(posts) == 1)
 		}
 		return nil
 	}
 	half := len(posts) / 2
 	for _, part := range [][]*post{posts[:half], posts[half:]} {
-		if err := s.post(ctx, at, part, s.partTimeout()); err != nil {
+		if err := p.post(ctx, at, part, p.partTimeout()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *splitter) request(ctx context.Context, at attempt, posts []*post, timeout time.Duration) error {
+func (p *poster) request(ctx context.Context, at attempt, posts []*post, timeout time.Duration) error {
 	alerts := []json.RawMessage{}
-	for _, p := range posts {
-		alerts = append(alerts, p.alerts...)
+	for _, one := range posts {
+		alerts = append(alerts, one.alerts...)
 	}
 	began := time.Now()
-	sent, ok := s.clock()
+	sent, ok := p.clock()
 	err := errNoClock
 	if ok { // else the process was frozen since it looked last
 		var date time.Time
 		date, err = at.client.PostAlerts(ctx, alerts, timeout)
-		if received, ok := s.clock(); ok && !date.IsZero() {
-			s.skew.compare(date, sent, received)
+		if received, ok := p.clock(); ok && !date.IsZero() {
+			p.skew.compare(date, sent, received)
 		}
 	}
 	if err != nil {
-		s.metrics.count(resultFailed, len(alerts))
+		p.metrics.count(resultFailed, len(alerts))
 		return err
 	}
 	if len(posts) > 0 { // an empty request may take no time
-		s.took = time.Since(began)
+		p.took = time.Since(began)
 	}
-	s.metrics.count(resultSent, len(alerts))
-	now, _ := s.clock()
-	for _, p := range posts {
-		if !p.received.IsZero() {
-			latency.Observe(max(0, now.Sub(p.received).Seconds()))
+	p.metrics.count(resultSent, len(alerts))
+	now, _ := p.clock()
+	for _, one := range posts {
+		if !one.received.IsZero() {
+			latency.Observe(max(0, now.Sub(one.received).Seconds()))
 		}
 	}
 	return nil
 }
 
 // accept records that Alertmanager has accepted a request with these Incidents, or an empty one.
-func (s *splitter) accept(posts []*post) {
-	s.metrics.succeeded(time.Now())
-	for _, p := range posts {
-		if s.record.accept(p.key, p.wanted.Firing(), p.opened) {
-			s.accepted(p.key)
+func (p *poster) accept(posts []*post) {
+	p.metrics.succeeded(time.Now())
+	for _, one := range posts {
+		if p.record.accept(one.key, one.wanted.Firing(), one.opened) {
+			p.reporter.add(one.key)
 		}
 	}
-	s.record.succeed()
+	p.record.succeed()
 }
 
 // reject records that Alertmanager does not accept the alerts of an Incident, alone or with others. They are posted alone, first
 // after short delays and then in every round.
-func (s *splitter) reject(p *post, cause error, alone bool) {
-	s.metrics.count(resultRejected, len(p.alerts))
-	since, isFirst := s.record.reject(p.key, cause, alone)
+func (p *poster) reject(one *post, cause error, alone bool) {
+	p.metrics.count(resultRejected, len(one.alerts))
+	since, isFirst := p.record.reject(one.key, cause, alone)
 	if isFirst {
-		s.log.Error(cause, "Alertmanager does not accept the alerts of an Incident",
-			"namespace", p.key.Namespace, "incident", p.key.Name)
+		p.log.Error(cause, "Alertmanager does not accept the alerts of an Incident",
+			"namespace", one.key.Namespace, "incident", one.key.Name)
 	}
 	if failing := time.Since(since); failing < retryWindow { // each delay doubles that
-		time.AfterFunc(max(minBackoff, failing), func() { s.retry(p.key, p.received) })
+		time.AfterFunc(max(minBackoff, failing), func() { p.schedule.changed.add(one.key, one.received) })
 	}
 }

@@ -54,10 +54,6 @@ func (c *cause) set(err error, now time.Time) {
 	}
 }
 
-func newRecord() *record {
-	return &record{began: time.Now(), incidents: map[types.NamespacedName]*state{}}
-}
-
 // change changes the state of an Incident. An empty state takes no memory.
 func (r *record) change(key types.NamespacedName, change func(*state)) {
 	r.mu.Lock()
@@ -231,7 +227,7 @@ func (r *record) causes() (failure, rejection string) {
 }
 
 // health reports whether Alertmanager accepts alerts. It is not known until the first request has been accepted or requests have
-// failed for failingAfter. One that accepts only empty requests fails as well, see splitter.
+// failed for failingAfter. One that accepts only empty requests fails as well, see poster.post.
 func (r *record) health(now time.Time) (healthy, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
