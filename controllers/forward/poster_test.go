@@ -278,7 +278,7 @@ func TestNewLeaderEndsWhatFiredOfADeletedIncident(t *testing.T) {
 		key := r.alert("k", v1alpha1.AlertFiring)
 		r.stop()
 		r.delete(key)
-		delete(r.term.incidents.incidents, key)
+		delete(r.term.incidents.index, key)
 		r.lead()
 		r.wait(time.Second)
 		poster := r.poster
@@ -321,15 +321,15 @@ func TestANewLeaderWithAnOldCache(t *testing.T) {
 		r := newRig(t)
 		r.lead()
 		key := r.alert("k", v1alpha1.AlertFiring)
-		old := r.term.incidents.incidents[key]
+		old := r.term.incidents.index[key]
 		r.alert("k", v1alpha1.AlertFiring, severity("critical"))
 		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=critical"))
-		shown := r.term.incidents.incidents[key]
-		r.term.incidents.incidents[key] = old
+		shown := r.term.incidents.index[key]
+		r.term.incidents.index[key] = old
 		r.lead()
 		r.wait(alerts.FormerDelay / 2)
 		r.Expect(r.am.firing()).To(ContainElement("alertname=mon severity=critical"))
-		r.term.incidents.incidents[key] = shown
+		r.term.incidents.index[key] = shown
 		r.poster.schedule.changed.add(key, time.Time{})
 		r.wait(time.Hour)
 		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=critical"))
