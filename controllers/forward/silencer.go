@@ -31,10 +31,6 @@ type silencer struct {
 	ended    map[types.NamespacedName]time.Time        // the endTime of requests whose silence somebody has ended
 }
 
-func newSilencer(term *term, name string, posters *group[*poster]) *silencer {
-	return &silencer{term: term, name: name, posters: posters}
-}
-
 // run reconciles the silences until ctx ends.
 func (s *silencer) run(ctx context.Context) {
 	synced := silencesSynced.WithLabelValues(s.name)
@@ -83,7 +79,7 @@ func (s *silencer) reconcile(ctx context.Context, at attempt) (answers bool, err
 		return false, errors.Join(unread, unmatched, err)
 	}
 	if unmatched == nil {
-		s.setSilenced(matching.Longest(), plan.EndedRequests(), inStatus)
+		s.setSilenced(matching.Longest, plan.EndedRequests(), inStatus)
 	}
 	return true, errors.Join(unread, unmatched, s.change(ctx, at.client, plan.Calls()))
 }
