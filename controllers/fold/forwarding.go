@@ -129,8 +129,7 @@ func (f *folding) isHeld() bool {
 
 // isTold reports whether an Alertmanager has accepted the current episode, as far as its status or this leader knows.
 func (f *folding) isTold() bool {
-	known := &f.in.Forwarding
-	return wasAccepted(f.status) || known.Severity != "" && known.Opened.Equal(valueOf(f.status.OpenedTime).Time)
+	return wasAccepted(f.status) || f.isKnownPosted()
 }
 
 // wasAccepted reports whether an Alertmanager has accepted the episode, by its status.

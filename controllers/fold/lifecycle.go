@@ -149,11 +149,8 @@ func isStaleResolve(s *v1alpha1.IncidentStatus, a receivedAlert) bool {
 	if IsFuture(last.Time, a.heard) && IsFuture(valueOf(s.LastAlertTime).Time, a.heard) {
 		return false
 	}
-	about := a.EndTime
-	if !isSet(about) {
-		about = a.StartTime
-	}
-	return isSet(about) && about.Before(last.Truncate(unitOf(about.Time)))
+	about := valueOf(a.EndTime, a.StartTime)
+	return !about.IsZero() && about.Before(last.Truncate(unitOf(about.Time)))
 }
 
 // unitOf is the unit in which a sender appears to give a time. Some give the end of an alert in seconds and its start

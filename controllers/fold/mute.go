@@ -89,9 +89,6 @@ func (f *folding) isKnownPosted() bool {
 }
 
 func sameMute(a, b *v1alpha1.Mute) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return a.Window == b.Window && valueOf(a.EndTime).Equal(valueOf(b.EndTime).Time) && a.StartTime.Equal(b.StartTime.Time) &&
-		a.ForwardedSeverity == b.ForwardedSeverity
+	return a == b || a != nil && b != nil && a.Window == b.Window && a.ForwardedSeverity == b.ForwardedSeverity &&
+		a.StartTime.Equal(b.StartTime.Time) && valueOf(a.EndTime).Equal(valueOf(b.EndTime).Time)
 }
