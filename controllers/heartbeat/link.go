@@ -45,16 +45,11 @@ type links struct {
 
 func addLinks(mgr ctrl.Manager, live client.Client, recorder events.EventRecorder) error {
 	l := &links{mgr.GetCache(), live, recorder, linkPatience}
-	err := ctrl.NewControllerManagedBy(mgr).
+	return requests.Complete("the heartbeats of links", ctrl.NewControllerManagedBy(mgr).
 		Named("link").
 		Watches(&v1alpha1.WebhookIntegration{}, requests.OfObject[*v1alpha1.WebhookIntegration]()).
 		Watches(&v1alpha1.Heartbeat{}, watchHeartbeats()).
-		WithOptions(requests.Options(mgr, "link", "integration", concurrency, requests.NameOf)).
-		Complete(l)
-	if err != nil {
-		return fmt.Errorf("adding the heartbeats of links: %w", err)
-	}
-	return nil
+		WithOptions(requests.Options(mgr, "link", "integration", concurrency, requests.NameOf)), l)
 }
 
 // watchHeartbeats enqueues the integration of a heartbeat that comes, goes or is another. One of its own may be another leader's.

@@ -81,7 +81,7 @@ func Add(mgr ctrl.Manager, live client.Client, health replica.Health) error {
 	r := &reconciler{
 		cache: mgr.GetCache(), live: live, health: health, recorder: mgr.GetEventRecorder("tocsin"),
 	}
-	err := ctrl.NewControllerManagedBy(mgr).
+	err := requests.Complete("the heartbeats", ctrl.NewControllerManagedBy(mgr).
 		Named("heartbeat").
 		Watches(&v1alpha1.Heartbeat{}, requests.OfObject[*v1alpha1.Heartbeat]()).
 		Watches(&v1alpha1.WebhookIntegration{}, r.watchIntegrations()).
@@ -89,12 +89,8 @@ func Add(mgr ctrl.Manager, live client.Client, health replica.Health) error {
 			leading.report(ctx, r.cache)
 			return nil
 		})).
-		WithOptions(requests.Options(mgr, "heartbeat", "heartbeat", concurrency, requests.NameOf)).
-		Complete(r)
-	if err != nil {
-		return fmt.Errorf("adding the heartbeats: %w", err)
-	}
-	return cmp.Or(addOrphans(mgr, r), addLinks(mgr, live, r.recorder))
+		WithOptions(requests.Options(mgr, "heartbeat", "heartbeat", concurrency, requests.NameOf)), r)
+	return cmp.Or(err, addOrphans(mgr, r), addLinks(mgr, live, r.recorder))
 }
 
 // watchIntegrations enqueues the heartbeats of an integration that comes, goes or becomes ready: before, they are not judged.

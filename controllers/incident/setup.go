@@ -83,7 +83,7 @@ func Add(
 		return o.Memory.Turn(request.NamespacedName)
 	})
 	options.RecoverPanic = new(true)
-	err := ctrl.NewControllerManagedBy(mgr).
+	err := requests.Complete("the fold of Incidents", ctrl.NewControllerManagedBy(mgr).
 		Named("incident").
 		Watches(&v1alpha1.AlertEvent{}, r.onEvent()).
 		Watches(&v1alpha1.Incident{}, r.onIncident()).
@@ -96,12 +96,8 @@ func Add(
 		WatchesRawSource(requests.Source("blocked", r.watchBlocked)).
 		WatchesRawSource(requests.Source("forwarding", r.watchForwarding)).
 		WatchesRawSource(requests.Source("maintenance", r.watchMaintenance)).
-		WithOptions(options).
-		Complete(r)
-	if err != nil {
-		return nil, fmt.Errorf("adding the fold of Incidents: %w", err)
-	}
-	return r.blocked, nil
+		WithOptions(options), r)
+	return r.blocked, err
 }
 
 // newReconciler returns a reconciler. The caller sets the other fields.

@@ -77,17 +77,12 @@ func newReconciler(cache client.Reader, live client.StatusClient, recorder event
 // Add adds the controller to the manager of a leader's term.
 func Add(mgr ctrl.Manager, live client.StatusClient, options Options) error {
 	r := newReconciler(mgr.GetCache(), live, mgr.GetEventRecorder("tocsin"), options)
-	err := ctrl.NewControllerManagedBy(mgr).
+	return requests.Complete("the status of WebhookIntegrations", ctrl.NewControllerManagedBy(mgr).
 		Named("webhookintegration").
 		Watches(&v1alpha1.WebhookIntegration{}, requests.OfObject[*v1alpha1.WebhookIntegration]()).
 		Watches(&v1alpha1.AlertEvent{}, r.watchReceived()).
 		WatchesRawSource(requests.Source("conditions", r.watchConditions)).
-		WithOptions(requests.Options(mgr, "integration", "integration", concurrency, requests.NameOf)).
-		Complete(r)
-	if err != nil {
-		return fmt.Errorf("adding the status of WebhookIntegrations: %w", err)
-	}
-	return nil
+		WithOptions(requests.Options(mgr, "integration", "integration", concurrency, requests.NameOf)), r)
 }
 
 // Reconcile brings the status of one integration up to date.

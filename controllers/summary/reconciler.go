@@ -68,24 +68,17 @@ func newReconciler(cache client.Reader, live client.Client, clock replica.APIClo
 
 // Add adds the controller to the manager of a leader's term.
 func Add(mgr ctrl.Manager, live client.Client, clock replica.APIClock) error {
-	err := ctrl.NewControllerManagedBy(mgr).
+	return requests.Complete("the IncidentSummaries", ctrl.NewControllerManagedBy(mgr).
 		Named("incidentsummary").
 		Watches(&v1alpha1.IncidentSummary{}, watch(func(_, _ *v1alpha1.IncidentSummary) bool { return true })).
 		Watches(&v1alpha1.Incident{}, watch(differs)).
 		Watches(&v1alpha1.WebhookIntegration{}, watch(differsInFolding)).
-		WithOptions(requests.Options(mgr, "summary", "summary", concurrency, requests.NameOf)).
-		Complete(newReconciler(mgr.GetCache(), live, clock))
-	if err != nil {
-		return fmt.Errorf("adding the IncidentSummaries: %w", err)
-	}
-	return nil
+		WithOptions(requests.Options(mgr, "summary", "summary", concurrency, requests.NameOf)),
+		newReconciler(mgr.GetCache(), live, clock))
 }
 
 // watch returns a handler that enqueues the summary of a namespace when an object comes or goes, or differs from what it was.
-func watch[T interface {
-	client.Object
-	comparable
-}](differs func(before, after T) bool) handler.EventHandler {
+func watch[T requests.Object](differs func(before, after T) bool) handler.EventHandler {
 	return requests.OnChange(func(_ context.Context, before, after T, _ bool, queue requests.Queue) {
 		var none T
 		if before == none || after == none || differs(before, after) {
