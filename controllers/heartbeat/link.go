@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -37,14 +36,13 @@ const (
 
 // links gives each federated integration the heartbeat of its link, unless it has one.
 type links struct {
-	cache    client.Reader
-	live     client.Client
-	recorder events.EventRecorder
+	*reconciler
+
 	patience time.Duration
 }
 
-func addLinks(mgr ctrl.Manager, live client.Client, recorder events.EventRecorder) error {
-	l := &links{mgr.GetCache(), live, recorder, linkPatience}
+func addLinks(mgr ctrl.Manager, r *reconciler) error {
+	l := &links{r, linkPatience}
 	return requests.Complete("the heartbeats of links", ctrl.NewControllerManagedBy(mgr).
 		Named("link").
 		Watches(&v1alpha1.WebhookIntegration{}, requests.OfObject[*v1alpha1.WebhookIntegration]()).
