@@ -1,6 +1,7 @@
 package incident
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -248,10 +249,7 @@ func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *fa
 // missedUntil returns until when a heartbeat of an integration was missed that was deleted lately; zero if none was. A time of
 // the future is of now: the API server's clock was set back.
 func (r *reconciler) missedUntil(integration types.NamespacedName, now time.Time) time.Time {
-	deleted, ok := r.missedBeats.Get(integration)
-	if !ok {
-		return time.Time{}
-	}
+	deleted, _ := r.missedBeats.Get(integration)
 	until, _ := deleted.(time.Time)
 	if fold.IsFuture(until, now) {
 		until = now
@@ -295,10 +293,7 @@ func (o *facts) integration() types.NamespacedName {
 		return key
 	}
 	for _, event := range o.toFold {
-		if event.Spec.IntegrationName != "" {
-			key.Name = event.Spec.IntegrationName
-			break
-		}
+		key.Name = cmp.Or(key.Name, event.Spec.IntegrationName)
 	}
 	return key
 }

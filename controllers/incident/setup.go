@@ -56,7 +56,6 @@ type Options struct {
 	// TracerProvider makes the spans of folds. Nil: there are none.
 	TracerProvider trace.TracerProvider
 
-	// Clock tells the time.
 	Clock replica.Clock
 }
 
@@ -103,7 +102,8 @@ func Add(
 // newReconciler returns a reconciler. The caller sets the other fields.
 func newReconciler(cache client.Reader, live client.Client, lists *quorumLists, o Options) *reconciler {
 	return &reconciler{
-		Options: o, cache: cache, live: live, lists: lists, writes: newWriteMemory(o.Clock),
+		Options: o, cache: cache, live: live, lists: lists,
+		writes:  &writeMemory{expirecache.NewLRUExpireCacheWithClock(maxRememberedWrites, o.Clock)},
 		loading: fair.NewPlaces(loadingFolds), loaded: lru.New(keptLoads),
 		gate: newWriteGate(writeConcurrency, o.Ingest), blocked: newBlocked(o.Clock), foldAlerts: fold.Decide,
 		retentions: expirecache.NewLRUExpireCache(maxRetentions), missedBeats: expirecache.NewLRUExpireCache(maxMissed),
