@@ -17,8 +17,8 @@ import (
 type clockRule struct{ noRule }
 
 // begin forgets an end that was kept back if the resolvedTime is of the future. Otherwise the Incident would fire again in
-// Alertmanager, which has been told of its end, see KeepsFiring, once that time is now. If only the end is of the future, nothing
-// tells whether Alertmanager has been told of it.
+// Alertmanager, which has been told of its end, see EndIsKeptBack, once that time is now. If only the end is of the future,
+// nothing tells whether Alertmanager has been told of it.
 func (clockRule) begin(f *folding) {
 	f.redateAcknowledgement()
 	status := f.status

@@ -52,7 +52,7 @@ func (holdRule) due(status *v1alpha1.IncidentStatus, _ *Policy) time.Time {
 // on stays forwarded.
 func (f *folding) hold(at time.Time) bool {
 	p := &f.in.Policy
-	if f.status.State != v1alpha1.IncidentOpen || !isSet(f.status.OpenedTime) || p.Absent || firesOn(f.status) {
+	if f.status.State != v1alpha1.IncidentOpen || !isSet(f.status.OpenedTime) || p.Absent || continuesLast(f.status) {
 		return false
 	}
 	episode, opened := f.episode(), f.status.OpenedTime.Time

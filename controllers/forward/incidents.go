@@ -83,7 +83,7 @@ func (i *incidents) readResolved(ctx context.Context, known version) (*v1alpha1.
 	}
 	if incident.Status.Flapping != nil || incident.Status.State != v1alpha1.IncidentResolved {
 		// Its end is forwarded later than the cache shows it, or it is open again.
-		i.setUnshown(incident)
+		i.putUnshown(incident)
 		known.resource = incident.ResourceVersion
 	}
 	return i.keepAs(known, incident), nil
@@ -120,7 +120,7 @@ func (i *incidents) keepAs(known version, incident *v1alpha1.Incident) *v1alpha1
 // indexed is an Incident in the index.
 type indexed struct {
 	content     *v1alpha1.Incident // also without a status; must not be modified; nil: it is Resolved or gone
-	unshown     time.Time          // when this version was read or written, if the cache has not shown it; long ago: it is read
+	unshown     time.Time          // when this version was read or written, if the cache has not shown it; readLost reads it in time
 	version     string             // its resourceVersion, or that of its end as the cache showed it
 	integration string
 	resolved    time.Time // or when its end is forwarded, if that is later; zero while it is open
@@ -133,8 +133,8 @@ func (i *incidents) put(incident *v1alpha1.Incident, since time.Time) (before in
 	return i.replace(incident, since, time.Time{})
 }
 
-// setUnshown does what put does, for an Incident that the API server has and the cache may not have shown: a watch may lose it.
-func (i *incidents) setUnshown(incident *v1alpha1.Incident) (before indexed, news bool) {
+// putUnshown does what put does, for an Incident that the API server has and the cache may not have shown: a watch may lose it.
+func (i *incidents) putUnshown(incident *v1alpha1.Incident) (before indexed, news bool) {
 	return i.replace(incident, time.Time{}, time.Now())
 }
 

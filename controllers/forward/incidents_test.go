@@ -204,7 +204,7 @@ func TestWhatAFoldWroteIsKnown(t *testing.T) {
 	key := types.NamespacedName{Namespace: namespace, Name: "a"}
 	synctest.Test(t, func(t *testing.T) {
 		g, x := NewWithT(t), newIncidents(nil, nil)
-		write := func(number string) bool { _, news := x.setUnshown(version(number)); return news }
+		write := func(number string) bool { _, news := x.putUnshown(version(number)); return news }
 		show := func(number string) bool { _, news := x.put(version(number), time.Time{}); return news }
 		lost := func() bool {
 			time.Sleep(lostAfter)

@@ -39,11 +39,11 @@ func (r *reconciler) Delete(
 		return 0, err
 	}
 	for _, incident := range incidents {
-		isHeld := func(entry v1alpha1.LedgerEntry) bool { return listed.has(entry.UID, incident.Name) }
+		isListed := func(entry v1alpha1.LedgerEntry) bool { return listed.has(entry.UID, incident.Name) }
 		if !more() {
 			break
 		}
-		if slices.ContainsFunc(incident.Status.Ledger.Events, isHeld) {
+		if slices.ContainsFunc(incident.Status.Ledger.Events, isListed) {
 			continue
 		}
 		removed, err := r.remove(ctx, incident)

@@ -115,7 +115,7 @@ func OfObject[T Object]() handler.EventHandler {
 		case before != none && after != none && before.GetGeneration() == after.GetGeneration():
 			AddLater(queue, key)
 		default:
-			AddUrgent(queue, key)
+			AddFirst(queue, key)
 		}
 	})
 }
@@ -129,8 +129,8 @@ func AddLater(queue Queue, key types.NamespacedName) {
 	add(queue, key, handler.LowPriority, leaderPause)
 }
 
-// AddUrgent adds a request to a fair queue, before those that are not urgent.
-func AddUrgent(queue Queue, key types.NamespacedName) { add(queue, key, 0, 0) }
+// AddFirst adds a request to a fair queue, before those that are not urgent.
+func AddFirst(queue Queue, key types.NamespacedName) { add(queue, key, 0, 0) }
 
 func add(queue Queue, key types.NamespacedName, priority int, after time.Duration) {
 	request := reconcile.Request{NamespacedName: key}

@@ -372,7 +372,7 @@ func (s *Sweeper) evictOnly(ctx context.Context, namespace string, candidates []
 
 // mayGo reports whether a Resolved Incident may be deleted before its time: the archive has it, and its end is forwarded.
 func (s *Sweeper) mayGo(incident *v1alpha1.Incident) bool {
-	return s.isArchived(incident) && !fold.KeepsFiring(&incident.Status, s.options.Clock.APITime())
+	return s.isArchived(incident) && !fold.EndIsKeptBack(&incident.Status, s.options.Clock.APITime())
 }
 
 func (s *Sweeper) isArchived(incident *v1alpha1.Incident) bool {

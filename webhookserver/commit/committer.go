@@ -89,7 +89,7 @@ type integrationQueue struct {
 	integration types.NamespacedName
 	entries     []*entry
 	writes      int // under way
-	pauses      int // reasons not to begin another write: writes that are not slow, and a linger
+	pauses      int // reasons not to begin another write: a write that is not slow yet, or a linger
 	linger      linger
 }
 
