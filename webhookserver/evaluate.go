@@ -2,7 +2,6 @@ package webhookserver
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -29,9 +28,9 @@ func (h *handler) evaluate(r *read, requestHeader http.Header, payloads []protoc
 	if err != nil {
 		unusableMappings.Of(r.integrationName()).Inc()
 	}
-	ctx := context.Background()
+	var pauser mapping.Pauser
 	if program.Mapped() {
-		ctx = mapping.WithPause(ctx, h.beginEvaluation(r))
+		pauser = h.beginEvaluation(r)
 	}
 	defaults := r.defaults
 	if len(payloads) > 1 { // one key for all would make them one Incident
@@ -49,7 +48,7 @@ func (h *handler) evaluate(r *read, requestHeader http.Header, payloads []protoc
 			chosen, reader = program.Open(payloads[i].Value, within, header, r.received)
 			return chosen
 		})
-		result, err := reader.AlertsWithDefaults(ctx, payloads[i].Value, defaults, header, r.received)
+		result, err := reader.AlertsWithDefaults(pauser, payloads[i].Value, defaults, header, r.received)
 		if err != nil {
 			return all, decodeProblem(err)
 		}

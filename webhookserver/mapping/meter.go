@@ -32,7 +32,7 @@ type meter struct {
 	left     int
 	exceeded bool // the current expression needed more
 
-	pauser Pauser // see WithPause; nil: none
+	pauser Pauser // nil: none
 	since  int    // the work since the last pause
 }
 

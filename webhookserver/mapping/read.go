@@ -2,7 +2,6 @@ package mapping
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -70,19 +69,20 @@ func (p *Program) hasExpressions() bool {
 }
 
 // Alerts reads a payload, as payload.ParseAny gives it, as alerts. headers are those of the request, received is when it came
-// in. When ctx ends before all is evaluated, or its Pauser says so, the error is ErrInterrupted. The others are
-// payload.ErrNotObject and *TooManyError, which would come without a mapping too. It changes neither the payload nor the headers.
-func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, received time.Time) (Result, error) {
-	return p.AlertsWithDefaults(ctx, body, nil, headers, received)
+// in. The errors are payload.ErrNotObject and *TooManyError, which would come without a mapping too. It changes neither the
+// payload nor the headers.
+func (p *Program) Alerts(body any, headers http.Header, received time.Time) (Result, error) {
+	return p.AlertsWithDefaults(nil, body, nil, headers, received)
 }
 
 // AlertsWithDefaults does what Alerts does for a payload that gets the fields which it lacks from defaults, see
 // payload.WithDefaults. It is recognized as it was sent, and what it says under any name of a field is no default's to replace.
+// When the Pauser, nil for none, says that the time is over before all is evaluated, the error is ErrInterrupted.
 func (p *Program) AlertsWithDefaults(
-	ctx context.Context, body any, defaults map[string]any, headers http.Header, received time.Time,
+	pauser Pauser, body any, defaults map[string]any, headers http.Header, received time.Time,
 ) (Result, error) {
-	r := newReader(ctx, p, body, headers, received)
-	r.defaults = defaults
+	r := newReader(p, body, headers, received)
+	r.defaults, r.meter.pauser = defaults, pauser
 	err := r.read()
 	switch {
 	case err == nil:
@@ -93,9 +93,6 @@ func (p *Program) AlertsWithDefaults(
 	return Result{}, err
 }
 
-// pauseKey is the key of what WithPause adds.
-type pauseKey struct{}
-
 // Pauser may let others go first.
 type Pauser interface {
 	// Pause is called about every millisecond while expressions are evaluated.
@@ -105,14 +102,8 @@ type Pauser interface {
 	IsOver() bool
 }
 
-// WithPause has the Pauser called while expressions are evaluated.
-func WithPause(ctx context.Context, pauser Pauser) context.Context {
-	return context.WithValue(ctx, pauseKey{}, pauser)
-}
-
 // reader reads one payload.
 type reader struct {
-	ctx     context.Context // ends the evaluation
 	program *Program
 	body    any // the payload
 
@@ -129,11 +120,10 @@ type reader struct {
 	shared map[string]any // what is left of the payload around that list
 }
 
-func newReader(ctx context.Context, p *Program, body any, headers http.Header, received time.Time) *reader {
-	r := &reader{ctx: ctx, program: p, body: body, meter: meter{left: maxFindWork}, extraLeft: maxExtraWork,
+func newReader(p *Program, body any, headers http.Header, received time.Time) *reader {
+	r := &reader{program: p, body: body, meter: meter{left: maxFindWork}, extraLeft: maxExtraWork,
 		vars: variables{header: headers, received: received}}
 	r.vars.meter = &r.meter
-	r.meter.pauser, _ = ctx.Value(pauseKey{}).(Pauser)
 	return r
 }
 
@@ -193,7 +183,7 @@ func (r *reader) read() error {
 
 // isOver reports whether the time for evaluating is over.
 func (r *reader) isOver() bool {
-	return r.ctx.Err() != nil || r.meter.pauser != nil && r.meter.pauser.IsOver()
+	return r.meter.pauser != nil && r.meter.pauser.IsOver()
 }
 
 // readHandshake finds what a person has to do before the tool sends alerts.

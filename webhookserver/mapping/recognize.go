@@ -1,7 +1,6 @@
 package mapping
 
 import (
-	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -152,7 +151,7 @@ func (p *Program) Open(body any, within []any, headers http.Header, received tim
 	if len(within) == 0 || !p.auto && p.preset == "" || p.auto && hasOwnMarks(body) {
 		return chosen, program
 	}
-	r := newReader(context.Background(), p, body, nil, received)
+	r := newReader(p, body, nil, received)
 	r.meter.left = maxRecognitionWork
 	around := r.recognizing(headers)
 	for i, value := range within {

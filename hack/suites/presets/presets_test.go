@@ -133,7 +133,7 @@ func (p *player) check(ctx context.Context, preset, sample string) error {
 	if err != nil {
 		return err
 	}
-	result, err := program.Alerts(ctx, value, nil, time.Now())
+	result, err := program.Alerts(value, nil, time.Now())
 	if err != nil {
 		return err
 	}
