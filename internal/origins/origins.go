@@ -53,6 +53,9 @@ func (f Field) String() string {
 	return names[f]
 }
 
+// IsBag reports whether the field holds an object, not a text.
+func (f Field) IsBag() bool { return Labels <= f && f <= Custom }
+
 // Kind is what gave a field. It is its letter in the text, in upper case if an earlier alert of the episode gave the field.
 type Kind byte
 

@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"fmt"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/origins"
 )
 
 // inNamespace makes an integration with a mapping of its own, which is as large as one can be if large.
@@ -18,9 +20,11 @@ func inNamespace(namespace string, i int, large bool) *v1alpha1.WebhookIntegrati
 	w.Spec.Mapping = &v1alpha1.Mapping{Drop: v1alpha1.Expression(fmt.Sprintf("alert.x == %d", i))}
 	if large {
 		w.Spec.Mapping.Alerts = "payload.alerts"
-		for _, f := range fields {
-			if !f.object {
-				*f.expression(&w.Spec.Mapping.Fields) = v1alpha1.Expression("dyn([" + strings.Repeat("alert.x,", 254) + "1])")
+		fields := reflect.ValueOf(&w.Spec.Mapping.Fields).Elem()
+		for i, name := range fieldNames {
+			if !origins.Field(i).IsBag() {
+				isField := func(field string) bool { return strings.EqualFold(field, name) }
+				fields.FieldByNameFunc(isField).SetString("dyn([" + strings.Repeat("alert.x,", 254) + "1])")
 			}
 		}
 	}

@@ -47,7 +47,7 @@ type Program struct {
 
 // The places of the expressions that give no field.
 const (
-	alertsIndex = fieldCount + iota
+	alertsIndex = origins.Count + iota
 	dropIndex
 	expressionCount
 )
@@ -116,12 +116,12 @@ func compileMapping(preset string, m *v1alpha1.Mapping) (*Program, error) {
 	}
 	compile(alertsIndex, "alerts", "spec.mapping.alerts", m.Alerts, listResult)
 	compile(dropIndex, "drop", "spec.mapping.drop", m.Drop, boolResult)
-	for i, f := range fields {
+	for i, source := range expressionsOf(&m.Fields) {
 		wanted := textResult
-		if f.object {
+		if origins.Field(i).IsBag() {
 			wanted = objectResult
 		}
-		compile(i, f.name, "spec.mapping.fields."+f.name, *f.expression(&m.Fields), wanted)
+		compile(i, fieldNames[i], "spec.mapping.fields."+fieldNames[i], source, wanted)
 	}
 	return p, errors.Join(mistakes...)
 }
@@ -217,7 +217,7 @@ func (of *expression) inspect(root ast.Expr) {
 	ast.PostOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
 		if p := pathOf(e); p != nil && p.root == alertVariable && len(p.steps) == 1 {
 			key := p.steps[0]
-			if field, listed := fieldOfKey[key]; listed && fields[field].name == of.name {
+			if field, listed := payload.KeyField(key); listed && fieldNames[field] == of.name {
 				of.ownKeys = append(of.ownKeys, key)
 			}
 		}
@@ -294,49 +294,16 @@ func (c *compiler) compilePattern(call *meteredCall) error {
 	return nil
 }
 
-// field is one field of an alert that a mapping can give.
-type field struct {
-	name       string // in a mapping
-	key        string // in a payload, where the value goes to be normalised
-	object     bool   // it holds an object, not a text
-	expression func(*v1alpha1.MappingFields) *v1alpha1.Expression
+// fieldNames are the fields of an alert as a mapping names them, in the order of package origins.
+var fieldNames = [origins.Count]string{
+	"title", "description", "severity", "status", "dedupKey", "type", "link", "hostname", "region", "startTime", "endTime",
+	"expiryTime", "labels", "annotations", "values", "custom",
 }
 
-// fields are the fields of an alert in the order in which they are shown.
-var fields = []field{
-	{"title", "title", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Title }},
-	{"description", "description", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Description }},
-	{"severity", "severity", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Severity }},
-	{"status", "status", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Status }},
-	{"dedupKey", "dedup_key", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.DedupKey }},
-	{"type", "type", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Type }},
-	{"link", "link", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Link }},
-	{"hostname", "hostname", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Hostname }},
-	{"region", "region", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Region }},
-	{"startTime", "starts_at", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.StartTime }},
-	{"endTime", "ends_at", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.EndTime }},
-	{"expiryTime", "expires_at", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.ExpiryTime }},
-	{"labels", "labels", true, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Labels }},
-	{"annotations", "annotations", true, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Annotations }},
-	{"values", "values", true, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Values }},
-	{"custom", "custom", true, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Custom }},
-}
-
-// fieldCount is the number of fields; the others are the places of some of them. A field has the same place in package origins.
-const (
-	fieldCount    = origins.Count
-	statusIndex   = int(origins.Status)
-	dedupKeyIndex = int(origins.DedupKey)
-	customIndex   = int(origins.Custom)
-)
-
-// fieldOfKey finds the field that the payload rules read a key for.
-var fieldOfKey = func() map[string]int {
-	found := map[string]int{}
-	for i, f := range fields {
-		for _, name := range payload.Names(f.key) {
-			found[name] = i
-		}
+// expressionsOf returns the expressions of fieldNames.
+func expressionsOf(m *v1alpha1.MappingFields) [origins.Count]v1alpha1.Expression {
+	return [...]v1alpha1.Expression{
+		m.Title, m.Description, m.Severity, m.Status, m.DedupKey, m.Type, m.Link, m.Hostname, m.Region, m.StartTime, m.EndTime,
+		m.ExpiryTime, m.Labels, m.Annotations, m.Values, m.Custom,
 	}
-	return found
-}()
+}

@@ -136,7 +136,7 @@ func Explain(incident *v1alpha1.Incident, own *v1alpha1.Mapping) (e Explanation,
 	}
 	present := origins.Present(&v1alpha1.Alert{DedupKey: incident.Spec.DedupKey, AlertContent: *content})
 	for i, kind := range from.Kinds {
-		source := Source{Field: fields[i].key, From: FromEarlier}
+		source := Source{Field: origins.Field(i).String(), From: FromEarlier}
 		switch {
 		case kind == origins.Absent && !present[i]:
 			continue
@@ -163,7 +163,7 @@ func expressionOf(m *v1alpha1.Mapping, field int, digest string) (source string,
 	if m == nil || digestOf(m) != digest {
 		return "", true
 	}
-	return string(*fields[field].expression(&m.Fields)), false
+	return string(expressionsOf(&m.Fields)[field]), false
 }
 
 // digests tell the mappings that the expressions of a program are from; empty for none.
@@ -179,8 +179,8 @@ func digestOf(m *v1alpha1.Mapping) string {
 		hash.Write([]byte(source))
 	}
 	add(m.Alerts)
-	for _, f := range fields {
-		add(*f.expression(&m.Fields))
+	for _, source := range expressionsOf(&m.Fields) {
+		add(source)
 	}
 	return base64.RawURLEncoding.EncodeToString(hash.Sum(nil))[:characters]
 }

@@ -50,8 +50,8 @@ type Alert struct {
 	Returned  string            // why the webhook server dropped it for its Hops; empty if it did not
 	Warnings  []payload.Warning // what was not taken as sent or as mapped
 
-	From origins.Origins         // where its fields come from; see TellOrigins
-	by   [fieldCount]*expression // those that gave a field
+	From origins.Origins            // where its fields come from; see TellOrigins
+	by   [origins.Count]*expression // those that gave a field
 }
 
 // TooManyError says that a payload has more alerts than are read at a time.
@@ -229,7 +229,7 @@ func (b *builder) normalise() Alert {
 	b.out.Warnings = append(b.out.Warnings, warnings...)
 	b.noteOrigins(&keys, named)
 	if b.out.Status != v1alpha1.AlertFiring && b.isMessageKey() {
-		b.out.DedupKey, b.out.From.Kinds[dedupKeyIndex] = "", origins.Absent
+		b.out.DedupKey, b.out.From.Kinds[origins.DedupKey] = "", origins.Absent
 		b.out.Warnings = append(b.out.Warnings, payload.NoMatch(b.out.Status))
 	}
 	b.out.Preset = b.reader.program.preset
@@ -245,7 +245,7 @@ func (b *builder) addDefaults() {
 	defaults := b.reader.defaults
 	if _, isList := b.reader.body.([]any); isList {
 		defaults = maps.Clone(defaults)
-		delete(defaults, fields[dedupKeyIndex].key)
+		delete(defaults, origins.DedupKey.String())
 	}
 	b.object, _ = payload.WithDefaults(b.object, defaults).(map[string]any)
 }

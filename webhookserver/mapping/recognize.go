@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/origins"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
@@ -186,7 +187,7 @@ func hasOwnMarks(body any) bool {
 // prefixed puts the name of the recognized preset before the key that the preset gives: tools that share an integration must not
 // resolve each other's alerts. A sender that repeats a key from an answer has put the prefix there already.
 func (p *Program) prefixed(e *expression, value any) any {
-	if p.recognized == "" || e.preset == "" || e.name != fields[dedupKeyIndex].name {
+	if p.recognized == "" || e.preset == "" || e.name != fieldNames[origins.DedupKey] {
 		return value
 	}
 	text, scalar := payload.TextOf(value)

@@ -68,7 +68,7 @@ func (n *normaliser) objectOf(bag origins.Field) map[string]any {
 func (n *normaliser) custom() v1alpha1.Bag {
 	explicit := n.objectOf(origins.Custom)
 	for key, value := range n.object {
-		if !listed[key] {
+		if _, listed := fieldOfKey[key]; !listed {
 			n.keep(key, key, value)
 		}
 	}

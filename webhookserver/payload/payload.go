@@ -146,16 +146,25 @@ var rules = []rule{
 		read: readTime("", func(a *v1alpha1.Alert) **v1alpha1.Timestamp { return &a.ExpiryTime })},
 }
 
-// listed are the top-level keys that a field is read from; every other one goes into the custom bag.
-var listed = func() map[string]bool {
-	names := map[string]bool{"labels": true, "annotations": true, "values": true, "custom": true}
+// fieldOfKey has the field that is read from a top-level key.
+var fieldOfKey = func() map[string]origins.Field {
+	keys := map[string]origins.Field{}
+	for bag := origins.Labels; bag.IsBag(); bag++ {
+		keys[bag.String()] = bag
+	}
 	for _, r := range rules {
 		for _, name := range r.names {
-			names[name] = true
+			keys[name] = r.field
 		}
 	}
-	return names
+	return keys
 }()
+
+// KeyField returns the field that is read from a top-level key. listed is false for keys that go into the custom bag.
+func KeyField(key string) (field origins.Field, listed bool) {
+	field, listed = fieldOfKey[key]
+	return field, listed
+}
 
 // Names returns the keys of a payload that a field is read from: its own, then its aliases.
 func Names(field string) []string {
