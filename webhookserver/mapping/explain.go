@@ -130,10 +130,6 @@ func Explain(incident *v1alpha1.Incident, own *v1alpha1.Mapping) (e Explanation,
 		return e, false
 	}
 	e = Explanation{Preset: content.Preset, Warnings: []payload.Warning{}}
-	var ofPreset *v1alpha1.Mapping
-	if p := presetNamed(content.Preset); p != nil {
-		ofPreset = &p.Mapping
-	}
 	present := origins.Present(&v1alpha1.Alert{DedupKey: incident.Spec.DedupKey, AlertContent: *content})
 	for i, kind := range from.Kinds {
 		source := Source{Field: origins.Field(i).String(), From: FromEarlier}
@@ -147,7 +143,7 @@ func Explain(incident *v1alpha1.Incident, own *v1alpha1.Mapping) (e Explanation,
 		case origins.Mapping:
 			source.Expression, source.Changed = expressionOf(own, i, from.Mapping)
 		case origins.Preset:
-			source.Expression, source.Changed = expressionOf(ofPreset, i, from.Preset)
+			source.Expression, source.Changed = expressionOf(&presetNamed(content.Preset).Mapping, i, from.Preset)
 		default: // it has no expression
 		}
 		e.Sources = append(e.Sources, source)

@@ -156,7 +156,7 @@ func (p *Program) Open(body any, within []any, headers http.Header, received tim
 	r.meter.left = maxRecognitionWork
 	around := r.recognizing(headers)
 	for i, value := range within {
-		if len(around) > 0 && !isEnvelope(around[0]) {
+		if len(around) > 0 && !presetNamed(around[0]).Envelope {
 			break
 		}
 		r.body = value
@@ -164,7 +164,7 @@ func (p *Program) Open(body any, within []any, headers http.Header, received tim
 		case len(names) != 1 || slices.Equal(names, around):
 		case p.auto, p.preset == names[0]:
 			chosen, around = i, names
-		case isEnvelope(p.preset) && !p.isOverridden():
+		case presetNamed(p.preset).Envelope && !p.isOverridden():
 			chosen, around, program = i, names, &Program{auto: true}
 		}
 	}
