@@ -177,17 +177,17 @@ func (b *builder) keep(key string, value any) {
 }
 
 // heldAround returns what the payload around the list need not keep: what all alerts have a field of, and the alerts themselves.
-func (r *reader) heldAround(builders []*builder) leftovers {
-	all := make([]*leftovers, len(builders))
-	for i := range builders {
-		all[i] = &builders[i].around
+func (r *reader) heldAround(builders []*builder) *leftovers {
+	held := &builders[0].around
+	for _, b := range builders[1:] {
+		maps.DeleteFunc(held.whole, func(id identity, _ bool) bool { return !b.around.whole[id] })
+		maps.DeleteFunc(held.keys, func(key string, _ bool) bool { return !b.around.keys[key] })
 	}
-	left := heldByAll(all)
-	left.hold(r.list)
-	for i := range builders {
-		left.hold(builders[i].element)
+	held.hold(r.list)
+	for _, b := range builders {
+		held.hold(b.element)
 	}
-	return left
+	return held
 }
 
 // share finds what is left of the payload around the list of alerts, which each of them gets: what no field of one of them
