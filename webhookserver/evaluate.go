@@ -122,7 +122,7 @@ func beginsUnforwarded(integration *v1alpha1.WebhookIntegration, preset string) 
 func complete(result *mapping.Result, p *protocol.Payload, received time.Time) {
 	var fallback v1alpha1.Alert
 	if p.Fallback != nil {
-		fallback, _ = payload.Normalise(p.Fallback, received)
+		fallback, _, _ = payload.Read(p.Fallback, received)
 	}
 	if len(result.Alerts) > 1 {
 		fallback.DedupKey = ""

@@ -160,7 +160,7 @@ func TestWithoutAMappingAnObjectIsReadAsThePayloadRulesSay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		alert, warnings := payload.Normalise(body, received)
+		alert, _, warnings := payload.Read(body, received)
 		if !reflect.DeepEqual(result.Alerts[0].Alert, alert) || !reflect.DeepEqual(result.Alerts[0].Warnings, warnings) {
 			t.Fatalf("%v %v, not %v %v", result.Alerts[0].Alert, result.Alerts[0].Warnings, alert, warnings)
 		}

@@ -60,15 +60,9 @@ type rule struct {
 // alias gets its turn.
 type reader func(n *normaliser, name string, value any, text string) bool
 
-// Normalise reads a payload, as ParseAny gives it, as an alert. received is when the request came in, for times that cannot be
-// read. What the payload does not say stays empty: defaults, ID, IncidentName and an absent DedupKey are left to the caller. The
-// object is not changed and shares no memory with the alert.
-func Normalise(object map[string]any, received time.Time) (v1alpha1.Alert, []Warning) {
-	alert, _, warnings := Read(object, received)
-	return alert, warnings
-}
-
-// Read does what Normalise does, and returns from which keys it read the fields.
+// Read reads a payload, as ParseAny gives it, as an alert, and returns from which keys it read the fields. received is when the
+// request came in, for times that cannot be read. What the payload does not say stays empty: defaults, ID, IncidentName and an
+// absent DedupKey are left to the caller. The object is not changed and shares no memory with the alert.
 func Read(object map[string]any, received time.Time) (v1alpha1.Alert, Keys, []Warning) {
 	n := &normaliser{object: object, received: received, kept: make([]kept, 0, len(object))}
 	n.alert.Status = v1alpha1.AlertFiring

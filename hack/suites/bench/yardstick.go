@@ -92,7 +92,7 @@ func plainAlert() (v1alpha1.Alert, error) {
 		return v1alpha1.Alert{}, fmt.Errorf("reading the load's payload: %w", err)
 	}
 	object, _ := value.(map[string]any)
-	alert, _ := payload.Normalise(object, time.Now())
+	alert, _, _ := payload.Read(object, time.Now())
 	alert.ID = uuid.NewString()
 	alert.IncidentName = v1alpha1.IncidentName("yardstick", alert.DedupKey)
 	return alert, nil
