@@ -146,7 +146,8 @@ func complete(result *mapping.Result, p *protocol.Payload, received time.Time) {
 		}
 		alert.Comment = p.Comment
 		if alert.DedupKey != "" || alert.IncidentName != "" {
-			alert.Warnings = slices.DeleteFunc(alert.Warnings, payload.Warning.IsNoMatch)
+			isNoMatch := func(w payload.Warning) bool { return w.Reason == payload.NoMatch }
+			alert.Warnings = slices.DeleteFunc(alert.Warnings, isNoMatch)
 		}
 	}
 }

@@ -230,7 +230,7 @@ func (b *builder) normalise() Alert {
 	b.noteOrigins(&keys, named)
 	if b.out.Status != v1alpha1.AlertFiring && b.isMessageKey() {
 		b.out.DedupKey, b.out.From.Kinds[origins.DedupKey] = "", origins.Absent
-		b.out.Warnings = append(b.out.Warnings, payload.NoMatch(b.out.Status))
+		b.out.warn(payload.NoMatch, origins.DedupKey.String(), b.out.Status)
 	}
 	b.out.Preset = b.reader.program.preset
 	if recognized := b.reader.program.recognized; b.out.Dropped && recognized != "" { // nobody has chosen it

@@ -76,7 +76,7 @@ func Read(object map[string]any, received time.Time) (v1alpha1.Alert, Keys, []Wa
 	}
 	n.alert.Custom = n.custom()
 	if n.alert.DedupKey == "" && n.alert.Status != v1alpha1.AlertFiring {
-		n.warnings = append(n.warnings, NoMatch(n.alert.Status))
+		n.warnings.add(NoMatch, "dedup_key", n.alert.Status)
 	}
 	n.trim()
 	return n.alert, n.keys, n.warnings.list()

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
@@ -48,16 +47,6 @@ type Warning struct {
 	Detail string `json:"detail"`
 	// Reason tells of it without the sender's text; 0 if nothing does.
 	Reason Reason `json:"-"`
-}
-
-// NoMatch is the warning that an alert of the status has no effect because it has no dedup_key.
-func NoMatch(status v1alpha1.AlertStatus) Warning {
-	return noMatch.Warn("dedup_key", status)
-}
-
-// IsNoMatch reports whether the warning says that the alert has no effect because it has no dedup_key.
-func (w Warning) IsNoMatch() bool {
-	return w.Reason == noMatch
 }
 
 type warnings []Warning
