@@ -193,19 +193,13 @@ func WithDefaults(value any, defaults map[string]any) any {
 	}
 	switch value := value.(type) {
 	case map[string]any:
-		var with map[string]any
+		with := maps.Clone(value)
 		for field, text := range defaults {
-			if IsGiven(value, field) {
-				continue
+			if !IsGiven(value, field) {
+				with[field] = text
 			}
-			if with == nil {
-				with = maps.Clone(value)
-			}
-			with[field] = text
 		}
-		if with != nil {
-			return with
-		}
+		return with
 	case []any:
 		defaults = maps.Clone(defaults)
 		delete(defaults, "dedup_key")
