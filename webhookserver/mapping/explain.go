@@ -75,7 +75,7 @@ var fromOfKind = map[origins.Kind]string{
 	origins.Key: FromKey, origins.Alias: FromKey, origins.OtherName: FromKey, origins.Mapping: FromMapping,
 	origins.Preset: FromPreset, origins.PresetSeverity: FromPreset, origins.Failed: FromFailed, origins.Request: FromRequest,
 	origins.Unmapped: FromUnmapped, origins.Generated: FromGenerated, origins.Default: FromDefault,
-	origins.BuiltIn: FromBuiltIn, origins.FirstLine: FromFirstLine,
+	origins.BuiltIn: FromBuiltIn, origins.FirstLine: FromFirstLine, origins.Absent: FromEarlier,
 }
 
 // sourceOf returns the source of a field that there is, without its expression.
@@ -132,13 +132,10 @@ func Explain(incident *v1alpha1.Incident, own *v1alpha1.Mapping) (e Explanation,
 	e = Explanation{Preset: content.Preset, Warnings: []payload.Warning{}}
 	present := origins.Present(&v1alpha1.Alert{DedupKey: incident.Spec.DedupKey, AlertContent: *content})
 	for i, kind := range from.Kinds {
-		source := Source{Field: origins.Field(i).String(), From: FromEarlier}
-		switch {
-		case kind == origins.Absent && !present[i]:
+		if kind == origins.Absent && !present[i] {
 			continue
-		case kind != origins.Absent:
-			source = sourceOf(&from, origins.Field(i), content.Preset)
 		}
+		source := sourceOf(&from, origins.Field(i), content.Preset)
 		switch kind {
 		case origins.Mapping:
 			source.Expression, source.Changed = expressionOf(own, i, from.Mapping)
