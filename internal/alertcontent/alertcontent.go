@@ -38,14 +38,12 @@ func Merge[M ~map[string]V, V any](older, newer M) M {
 	return merged
 }
 
-// entry is one entry of a bag.
 type entry struct {
 	name   string // "bag.key"
 	size   int
 	remove func() // in place; a bag without entries becomes absent
 }
 
-// bag is one of the content's four bags.
 type bag struct {
 	name    string
 	len     int
@@ -76,7 +74,6 @@ func bagOf[M ~map[string]V, V any](name string, in *M, size func(V) int, quoted 
 	}
 }
 
-// bags returns the content's bags.
 func bags(c *v1alpha1.AlertContent) []bag {
 	asIs := func(text string) string { return text }
 	return []bag{

@@ -14,7 +14,6 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
-// maxNotFolded is how many integrations NotFolded names.
 const maxNotFolded = 3
 
 // NotFolded says of which integrations of a namespace, empty for all, alerts do not become Incidents, and why; empty if all do.

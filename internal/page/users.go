@@ -90,7 +90,6 @@ func newUsers(c Connector) *users {
 	}
 }
 
-// follow implements access.
 func (u *users) follow(ctx context.Context) (wait func()) {
 	u.ctx = ctx
 	return u.tasks.Wait
@@ -155,7 +154,6 @@ func (u *users) nameOf(r *http.Request, token tokenHash, c client.Client) (strin
 // bearer is the syntax of a token (RFC 6750, 2.1).
 var bearer = regexp.MustCompile(`^(?i:bearer) +([A-Za-z0-9._~+/-]+=*)$`)
 
-// tokenOf returns the token of a request.
 func tokenOf(r *http.Request) (string, error) {
 	for name := range r.Header {
 		// A proxy that authenticates as itself and impersonates would give every user its own rights.
@@ -197,7 +195,6 @@ func (u *users) verify(ctx context.Context, c *caller) error {
 	return nil
 }
 
-// admit implements access.
 func (u *users) admit(c *caller) (release func(), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

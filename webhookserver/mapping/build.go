@@ -148,7 +148,6 @@ func (b *builder) startCustom() {
 	}
 }
 
-// addKey adds one entry of the alert as it was sent.
 func (b *builder) addKey(key string, value any) {
 	field, listed := payload.KeyField(key)
 	if listed && field != origins.Custom && b.values[field] == nil && !slices.Contains(b.refused, key) {

@@ -38,7 +38,6 @@ type cached struct {
 	bytes   int64
 }
 
-// namespaceCache is what a namespace has in the cache.
 type namespaceCache struct {
 	compiling sync.Mutex // one mapping of a namespace is compiled at a time: others have the processors too
 	programs  *lru.Cache // *cached by cacheKey; the Cache bounds their size

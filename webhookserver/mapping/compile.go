@@ -126,7 +126,6 @@ func compileMapping(preset string, m *v1alpha1.Mapping) (*Program, error) {
 	return p, errors.Join(mistakes...)
 }
 
-// compiler compiles one expression.
 type compiler struct {
 	*environment
 
@@ -227,7 +226,6 @@ func (of *expression) inspect(root ast.Expr) {
 	}))
 }
 
-// inspectDiscard notes what a call of discard or discardDefault discards.
 func (of *expression) inspectDiscard(call ast.CallExpr) {
 	switch args := call.Args(); {
 	case call.FunctionName() == "discard" && args[0].Kind() == ast.ListKind:

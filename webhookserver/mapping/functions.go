@@ -163,7 +163,6 @@ func hashValue(digest io.Writer, value any) {
 	}
 }
 
-// elementsOf returns the elements of a list, none of anything else.
 func elementsOf(value any) []any {
 	list, _ := value.([]any)
 	return list

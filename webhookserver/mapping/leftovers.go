@@ -88,7 +88,6 @@ func (l *leftovers) settle(bag bool, result, object any, looked map[string]bool)
 	}
 }
 
-// isWithin reports whether a bag has every entry of an object.
 func isWithin(object, bag map[string]any) bool {
 	if len(object) > len(bag) {
 		return false

@@ -29,7 +29,6 @@ var rewordings = []struct {
 	{regexp.MustCompile(`^no such overload$`), `a value has a type that is not possible here`},
 }
 
-// reword returns a message of CEL as a sentence.
 func reword(message string) string {
 	for _, r := range rewordings {
 		if r.message.MatchString(message) {
@@ -148,7 +147,6 @@ func (c *compiler) checkConstant(checked *ast.AST, expr ast.Expr) {
 	}
 }
 
-// failAt adds a CompileError about a part of an expression.
 func (c *compiler) failAt(checked *ast.AST, id int64, err error) {
 	if at, ok := errors.AsType[*positionError](err); ok {
 		id, err = at.id, at.error
@@ -156,7 +154,6 @@ func (c *compiler) failAt(checked *ast.AST, id int64, err error) {
 	c.fail(checked.SourceInfo().GetStartLocation(id), reword(err.Error()))
 }
 
-// positionError is an error about a part of an expression.
 type positionError struct {
 	error
 

@@ -106,7 +106,6 @@ func Presets() ([]Preset, error) {
 	return presets, nil
 }
 
-// readPreset reads a preset from the text of its file.
 func readPreset(text []byte) (*Preset, error) {
 	preset := &Preset{}
 	if err := yaml.UnmarshalStrict(text, preset); err != nil {
@@ -116,7 +115,6 @@ func readPreset(text []byte) (*Preset, error) {
 	return preset, nil
 }
 
-// compile compiles the expressions of the preset.
 func (p *Preset) compile() (*Program, error) {
 	program, err := compileMapping(p.Name, &p.Mapping)
 	e := &expression{name: "handshake", field: "handshake", source: string(p.Handshake), preset: p.Name}
@@ -125,7 +123,6 @@ func (p *Preset) compile() (*Program, error) {
 	return program, errors.Join(err, handshakeErr)
 }
 
-// loadedPresets reads the presets once.
 var loadedPresets = sync.OnceValue(func() []Preset { return must(Presets()) })
 
 // draft is a preset that somebody is writing. Integrations that name it use it, also in place of one that ships with Tocsin.

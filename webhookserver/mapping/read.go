@@ -102,7 +102,6 @@ type Pauser interface {
 	IsOver() bool
 }
 
-// reader reads one payload.
 type reader struct {
 	program *Program
 	body    any // the payload
@@ -127,7 +126,6 @@ func newReader(p *Program, body any, headers http.Header, received time.Time) *r
 	return r
 }
 
-// begin chooses the program, and gives the payload the defaults.
 func (r *reader) begin() {
 	switch {
 	case r.program.broken && r.program.auto:
@@ -181,7 +179,6 @@ func (r *reader) read() error {
 	return nil
 }
 
-// isOver reports whether the time for evaluating is over.
 func (r *reader) isOver() bool {
 	return r.meter.pauser != nil && r.meter.pauser.IsOver()
 }
@@ -292,7 +289,6 @@ func (r *reader) elements() ([]any, error) {
 	return nil, payload.ErrNotObject
 }
 
-// fail counts the failure of an expression.
 func (r *reader) fail(e *expression, err error) {
 	failures := &r.result.Failures
 	at := slices.IndexFunc(*failures, func(f Failure) bool { return f.Field == e.name })

@@ -49,7 +49,6 @@ type recognizers struct {
 	byHeader []int
 }
 
-// compiledRecognizers compiles them once.
 var compiledRecognizers = sync.OnceValue(func() *recognizers {
 	rs := &recognizers{places: map[string][]int{}}
 	for _, p := range loadedPresets() {
@@ -126,7 +125,6 @@ func (r *reader) recognize() {
 	}
 }
 
-// recognizing returns the names of the presets that recognize the payload under the headers.
 func (r *reader) recognizing(header http.Header) (names []string) {
 	rs := compiledRecognizers()
 	for _, i := range rs.candidates(r.body, header) {
@@ -171,12 +169,10 @@ func (p *Program) Open(body any, within []any, headers http.Header, received tim
 	return chosen, program
 }
 
-// isOverridden reports whether an expression is the integration's own.
 func (p *Program) isOverridden() bool {
 	return slices.ContainsFunc(p.expressions[:], func(e *expression) bool { return e != nil && e.preset == "" })
 }
 
-// hasOwnMarks reports whether a payload is in Tocsin's own format.
 func hasOwnMarks(body any) bool {
 	return slices.ContainsFunc(ownMarks, func(field string) bool {
 		_, marked := valueAt(body, []string{field})

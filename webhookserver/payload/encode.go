@@ -79,7 +79,6 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// numberBytes are the bytes that a JSON number is made of.
 const numberBytes = "0123456789+-.eE"
 
 // storedNumber returns how the API server would store a JSON number, and whether that keeps its value. The API server reads a

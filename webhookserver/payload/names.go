@@ -36,13 +36,11 @@ var usualNames = []struct {
 
 func isSeverity(text string) bool { return severityOf(text) != "" }
 
-// isEnd reports whether a text says that a problem has ended.
 func isEnd(text string) bool {
 	word := strings.ToLower(strings.TrimSpace(text))
 	return word == "resolved" || slices.Contains(resolvedSynonyms, word)
 }
 
-// ownName is one of the names of our fields.
 type ownName struct {
 	squeezed string // see squeeze
 	field    origins.Field
@@ -65,7 +63,6 @@ const (
 	resembles // but for a letter or two
 )
 
-// candidate is a key that may mean a field.
 type candidate struct {
 	key      string
 	likeness likeness
@@ -118,7 +115,6 @@ func ReadNames(object map[string]any) (whole map[string]any, named map[string]st
 	return object, named, told
 }
 
-// order sorts candidates.
 func (c candidate) order() string {
 	return fmt.Sprintf("%t %d %2d %s", !c.reads, c.likeness, c.rank, c.key)
 }

@@ -140,7 +140,6 @@ var rules = []rule{
 		read: readTime("", func(a *v1alpha1.Alert) **v1alpha1.Timestamp { return &a.ExpiryTime })},
 }
 
-// fieldOfKey has the field that is read from a top-level key.
 var fieldOfKey = func() map[string]origins.Field {
 	keys := map[string]origins.Field{}
 	for bag := origins.Labels; bag.IsBag(); bag++ {

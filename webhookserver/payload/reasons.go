@@ -49,7 +49,6 @@ const (
 	AroundTooLarge   Reason = 'S'
 )
 
-// details are the formats of the warnings.
 var details = map[Reason]string{
 	notText:         "it is not a string; it is kept in custom as %s",
 	givenTwice:      "%s is given too and used; this is kept in custom",

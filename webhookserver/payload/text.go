@@ -56,7 +56,6 @@ func (w *warnings) add(reason Reason, field string, args ...any) {
 	*w = append(*w, reason.Warn(field, args...))
 }
 
-// addf adds a warning about the body.
 func (w *warnings) addf(format string, args ...any) {
 	*w = append(*w, Warning{Detail: fmt.Sprintf(format, args...)})
 }
