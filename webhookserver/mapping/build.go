@@ -233,7 +233,7 @@ func (b *builder) noteOrigins(keys *payload.Keys, named map[string]string) {
 			from.Kinds[i] = b.out.by[i].kind()
 		case named[own] != "":
 			from.Kinds[i] = origins.OtherName
-			from.Keys = append(from.Keys, origins.NamedKey{Field: origins.Field(i), Key: named[own]})
+			from.Keys[i] = named[own]
 		case b.values[i] != nil: // fail replaced it
 			from.Kinds[i] = origins.Failed
 		default:

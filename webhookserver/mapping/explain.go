@@ -93,7 +93,7 @@ func sourceOf(of *origins.Origins, field origins.Field, preset string) Source {
 	case kind == origins.Alias:
 		source.Key = names[len(names)-1]
 	case kind == origins.OtherName:
-		source.Key = of.KeyOf(field)
+		source.Key = of.Keys[field]
 	}
 	return source
 }
