@@ -69,8 +69,8 @@ func TestTheSizeOfAProgramIsNotLessThanWhatItTakes(t *testing.T) {
 		before := heapInUse()
 		programs := compile()
 		taken := (heapInUse() - before) / many
-		t.Logf("%s: %d nodes take %d bytes, estimated %d", name, 2*programs[0].expressions[0].nodes, taken, programs[0].size()+emptyProgramBytes)
-		g.Expect(programs[0].size()+emptyProgramBytes).To(BeNumerically(">=", taken), name)
+		t.Logf("%s: %d nodes take %d bytes, estimated %d", name, 2*programs[0].expressions[0].nodes, taken, programs[0].bytes+emptyProgramBytes)
+		g.Expect(programs[0].bytes+emptyProgramBytes).To(BeNumerically(">=", taken), name)
 	}
 }
 
@@ -102,13 +102,13 @@ func TestOneNamespaceCostsNoOtherItsPrograms(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	one, err := Compile("", inNamespace("large", 0, true).Spec.Mapping)
 	g.Expect(err).NotTo(HaveOccurred())
-	count := 2*maxCacheBytes/one.size() + 2
+	count := 2*maxCacheBytes/one.bytes + 2
 	for i := range count {
 		_, err := c.Program(inNamespace("large", i, true))
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(c.bytes.Sum()).To(BeNumerically("<=", maxCacheBytes))
 	}
-	t.Logf("%d of %d largest mappings are remembered, of %d bytes each", c.namespaces["large"].programs.Len(), count, one.size())
+	t.Logf("%d of %d largest mappings are remembered, of %d bytes each", c.namespaces["large"].programs.Len(), count, one.bytes)
 	g.Expect(c.namespaces["large"].programs.Len()).To(BeNumerically("<", count))
 	g.Expect(c.Program(small)).To(BeIdenticalTo(own))
 	g.Expect(c.Program(preset)).To(BeIdenticalTo(shared))

@@ -38,6 +38,7 @@ type Program struct {
 	expressions [expressionCount]*expression // those of the fields, then alerts and drop; nil without one
 	preset      string
 	digests     digests     // of what the expressions are from
+	bytes       int         // of memory, estimated, without those of the preset; a test compares it with what is allocated
 	handshake   *expression // of the preset; nil without one
 	messageKeys [][]string  // the steps of the paths of what names one message
 	recognized  string      // the preset, if auto has chosen it for a payload
@@ -110,8 +111,10 @@ func compileMapping(preset string, m *v1alpha1.Mapping) (*Program, error) {
 	}
 	var mistakes []error
 	compile := func(i int, name, field string, source v1alpha1.Expression, wanted resultKind) {
-		var err error
-		p.expressions[i], err = compileExpression(&expression{name: name, field: field, source: string(source), preset: preset}, wanted)
+		e, err := compileExpression(&expression{name: name, field: field, source: string(source), preset: preset}, wanted)
+		if p.expressions[i] = e; e != nil {
+			p.bytes += e.bytes
+		}
 		mistakes = append(mistakes, err)
 	}
 	compile(alertsIndex, "alerts", "spec.mapping.alerts", m.Alerts, listResult)
