@@ -46,11 +46,8 @@ var (
 // explain returns what is wrong as a sentence that names what would be possible.
 func (c *compiler) explain(issue *cel.Error, parsed *ast.AST) string {
 	if match := undeclared.FindStringSubmatch(issue.Message); match != nil {
-		function := false
-		ast.PostOrderVisit(parsed.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-			function = function || e.ID() == issue.ExprID && e.Kind() == ast.CallKind
-		}))
-		if function {
+		isCall := func(e ast.NavigableExpr) bool { return e.ID() == issue.ExprID && e.Kind() == ast.CallKind }
+		if len(ast.MatchDescendants(ast.NavigateAST(parsed), isCall)) > 0 {
 			return fmt.Sprintf("there is no function %q with these arguments", match[1]) + c.similar(match[1])
 		}
 		return fmt.Sprintf("there is no variable %q; there are %s, %s, %s and %s",
