@@ -261,7 +261,7 @@ func (t *term) watch(objects cache.Informers) error {
 	if err != nil {
 		return err
 	}
-	t.synced = []toolscache.InformerSynced{incidents.HasSynced, integrations.HasSynced}
+	t.synced = []toolscache.InformerSynced{incidents, integrations}
 	return nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -80,8 +81,8 @@ type Counts struct {
 
 	cached *queue.Cached // knows what the cache lacks of AlertEvents; may be nil
 	clock  Clock
-	seed   maphash.Seed             // of the names of Incidents
-	fed    []informers.Registration // none before Follow
+	seed   maphash.Seed                // of the names of Incidents
+	synced []toolscache.InformerSynced // none before Follow
 
 	mu           sync.Mutex
 	bounds       [2]bound // of the number and of the size of AlertEvents, as eventUsage has them
@@ -132,13 +133,13 @@ func (c *Counts) Follow(objects cache.Informers) error {
 	integrations, err1 := informers.Feed(objects, &v1alpha1.WebhookIntegration{}, c.SetIntegration, c.RemoveIntegration)
 	events, err2 := informers.Feed(objects, &v1alpha1.AlertEvent{}, c.SetEvent, c.RemoveEvent)
 	incidents, err3 := informers.Feed(objects, &v1alpha1.Incident{}, c.SetIncident, c.RemoveIncident)
-	c.fed = []informers.Registration{integrations, events, incidents}
+	c.synced = []toolscache.InformerSynced{integrations, events, incidents}
 	return errors.Join(err1, err2, err3)
 }
 
 // Synced reports whether the counts have all objects that existed at the start.
 func (c *Counts) Synced() bool {
-	return c.fed != nil && !slices.ContainsFunc(c.fed, func(r informers.Registration) bool { return !r.HasSynced() })
+	return c.synced != nil && !slices.ContainsFunc(c.synced, func(synced toolscache.InformerSynced) bool { return !synced() })
 }
 
 // IncidentLimit returns the limit of Incidents, by which ingest goes.

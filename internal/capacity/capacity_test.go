@@ -27,14 +27,9 @@ var testEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // newCounts returns counts that are synced.
 func newCounts(limits Limits) *Counts {
 	c := New(limits, nil, clocktesting.NewFakePassiveClock(testEpoch))
-	c.fed = []informers.Registration{synced{}}
+	c.synced = []toolscache.InformerSynced{func() bool { return true }}
 	return c
 }
-
-// synced is a registration whose informer has told all.
-type synced struct{}
-
-func (synced) HasSynced() bool { return true }
 
 // newEvent makes an AlertEvent of the integration "prometheus".
 func newEvent(namespace, name string, change ...func(*v1alpha1.AlertEvent)) *v1alpha1.AlertEvent {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -16,7 +17,7 @@ import (
 // Windows knows the windows that a cache has, by their namespaces. Every fold asks for them, so they are kept ready. Nil knows
 // that there are none.
 type Windows struct {
-	fed informers.Registration // nil: they follow no cache
+	synced toolscache.InformerSynced // nil: they follow no cache
 
 	mu    sync.Mutex
 	plans map[string]Plan // sorted by name. A plan never changes: another one takes its place
@@ -40,13 +41,13 @@ func NewWindows() *Windows {
 
 // Follow has the windows follow a cache.
 func (w *Windows) Follow(objects cache.Informers) (err error) {
-	w.fed, err = informers.Feed(objects, &v1alpha1.MaintenanceWindow{},
+	w.synced, err = informers.Feed(objects, &v1alpha1.MaintenanceWindow{},
 		func(window *v1alpha1.MaintenanceWindow, _ bool) { w.Set(window) }, w.Remove)
 	return err
 }
 
 // Synced reports whether all windows are known that existed at the start.
-func (w *Windows) Synced() bool { return w == nil || w.fed == nil || w.fed.HasSynced() }
+func (w *Windows) Synced() bool { return w == nil || w.synced == nil || w.synced() }
 
 // Set notes a window as it is now. One that is invalid mutes nothing. The object must not be modified afterwards.
 func (w *Windows) Set(window *v1alpha1.MaintenanceWindow) {
