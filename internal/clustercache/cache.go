@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"sync"
 	"time"
 
@@ -127,7 +126,7 @@ func (i *Informers) newInformer(
 	source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 ) toolscache.SharedIndexInformer {
 	withContext := toolscache.ToListerWatcherWithContext(source)
-	informer := &pagedInformer{places: i.Hidden.of(reflect.TypeOf(object))}
+	informer := &pagedInformer{places: i.Hidden.of(object)}
 	informer.SharedIndexInformer = toolscache.NewSharedIndexInformer(listsFirst{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			all, err := informer.list(ctx, options, func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
