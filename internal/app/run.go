@@ -103,7 +103,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	memory := queue.NewMemory(environment.Clock)
 	memory.Cached = queue.NewCached(o.capacity.Share)
 	informers := &clustercache.Informers{
-		Log: environment.Log.WithName("cache"), Memory: memory, Events: memory.Cached,
+		Log: environment.Log.WithName("cache"), Listed: memory.Listed, Events: memory.Cached,
 		Integrations: clustercache.NewIntegrations(o.capacity.Share),
 		Hidden:       clustercache.NewHidden(o.capacity.Events, o.capacity.Share),
 	}

@@ -44,7 +44,11 @@ func (i *Informers) stubsOf(kind reflect.Type) stubSource {
 //
 // The goroutine that passes the watch on reads them. So an object that it reads existed after all that the watch has shown, and
 // the watch will show its end. A bookmark follows each: a watch that begins again must not begin at an old object.
-func (i *Informers) readStubs(ctx context.Context, g *guardedWatch, stubs stubSource) (pause time.Duration, ok bool) {
+func (i *Informers) readStubs(ctx context.Context, g *guardedWatch) (pause time.Duration, ok bool) {
+	stubs := i.stubsOf(g.kind)
+	if stubs == nil {
+		return stubInterval, true
+	}
 	began := time.Now()
 	for time.Since(began) < stubDuration {
 		next, found := stubs.NextStub(g.owner.hasStubs)
