@@ -12,6 +12,7 @@ import (
 	"os"
 
 	"github.com/go-logr/logr"
+	"gocloud.dev/blob"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -59,5 +60,6 @@ func (c *command) validate() error {
 }
 
 func (c *command) run(ctx context.Context, config *rest.Config, log logr.Logger) error {
-	return archiver.Run(ctx, config, log, &c.options, bucket.URL(c.url))
+	open := func(ctx context.Context) (*blob.Bucket, error) { return bucket.Open(ctx, c.url) }
+	return archiver.Run(ctx, config, log, &c.options, open)
 }

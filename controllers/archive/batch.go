@@ -107,7 +107,7 @@ func (a *archiver) write(ctx context.Context, bucket *blob.Bucket, b *batch) err
 		if err != nil {
 			return err
 		}
-		a.store.answered = true
+		a.answered = true
 		recordsTotal.Add(float64(len(ofDay)))
 		bytesTotal.Add(float64(size))
 	}
