@@ -82,24 +82,16 @@ func (q *Query) days(ctx context.Context, bucket *blob.Bucket) (days []string, e
 		}
 		return days, nil
 	}
-	days, err = listDays(ctx, bucket)
-	days = slices.DeleteFunc(days, func(day string) bool {
-		return !q.From.IsZero() && day < Day(q.From) || !q.To.IsZero() && day > Day(q.To.Add(-1))
-	})
-	slices.Reverse(days)
-	return days, err
-}
-
-// listDays lists the days of the archive, the oldest first.
-func listDays(ctx context.Context, bucket *blob.Bucket) (days []string, err error) {
 	for object, err := range objects(ctx, bucket, &blob.ListOptions{Prefix: dayPrefix, Delimiter: "/"}) {
 		if err != nil {
 			return nil, err
 		}
-		if day := strings.TrimSuffix(strings.TrimPrefix(object.Key, dayPrefix), "/"); object.IsDir {
+		day := strings.TrimSuffix(strings.TrimPrefix(object.Key, dayPrefix), "/")
+		if object.IsDir && (q.From.IsZero() || day >= Day(q.From)) && (q.To.IsZero() || day <= Day(q.To.Add(-1))) {
 			days = append(days, day)
 		}
 	}
+	slices.Reverse(days)
 	return days, nil
 }
 

@@ -22,8 +22,7 @@ import (
 const SchemaVersion = 1
 
 const (
-	root        = "v1/"
-	dayPrefix   = root + "day="
+	dayPrefix   = "v1/day="
 	suffix      = ".ndjson.gz"
 	contentType = "application/gzip"
 )
