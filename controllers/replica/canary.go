@@ -107,7 +107,7 @@ func NewCanary(config *rest.Config, o CanaryOptions) (*Canary, error) {
 	if c.client, err = eventclient.New(config); err != nil {
 		return nil, err
 	}
-	o.Memory.Cached.Canaries, o.Memory.ServerTime = o.Namespace, o.Health
+	o.Memory.Cached.Canaries, o.Memory.ServerTime = o.Namespace, o.Health.Now
 	c.rename()
 	return c, nil
 }

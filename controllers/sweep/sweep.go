@@ -145,12 +145,12 @@ func (s *Sweeper) Revisit(namespace string) {
 // Start begins to sweep. The requests go to the queue of the folds.
 func (s *Sweeper) Start(ctx context.Context, queue requests.Queue, folds Folds) {
 	s.queue, s.folds = queue, folds
-	s.options.Capacity.PublishResolved(ctx, s)
+	s.options.Capacity.PublishResolved(ctx, s.CountResolved)
 	context.AfterFunc(ctx, func() { archiveOverdue.Set(0) }) // of another replica from now on
 	go s.run(ctx)
 }
 
-// CountResolved implements capacity.ResolvedCounter.
+// CountResolved returns how many Resolved Incidents there are. It is not ok before they were counted.
 func (s *Sweeper) CountResolved() (incidents int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -80,7 +80,7 @@ type Counts struct {
 	}
 
 	cached *queue.Cached // knows what the cache lacks of AlertEvents; may be nil
-	clock  Clock
+	clock  queue.Clock
 	seed   maphash.Seed                // of the names of Incidents
 	synced []toolscache.InformerSynced // none before Follow
 
@@ -94,16 +94,11 @@ type Counts struct {
 	groups       map[incidentGroup]int
 	muted        int // Incidents that a maintenance window mutes
 
-	resolved atomic.Pointer[ResolvedCounter] // of the leader's term; nil on other replicas
-}
-
-// Clock tells the time.
-type Clock interface {
-	Now() time.Time
+	resolved atomic.Pointer[func() (incidents int64, ok bool)] // see PublishResolved; nil on replicas that do not lead
 }
 
 // New returns counts of nothing. cached knows what the cache lacks of AlertEvents; it may be nil.
-func New(limits Limits, cached *queue.Cached, clock Clock) *Counts {
+func New(limits Limits, cached *queue.Cached, clock queue.Clock) *Counts {
 	limits = limits.withDefaults()
 	incidents := fair.Limit{All: int64(limits.Incidents), Share: limits.Share}
 	c := &Counts{
