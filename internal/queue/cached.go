@@ -222,8 +222,7 @@ func IsRestored(e *v1alpha1.AlertEvent) bool {
 // isAsWritten reports whether an AlertEvent, as the API server has it, has the name, the label, the summary and the encoding
 // that the operator gives its own. What a person recovers from a damaged one lacks at least one of them, and must be folded.
 func isAsWritten(e *v1alpha1.AlertEvent) bool {
-	return (v1alpha1.IsKeyedEventName(e.Name) || v1alpha1.IsGeneratedEventName(e.Name)) &&
-		e.Labels[v1alpha1.ExcludeFromBackupLabel] == "true" &&
+	return isGenerated(e.Name) && e.Labels[v1alpha1.ExcludeFromBackupLabel] == "true" &&
 		e.Spec.Summary != "" && (e.Spec.Encoding != "" || len(e.Spec.Alerts) < MinCompressed)
 }
 
