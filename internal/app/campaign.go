@@ -36,7 +36,7 @@ const (
 	readyPoll = 100 * time.Millisecond
 )
 
-// worker is a leader.Worker that folds, and forwards if there are Alertmanagers.
+// worker folds while its replica leads, and forwards if there are Alertmanagers.
 type worker struct {
 	mgr     ctrl.Manager
 	objects cache.Cache   // of the manager
@@ -73,12 +73,12 @@ func newCampaign(o Options, environment Environment, folding controllers.Options
 		return nil, fmt.Errorf("setting up the controllers: %w", err)
 	}
 	w.campaign = &leader.Campaign{
-		Lease: lease, Worker: w, Backoff: failedTermBackoff, Log: w.mgr.GetLogger().WithName("leader"),
+		Lease: lease, Prepare: w.Prepare, Work: w.Work, Backoff: failedTermBackoff, Log: w.mgr.GetLogger().WithName("leader"),
 	}
 	return w.campaign, nil
 }
 
-// Prepare implements leader.Worker. It waits for the windows, or what is muted would be taken for what is not, and until the
+// Prepare waits for the windows, or what is muted would be taken for what is not, and until the
 // CustomResourceDefinitions have all fields, or the API server would drop fields of what a leader writes.
 func (w *worker) Prepare(ctx context.Context) bool {
 	return w.objects.WaitForCacheSync(ctx) && awaitTrue(ctx, w.windows.Synced) &&
