@@ -177,15 +177,6 @@ func (w *Window) learn(at time.Time) {
 	w.known.Store(k)
 }
 
-// Change returns when the window opens or ends next after a time; zero if it does not.
-func (w *Window) Change(at time.Time) time.Time {
-	if _, until := w.Opening(at); !until.IsZero() {
-		return until
-	}
-	from, _ := w.Next(at)
-	return from
-}
-
 // Covers reports whether the window is for the Incidents of an integration.
 func (w *Window) Covers(integration *v1alpha1.WebhookIntegration) bool {
 	selection := w.Spec.Integrations
@@ -259,7 +250,11 @@ func (p Plan) Open(at time.Time) (open []Opening) {
 // Next returns when a window opens or ends next after a time; zero if none does.
 func (p Plan) Next(at time.Time) (next time.Time) {
 	for _, w := range p {
-		if change := w.Change(at); !change.IsZero() && (next.IsZero() || change.Before(next)) {
+		_, change := w.Opening(at)
+		if change.IsZero() {
+			change, _ = w.Next(at)
+		}
+		if !change.IsZero() && (next.IsZero() || change.Before(next)) {
 			next = change
 		}
 	}

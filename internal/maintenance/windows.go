@@ -51,38 +51,33 @@ func (w *Windows) Synced() bool { return w == nil || w.synced == nil || w.synced
 
 // Set notes a window as it is now. One that is invalid mutes nothing. The object must not be modified afterwards.
 func (w *Windows) Set(window *v1alpha1.MaintenanceWindow) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	plan := w.plans[window.Namespace]
-	at, found := find(plan, window.Name)
-	if found && reflect.DeepEqual(plan[at].Spec, window.Spec) {
-		return // its status has changed
-	}
-	var now Plan
 	if compiled, err := Compile(window); err == nil {
-		now = Plan{compiled}
+		w.replace(window, compiled)
+	} else {
+		w.replace(window)
 	}
-	w.replace(window.Namespace, at, found, now)
 }
 
 // Remove forgets a window.
-func (w *Windows) Remove(window *v1alpha1.MaintenanceWindow) {
+func (w *Windows) Remove(window *v1alpha1.MaintenanceWindow) { w.replace(window) }
+
+func (w *Windows) replace(window *v1alpha1.MaintenanceWindow, now ...*Window) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if at, found := find(w.plans[window.Namespace], window.Name); found {
-		w.replace(window.Namespace, at, true, nil)
-	}
-}
-
-// replace makes the plan of a namespace anew, with other windows at a place of which one is taken.
-func (w *Windows) replace(namespace string, at int, taken bool, now Plan) {
-	plan, rest := w.plans[namespace], at
-	if taken {
+	plan := w.plans[window.Namespace]
+	at, found := slices.BinarySearchFunc(plan, window.Name, func(other *Window, name string) int {
+		return strings.Compare(other.Name, name)
+	})
+	rest := at
+	if found {
+		if len(now) > 0 && reflect.DeepEqual(plan[at].Spec, window.Spec) {
+			return // its status has changed
+		}
 		rest++
-		w.note(namespace, plan[at])
+		w.note(window.Namespace, plan[at])
 	}
-	if w.plans[namespace] = slices.Concat(plan[:at], now, plan[rest:]); len(w.plans[namespace]) == 0 {
-		delete(w.plans, namespace)
+	if w.plans[window.Namespace] = slices.Concat(plan[:at], now, plan[rest:]); len(w.plans[window.Namespace]) == 0 {
+		delete(w.plans, window.Namespace)
 	}
 }
 
@@ -96,10 +91,6 @@ func (w *Windows) note(namespace string, window *Window) {
 		w.gone[namespace] = w.gone[namespace][1:]
 		w.noted--
 	}
-}
-
-func find(plan Plan, name string) (at int, found bool) {
-	return slices.BinarySearchFunc(plan, name, func(w *Window, name string) int { return strings.Compare(w.Name, name) })
 }
 
 // Of returns the windows that are for the Incidents of an integration, of which the namespace, the name and the labels count.
