@@ -148,16 +148,13 @@ func addCanary(mgr ctrl.Manager, o replica.CanaryOptions) (*schemacheck.Checker,
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := mgr.Add(checker); err != nil {
-		return nil, nil, fmt.Errorf("adding the check of the CustomResourceDefinitions: %w", err)
-	}
 	o.Schemas = checker
 	canary, err := replica.NewCanary(mgr.GetConfig(), o)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := mgr.Add(canary); err != nil {
-		return nil, nil, fmt.Errorf("adding the canary: %w", err)
+	if err := errors.Join(mgr.Add(checker), mgr.Add(canary)); err != nil {
+		return nil, nil, fmt.Errorf("adding the check of the CustomResourceDefinitions and the canary: %w", err)
 	}
 	return checker, canary, nil
 }

@@ -76,10 +76,7 @@ func (x *Index) Of(integration types.NamespacedName) []*v1alpha1.Heartbeat {
 // AddField has a cache find Heartbeats by their integration, as the API server does. See List.
 func AddField(fields client.FieldIndexer) error {
 	integrationOf := func(object client.Object) []string {
-		if h, ok := object.(*v1alpha1.Heartbeat); ok {
-			return []string{h.Spec.IntegrationName}
-		}
-		return nil
+		return []string{object.(*v1alpha1.Heartbeat).Spec.IntegrationName}
 	}
 	err := fields.IndexField(context.Background(), &v1alpha1.Heartbeat{}, v1alpha1.IntegrationField, integrationOf)
 	if err != nil {
