@@ -29,7 +29,6 @@ func Cached() map[client.Object]cache.ByObject {
 	}}
 }
 
-// toName keeps the name of an Incident, and when it was resolved.
 func toName(object any) (any, error) {
 	incident, ok := object.(*v1alpha1.Incident)
 	if !ok {
@@ -111,14 +110,12 @@ func (a *archiver) Start(ctx context.Context) error {
 	return nil
 }
 
-// sleep waits, at most until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	<-ctx.Done()
 }
 
-// conclude reports how a round went.
 func (a *archiver) conclude(operation string, err error) {
 	if err != nil {
 		failuresTotal.WithLabelValues(operation).Inc()

@@ -57,7 +57,6 @@ func (c *Counts) setIncident(incident *v1alpha1.Incident, open *openIncident) {
 	})
 }
 
-// countOpen adds an Incident, unless it is nil, or subtracts it.
 func (c *Counts) countOpen(namespace string, incident *openIncident, sign int64) {
 	if incident == nil {
 		return

@@ -126,7 +126,6 @@ func (c *Counts) reportEvents(gauges *gauges, hidden int) {
 	}
 }
 
-// reportHidden returns how many AlertEvents are hidden.
 func (c *Counts) reportHidden(gauges *gauges) (events int) {
 	if c.Hidden == nil {
 		return 0

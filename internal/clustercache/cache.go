@@ -161,7 +161,6 @@ type pagedInformer struct {
 	places     *places  // of its kind; nil: all are shown
 }
 
-// SetTransform implements cache.SharedIndexInformer.
 func (p *pagedInformer) SetTransform(transform toolscache.TransformFunc) error {
 	if transform == nil {
 		return nil
@@ -215,7 +214,6 @@ func (p *pagedInformer) list(
 	return all, err
 }
 
-// retry repeats a call until it succeeds or fails with a permanent error.
 func retry[T any](ctx context.Context, log logr.Logger, call func() (T, error)) (T, error) {
 	var logged time.Time
 	for {

@@ -153,7 +153,6 @@ type places struct {
 	listed  time.Time                // before then, no list looks for hidden objects, unless it is urgent
 }
 
-// place is that of an object which is shown.
 type place struct {
 	budget    *fair.Budget[string]
 	namespace string
@@ -200,7 +199,6 @@ func (p *places) show(object client.Object, inOrder bool, informer *pagedInforme
 	return true
 }
 
-// forget takes the place of an object that is gone.
 func (p *places) forget(object client.Object) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,7 +226,6 @@ func (p *places) passes(event watch.Event, informer *pagedInformer) bool {
 	return p.show(object, p.hidden[object.GetNamespace()].count == 0, informer, 0)
 }
 
-// count counts a hidden object that has come or is gone.
 func (p *places) count(event watch.EventType, namespace string, informer *pagedInformer) {
 	change := map[watch.EventType]int{watch.Added: 1, watch.Deleted: -1}[event]
 	p.mu.Lock()
@@ -267,7 +264,6 @@ type listing struct {
 	hidden   map[string]int // by namespace
 }
 
-// list begins a list of an informer.
 func (p *places) list(informer *pagedInformer) *listing {
 	if p == nil {
 		return nil
@@ -278,7 +274,6 @@ func (p *places) list(informer *pagedInformer) *listing {
 	return &listing{places: p, informer: informer, number: p.lists, began: time.Now(), hidden: map[string]int{}}
 }
 
-// passes reports whether the list passes an object on.
 func (l *listing) passes(listed runtime.Object) bool {
 	object, ok := listed.(client.Object)
 	if l == nil || !ok || l.places.isExempt(object) {

@@ -22,13 +22,11 @@ const (
 	stubTimeout  = 2 * time.Second
 )
 
-// stubSource knows the stubs of a kind.
 type stubSource interface {
 	NextStub(isOwn func(namespace string) bool) (next queue.Stub, ok bool)
 	PostponeStub(s queue.Stub)
 }
 
-// stubsOf returns the source of the stubs of a kind, nil if it has none.
 func (i *Informers) stubsOf(kind reflect.Type) stubSource {
 	switch {
 	case i.Events != nil && kind == reflect.TypeFor[*v1alpha1.AlertEvent]():
@@ -73,7 +71,6 @@ func (i *Informers) readStubs(ctx context.Context, g *guardedWatch) (pause time.
 	return time.Since(began), true
 }
 
-// newObject returns an empty object of the kind.
 func (g *guardedWatch) newObject() client.Object {
 	object, _ := reflect.TypeAssert[client.Object](reflect.New(g.kind.Elem()))
 	return object

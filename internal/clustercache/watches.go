@@ -58,7 +58,6 @@ func (i *Informers) watch(
 	return g, nil
 }
 
-// pass passes events on until the watch is to end.
 func (i *Informers) pass(ctx context.Context, g *guardedWatch) {
 	defer close(g.events)
 	defer g.source.Stop()

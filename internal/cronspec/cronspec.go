@@ -18,7 +18,6 @@ var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cr
 // takes longer than all else. All resources of the cluster have 16,000 at the most.
 var parsed = lru.New(4096)
 
-// spec is what is parsed, and outcome what came of it.
 type outcome struct {
 	schedule *cron.SpecSchedule
 	err      error

@@ -59,7 +59,6 @@ func (c *Campaign) Start(ctx context.Context) error {
 	return nil
 }
 
-// acquire waits for the lease. It returns false when ctx has ended.
 func (c *Campaign) acquire(ctx context.Context) bool {
 	if c.Lease != nil {
 		c.Lease.acquire(ctx)

@@ -123,7 +123,6 @@ func (l *Lease) start(ctx context.Context) (wait func()) {
 	return l.sending.Wait
 }
 
-// acquire waits until this replica has the lease, or ctx has ended.
 func (l *Lease) acquire(ctx context.Context) {
 	for ctx.Err() == nil && !l.isMine() {
 		l.turn(ctx, nil)
@@ -160,7 +159,6 @@ func (l *Lease) turn(ctx context.Context, ended <-chan struct{}) bool {
 	return false
 }
 
-// check reads the Lease in the background.
 func (l *Lease) check(ctx context.Context) {
 	l.sending.Go(func() {
 		_, err := l.read(ctx)
@@ -195,7 +193,6 @@ func isOutdated(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 }
 
-// put creates the Lease if it has no version, and updates it otherwise.
 func (l *Lease) put(ctx context.Context, object *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	if object.ResourceVersion == "" {
 		return l.client.Create(ctx, object, metav1.CreateOptions{})
@@ -228,7 +225,6 @@ func (l *Lease) release() {
 	}
 }
 
-// follow keeps the view up to date until ctx ends.
 func (l *Lease) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		pause := retryInterval

@@ -97,14 +97,12 @@ func (v *view) check(began time.Time) {
 	v.checked, v.doubted, v.nextTurn = true, false, now
 }
 
-// doubt notes that a request failed.
 func (v *view) doubt() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.checked, v.doubted = false, true
 }
 
-// isNewer reports whether a resourceVersion is newer than another one.
 func isNewer(version, than string) bool {
 	if version == "" || than == "" {
 		return version != ""

@@ -67,7 +67,6 @@ type skipping struct {
 	until *v1alpha1.Timestamp // nil: it has all
 }
 
-// Next returns the first time after another one; zero if there is none.
 func (s skipping) Next(after time.Time) time.Time {
 	if s.until == nil || !after.Before(s.until.Time) {
 		return s.Schedule.Next(after)
@@ -108,7 +107,6 @@ func Compile(window *v1alpha1.MaintenanceWindow) (*Window, error) {
 		"passed", w.length(), recurring.Cron)
 }
 
-// length is how long a recurring window is open.
 func (w *Window) length() time.Duration { return w.Spec.Recurring.Duration.Duration }
 
 // Opening returns from when and until when the window is open at a time, as its oldest opening then has it; zero if it is not.
@@ -194,7 +192,6 @@ func (w *Window) Covers(integration *v1alpha1.WebhookIntegration) bool {
 	return len(selection.Selector.MatchLabels) > 0
 }
 
-// matches reports whether the window mutes Incidents with this content.
 func (w *Window) matches(content *v1alpha1.AlertContent) bool {
 	m := w.Spec.Match
 	if m == nil {

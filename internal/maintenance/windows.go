@@ -81,7 +81,6 @@ func (w *Windows) replace(window *v1alpha1.MaintenanceWindow, now ...*Window) {
 	}
 }
 
-// note remembers a window that is gone.
 func (w *Windows) note(namespace string, window *Window) {
 	if w.noted == maxAllGone {
 		w.gone, w.noted = map[string]Plan{}, 0

@@ -248,7 +248,6 @@ func (e *Cached) hasPlace(event *v1alpha1.AlertEvent, own *list.Element) bool {
 	return (stubs == nil || stubs.Front() == own) && e.sizes.Allows(event.Namespace)
 }
 
-// makeStub removes the alerts of an AlertEvent.
 func (e *Cached) makeStub(event *v1alpha1.AlertEvent, removed int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -299,7 +298,6 @@ func (e *Cached) uncount(namespace string, entry *cachedEvent) {
 	}
 }
 
-// reduce removes the content of the alerts.
 func (c *cachedEvent) reduce() {
 	c.isWhole = false
 	alerts := make([]v1alpha1.Alert, len(c.alerts)) // readers of the cache have the old ones

@@ -189,7 +189,6 @@ func (m *Memory) lastDeleted(name types.NamespacedName) (deletedEvent, bool) {
 	return last, ok
 }
 
-// idsOf sums the ids of an AlertEvent's alerts.
 func idsOf(event *v1alpha1.AlertEvent) Digest {
 	var ids Digest
 	for i := range event.Alerts {
@@ -228,7 +227,6 @@ func (m *Memory) NoteDeleted(event *v1alpha1.AlertEvent) {
 	m.deleted[client.ObjectKeyFromObject(event)] = entry
 }
 
-// find returns what the watch has shown of an AlertEvent that exists as far as it tells.
 func (m *Memory) find(uid types.UID) (seen seenEvent, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

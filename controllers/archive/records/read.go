@@ -131,7 +131,6 @@ func (q *Query) selects(resolved time.Time) bool {
 	return (q.From.IsZero() || !resolved.Before(q.From)) && (q.To.IsZero() || resolved.Before(q.To))
 }
 
-// reader reads the objects of a query.
 type reader struct {
 	ctx      context.Context
 	bucket   *blob.Bucket
@@ -198,7 +197,6 @@ func (r *reader) findNewest(objects []*blob.ListObject) (sources []source, newes
 	return sources, newest
 }
 
-// note notes which versions of records an object has.
 func (r *reader) note(s *source, newest versions) error {
 	for line, err := range r.lines(s) {
 		var record header
@@ -291,7 +289,6 @@ func (r *reader) lines(s *source) iter.Seq2[[]byte, error] {
 	}
 }
 
-// decode decodes a record, with the content that the query wants.
 func (r *reader) decode(line []byte) (record Record, err error) {
 	if r.query.WithoutContent {
 		var hidden struct { // the fields that are closer to the top
@@ -325,10 +322,8 @@ func (h header) isNewerThan(other header) bool {
 		h.ResourceVersion == other.ResourceVersion && h.AlertCount > other.AlertCount
 }
 
-// versions are the newest known versions of records.
 type versions map[Key]header
 
-// note enters a version of a record.
 func (v versions) note(h header) {
 	if known, ok := v[h.Key]; !ok || h.isNewerThan(known) {
 		v[h.Key] = h

@@ -95,7 +95,6 @@ func Encode(w io.Writer, records []Record) error {
 	return e.Close()
 }
 
-// encoder writes gzip-compressed NDJSON.
 type encoder struct {
 	*json.Encoder
 	*gzip.Writer
