@@ -32,10 +32,10 @@ func (h *handler) evaluate(r *read, requestHeader http.Header, payloads []protoc
 	if program.Mapped() {
 		pauser = h.beginEvaluation(r)
 	}
-	defaults := r.defaults
+	query := r.query
 	if len(payloads) > 1 { // one key for all would make them one Incident
-		defaults = maps.Clone(defaults)
-		delete(defaults, "dedup_key")
+		query = maps.Clone(query)
+		delete(query, "dedup_key")
 	}
 	for i := range payloads {
 		header := requestHeader
@@ -48,11 +48,11 @@ func (h *handler) evaluate(r *read, requestHeader http.Header, payloads []protoc
 			chosen, reader = program.Open(payloads[i].Value, within, header, r.received)
 			return chosen
 		})
-		result, err := reader.AlertsWithDefaults(pauser, payloads[i].Value, defaults, header, r.received)
+		result, err := reader.AlertsWithQuery(pauser, payloads[i].Value, query, header, r.received)
 		if err != nil {
 			return all, decodeProblem(err)
 		}
-		noteParameters(&result, payloads[i].Value, defaults, r.integration)
+		noteParameters(&result, payloads[i].Value, query, r.integration)
 		complete(&result, &payloads[i], r.received)
 		giveSeverity(&result, r.integration)
 		h.dropForwarded(r.integration, result.Alerts, r.received)
@@ -154,9 +154,9 @@ func complete(result *mapping.Result, p *protocol.Payload, received time.Time) {
 
 // noteParameters notes which fields the parameters of the request gave, rather than the payload. With a list of alerts within the
 // payload, they gave none.
-func noteParameters(result *mapping.Result, value any, defaults map[string]any, integration *v1alpha1.WebhookIntegration) {
+func noteParameters(result *mapping.Result, value any, query map[string]any, integration *v1alpha1.WebhookIntegration) {
 	own := integration.Spec.Mapping
-	if len(defaults) == 0 || result.Preset != "" || own != nil && own.Alerts != "" {
+	if len(query) == 0 || result.Preset != "" || own != nil && own.Alerts != "" {
 		return
 	}
 	sent, isList := value.([]any)
@@ -167,7 +167,7 @@ func noteParameters(result *mapping.Result, value any, defaults map[string]any, 
 		object, _ := sent[i].(map[string]any)
 		for f := range origins.Whole {
 			kind := &result.Alerts[i].From.Kinds[f]
-			if _, given := defaults[f.String()]; given && *kind == origins.Key && !payload.IsGiven(object, f.String()) {
+			if _, given := query[f.String()]; given && *kind == origins.Key && !payload.IsGiven(object, f.String()) {
 				*kind = origins.Request
 			}
 		}

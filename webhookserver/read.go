@@ -32,7 +32,7 @@ const dryRunParameter = "dryRun"
 type checked struct {
 	*authenticated
 	dryRun    bool
-	defaults  map[string]any // the parameters of the query that are fields of an alert
+	query     map[string]any // the parameters of the query that are fields of an alert
 	key       string         // idempotency key of the headers, empty without one
 	signature *signature     // nil: none is required
 	gzipped   bool
@@ -111,7 +111,7 @@ func (c *checked) addDefault(name, value string) *problem {
 		shown := plaintext.Shorten(plaintext.SanitizeLine(name), maxShownParameter)
 		return problemDryRun.withDetail(fmt.Sprintf("The parameter %q %s. Nothing was stored.", shown, why))
 	}
-	given, twice := c.defaults[field]
+	given, twice := c.query[field]
 	switch {
 	case field == "", strings.TrimSpace(value) == "":
 	case !same:
@@ -122,10 +122,10 @@ func (c *checked) addDefault(name, value string) *problem {
 		return invalid("is not possible: the integration requires signatures, which do not include it")
 	case twice && given != value:
 		return invalid("is given twice")
-	case c.defaults == nil:
-		c.defaults = map[string]any{field: value}
+	case c.query == nil:
+		c.query = map[string]any{field: value}
 	default:
-		c.defaults[field] = value
+		c.query[field] = value
 	}
 	return nil
 }
@@ -133,8 +133,8 @@ func (c *checked) addDefault(name, value string) *problem {
 // queryIdentity returns the fields that the query gives, with their values, in order. Without any it is empty, so that the ids of
 // such requests stay the same across versions.
 func (c *checked) queryIdentity() (parts [][]byte) {
-	for _, field := range slices.Sorted(maps.Keys(c.defaults)) {
-		text, _ := c.defaults[field].(string)
+	for _, field := range slices.Sorted(maps.Keys(c.query)) {
+		text, _ := c.query[field].(string)
 		parts = append(parts, []byte(field), []byte(text))
 	}
 	return parts

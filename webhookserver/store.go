@@ -75,7 +75,7 @@ func (h *handler) store(d *decoded) (_ *acceptance, p *problem) {
 func (h *handler) storeAlerts(d *decoded, alerts []v1alpha1.Alert) (commit.Receipt, *problem) {
 	// Where no new Incidents are allowed, an alert that needs one would wait as an AlertEvent, without the sender's knowledge.
 	blocked := integrations.Blocked(d.integration) != ""
-	storable := h.options.Capacity.Reserve(d.integration.Namespace, alerts, blocked)
+	storable := h.options.Capacity.ReserveIncidents(d.integration.Namespace, alerts, blocked)
 	receipt, p := h.storeParts(d, alerts, storable)
 	if p != nil {
 		return commit.Receipt{}, p

@@ -262,7 +262,7 @@ func TestWhatIngestAdmitsTheFoldsMayOpen(t *testing.T) {
 		}
 		admit := func(namespace, name string) {
 			alerts := []v1alpha1.Alert{{IncidentName: name, Status: v1alpha1.AlertFiring}}
-			if len(counts.Reserve(namespace, alerts, false)) > 0 {
+			if len(counts.ReserveIncidents(namespace, alerts, false)) > 0 {
 				counts.SetEvent(waitingEvent(namespace, name, name), false)
 				counts.wait(namespace, []uint64{counts.hash(name)}, -1) // the reservation ends
 				waiting = append(waiting, openIncidentNamed(namespace, name))
@@ -310,7 +310,7 @@ func TestWhatTwoReplicasAdmitTheFoldsMayOpen(t *testing.T) {
 				var accepted []string
 				accept := func(replica int, name string) bool {
 					alerts := []v1alpha1.Alert{{IncidentName: name, Status: v1alpha1.AlertFiring}}
-					if len(replicas[replica].Reserve("a", alerts, false)) == 0 {
+					if len(replicas[replica].ReserveIncidents("a", alerts, false)) == 0 {
 						return false
 					}
 					accepted = append(accepted, name)

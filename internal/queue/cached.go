@@ -104,7 +104,7 @@ type Stub struct {
 	UID  types.UID
 }
 
-// NewCached returns a Cached without any. A namespace may have a share of what ingest may store.
+// NewCached returns an empty Cached. A namespace may have a share of what ingest may store.
 func NewCached(share float64) *Cached {
 	return NewBoundedCached(fair.Limit{All: maxContent, Share: contentShare},
 		fair.Limit{All: MaxPendingBytes + MaxPendingBytes/marginPart, Share: share})

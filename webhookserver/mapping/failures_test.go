@@ -79,7 +79,7 @@ func TestWhatRanOutOfTimeIsNotRead(t *testing.T) {
 			g := NewWithT(t)
 			value, _, err := payload.ParseAny([]byte(`{"name":"n","list":[` + sequence(300, func(i int) string { return fmt.Sprint(i) }) + `]}`))
 			g.Expect(err).NotTo(HaveOccurred())
-			result, err := compiled(t, text).AlertsWithDefaults(over{}, value, nil, nil, received)
+			result, err := compiled(t, text).AlertsWithQuery(over{}, value, nil, nil, received)
 			g.Expect(err).To(MatchError(mapping.ErrInterrupted))
 			g.Expect(result.Alerts).To(BeEmpty())
 		})

@@ -72,17 +72,17 @@ func (p *Program) hasExpressions() bool {
 // in. The errors are payload.ErrNotObject and *TooManyError, which would come without a mapping too. It changes neither the
 // payload nor the headers.
 func (p *Program) Alerts(body any, headers http.Header, received time.Time) (Result, error) {
-	return p.AlertsWithDefaults(nil, body, nil, headers, received)
+	return p.AlertsWithQuery(nil, body, nil, headers, received)
 }
 
-// AlertsWithDefaults does what Alerts does for a payload that gets the fields which it lacks from defaults, see
-// payload.WithDefaults. It is recognized as it was sent, and what it says under any name of a field is no default's to replace.
-// When the Pauser, nil for none, says that the time is over before all is evaluated, the error is ErrInterrupted.
-func (p *Program) AlertsWithDefaults(
-	pauser Pauser, body any, defaults map[string]any, headers http.Header, received time.Time,
+// AlertsWithQuery does what Alerts does for a payload that gets the fields which it lacks from the query, see
+// payload.WithDefaults. It is recognized as it was sent, and what it says under any name of a field stays. When the Pauser, nil for
+// none, says that the time is over before all is evaluated, the error is ErrInterrupted.
+func (p *Program) AlertsWithQuery(
+	pauser Pauser, body any, query map[string]any, headers http.Header, received time.Time,
 ) (Result, error) {
 	r := newReader(p, body, headers, received)
-	r.defaults, r.meter.pauser = defaults, pauser
+	r.query, r.meter.pauser = query, pauser
 	err := r.read()
 	switch {
 	case err == nil:
@@ -106,7 +106,7 @@ type reader struct {
 	program *Program
 	body    any // the payload
 
-	defaults map[string]any // the fields that the payload gets if it lacks them, until they are in the body
+	query map[string]any // the fields that the payload gets if it lacks them, until they are in the body
 
 	alert  any // the current one; nil while they are looked for
 	vars   variables
@@ -139,7 +139,7 @@ func (r *reader) begin() {
 	}
 	r.result.Preset = r.program.preset
 	if r.program.hasExpressions() { // else normalise does, after it has read the names
-		r.body, r.defaults = payload.WithDefaults(r.body, r.defaults), nil
+		r.body, r.query = payload.WithDefaults(r.body, r.query), nil
 	}
 }
 
@@ -239,12 +239,12 @@ func (b *builder) normalise() Alert {
 
 // addDefaults gives the object the fields that it lacks by now. In a list it gets no key: all alerts would be of one Incident.
 func (b *builder) addDefaults() {
-	defaults := b.reader.defaults
+	query := b.reader.query
 	if _, isList := b.reader.body.([]any); isList {
-		defaults = maps.Clone(defaults)
-		delete(defaults, origins.DedupKey.String())
+		query = maps.Clone(query)
+		delete(query, origins.DedupKey.String())
 	}
-	b.object, _ = payload.WithDefaults(b.object, defaults).(map[string]any)
+	b.object, _ = payload.WithDefaults(b.object, query).(map[string]any)
 }
 
 func (r *reader) warn(reason payload.Reason, args ...any) {
