@@ -12,8 +12,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -38,13 +36,12 @@ type cluster struct {
 	log      *os.File
 
 	profileTime  time.Duration
-	alertmanager string             // the binary, empty for none
-	members      []*testenv.Process // of etcd, beside the control plane's own
+	alertmanager string // the binary, empty for none
 	manager      *testenv.Manager
 }
 
 // startCluster starts a control plane; no manager yet.
-func startCluster(o options) (c *cluster, err error) {
+func startCluster(ctx context.Context, o options) (c *cluster, err error) {
 	c = &cluster{
 		binary:   o.binary,
 		args:     append([]string{"--leader-elect=false", maxIncidents}, strings.Fields(o.args)...),
@@ -67,37 +64,14 @@ func startCluster(o options) (c *cluster, err error) {
 	if c.log, err = os.Create(filepath.Join(c.folder, "manager.log")); err != nil {
 		return c, err
 	}
-	environment := testenv.Environment()
-	if c.members, err = o.etcd.configure(environment, c.folder); err != nil {
+	c.plane, err = testenv.StartClusterOf(ctx, testenv.ControlPlaneOptions{
+		Folder: c.folder, EtcdMembers: o.etcdMembers, Fsync: o.fsync,
+	})
+	if err != nil {
 		return c, err
 	}
-	token := rand.Text()
-	tokens := filepath.Join(c.folder, "tokens.csv")
-	if err := os.WriteFile(tokens, []byte(token+",bench,bench,system:masters\n"), 0o600); err != nil {
-		return c, err
-	}
-	environment.ControlPlane.GetAPIServer().Configure().Set("token-auth-file", tokens)
-	if c.plane, err = testenv.StartClusterOf(c.folder, environment); err != nil {
-		return c, err
-	}
-	return c, c.useToken(token)
-}
-
-// useToken has the benchmark and its managers authenticate by a token, as pods do. To verify the client certificates of
-// envtest's users would cost the API server a twentieth of its time.
-func (c *cluster) useToken(token string) (err error) {
-	c.config = rest.AnonymousClientConfig(c.plane.Config)
-	c.config.BearerToken, c.config.QPS = token, -1
-	if c.client, err = client.New(c.config, client.Options{Scheme: testenv.Scheme()}); err != nil {
-		return err
-	}
-	const name = "bench"
-	return clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: c.config.Host, CertificateAuthorityData: c.config.CAData}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: token}},
-		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
-		CurrentContext: name,
-	}, c.plane.Kubeconfig)
+	c.config, c.client = c.plane.Config, c.plane.Client
+	return c, nil
 }
 
 // maxIncidents is enough for a namespace, which has a quarter of it, to open an Incident for each alert of a load.
@@ -173,14 +147,10 @@ func (c *cluster) clear(ctx context.Context, namespace string) error {
 
 // stop ends the manager and the control plane.
 func (c *cluster) stop() error {
-	var err error
 	if c.plane != nil {
-		err = c.plane.Stop()
+		c.plane.Stop()
 	}
-	for _, member := range c.members {
-		member.Kill()
-	}
-	return errors.Join(err, c.log.Close(), os.RemoveAll(c.folder))
+	return errors.Join(c.log.Close(), os.RemoveAll(c.folder))
 }
 
 // tenant is a namespace with an integration.

@@ -39,7 +39,8 @@ type options struct {
 
 	profileTime  time.Duration
 	alertmanager string
-	etcd         etcdOptions
+	etcdMembers  int
+	fsync        bool
 	incidents    string
 }
 
@@ -62,8 +63,8 @@ func main() {
 	flag.IntVar(&o.unique, "unique", 20000, "how many alerts 64 senders of unique keys send at most; others a quarter")
 	flag.StringVar(&o.alertmanager, "alertmanager", filepath.Join(testenv.Root(), "bin", "tools", "alertmanager"),
 		"the Alertmanager binary that takes the same loads; empty for none")
-	flag.IntVar(&o.etcd.members, "etcd-members", 1, "how many etcd processes there are")
-	flag.BoolVar(&o.etcd.fsync, "fsync", false, "let etcd write with fsync, as in production")
+	flag.IntVar(&o.etcdMembers, "etcd-members", 1, "how many etcd processes there are")
+	flag.BoolVar(&o.fsync, "fsync", false, "let etcd write with fsync, as in production")
 	flag.StringVar(&o.render, "render", "", "measure nothing, and print this JSON file as Markdown tables")
 	flag.StringVar(&o.plot, "plot", "", "with -render: the SVG file to draw a plot into")
 	flag.Parse()
@@ -87,7 +88,6 @@ func main() {
 // report is what the JSON file holds.
 type report struct {
 	Time    time.Time  `json:"time"`
-	Etcd    string     `json:"etcd"`
 	Results []*result  `json:"results"`
 	Scale   []scaleRow `json:"scale,omitempty"`
 	Repeats *noisyRow  `json:"repeats,omitempty"`
@@ -98,12 +98,12 @@ type report struct {
 }
 
 func run(ctx context.Context, o options) (err error) {
-	c, err := startCluster(o)
+	c, err := startCluster(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.stop()) }()
-	r := report{Time: time.Now().UTC(), Etcd: o.etcd.String()}
+	r := report{Time: time.Now().UTC()}
 	// What was measured is worth keeping when a later load fails.
 	defer func() { err = errors.Join(err, r.write(o.out)) }()
 	printHeader()

@@ -148,24 +148,3 @@ func processUsage(pid int) (usage, error) {
 	_, peak, err := testenv.Memory(pid)
 	return usage{cpuSeconds: (user + system) / clockTicks, peakRSS: peak}, err
 }
-
-// child finds a child of this process by its command's name.
-func child(name string) (int, error) {
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return 0, err
-	}
-	for _, path := range stats {
-		stat, err := os.ReadFile(path)
-		if err != nil {
-			continue // it has ended
-		}
-		open, end := strings.IndexByte(string(stat), '('), strings.LastIndexByte(string(stat), ')')
-		fields := strings.Fields(string(stat[end+1:]))
-		// The kernel keeps 15 characters of a name.
-		if string(stat[open+1:end]) == name[:min(len(name), 15)] && fields[1] == strconv.Itoa(os.Getpid()) {
-			return strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		}
-	}
-	return 0, fmt.Errorf("no child process %q", name)
-}

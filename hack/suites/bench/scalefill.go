@@ -68,9 +68,7 @@ func (c *cluster) newScaleSite(ctx context.Context) (*scaleSite, error) {
 	if s.templates["integration"], err = s.read(ctx, "WebhookIntegration", tenants[1].integration); err != nil {
 		return nil, err
 	}
-	if s.apiServer, err = child("kube-apiserver"); err != nil {
-		return nil, err
-	}
+	s.apiServer = c.plane.APIServers[0].PID()
 	s.emptyRSS, _, err = testenv.Memory(s.apiServer)
 	return s, err
 }
@@ -234,7 +232,7 @@ func (s *scaleSite) store(
 		if err != nil {
 			return err
 		}
-		_, err = testenv.Call(ctx, http.MethodPost, s.plane.EtcdURL()+"/v3/kv/txn", string(body))
+		_, err = testenv.Call(ctx, http.MethodPost, s.plane.EtcdURL+"/v3/kv/txn", string(body))
 		return err
 	})
 }

@@ -93,15 +93,11 @@ type reading struct {
 }
 
 func (c *cluster) read(ctx context.Context) (r reading, err error) {
-	pid, err := child("kube-apiserver")
-	if err != nil {
-		return r, err
-	}
 	var errs [4]error
 	r.manager, errs[0] = scrape(ctx, c.manager)
 	r.apiServer, errs[1] = c.apiServerMetrics(ctx)
 	r.managerUsage, errs[2] = processUsage(c.manager.PID())
-	r.apiServerUsage, errs[3] = processUsage(pid)
+	r.apiServerUsage, errs[3] = processUsage(c.plane.APIServers[0].PID())
 	return r, errors.Join(errs[:]...)
 }
 
