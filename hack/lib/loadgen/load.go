@@ -160,7 +160,7 @@ func Run(ctx context.Context, load Load) *Account {
 	for range load.Senders {
 		senders.Go(func() {
 			var s sender
-			defer func() { _ = s.close() }()
+			defer s.close()
 			for n := range begin {
 				load.send(&s, n, account)
 			}
