@@ -4,7 +4,6 @@
 //	release verify FOLDER        checks the artifacts as a user would
 //	release push [flags] FOLDER  pushes the images, the bundle and the chart to a registry, and prints their references
 //	release registry             serves an empty registry on this machine, and prints its address
-//	release workflows FOLDER     checks .github/workflows against the project's rules
 //
 // The Makefile calls it; RELEASE.md describes the process. GoReleaser could replace build.go and archive.go, but not the image
 // and the checks, and its newest releases do not build with the project's version of Go.
@@ -21,7 +20,7 @@ import (
 )
 
 // errUsage is the error of a command line that cannot be read.
-var errUsage = errors.New("usage: release build|verify|push|registry|workflows [flags] [arguments]")
+var errUsage = errors.New("usage: release build|verify|push|registry [flags] [arguments]")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -42,11 +41,10 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return errUsage
 	}
 	commands := map[string]func(context.Context, []string, io.Writer) error{
-		"build":     buildCommand,
-		"verify":    verifyCommand,
-		"push":      pushCommand,
-		"registry":  registryCommand,
-		"workflows": workflowsCommand,
+		"build":    buildCommand,
+		"verify":   verifyCommand,
+		"push":     pushCommand,
+		"registry": registryCommand,
 	}
 	command, known := commands[args[0]]
 	if !known {
