@@ -3,14 +3,11 @@
 # everything else as a release of GitHub, as a draft until all of it is there. "make publish" calls it; it is the only
 # command of the project that uploads.
 #
-# The signatures are keyless: cosign gets a certificate for the identity of the workflow that runs this. COSIGN_FLAGS and
-# REGISTRY are for tests.
+# The signatures are keyless: cosign gets a certificate for the identity of the workflow that runs this. REGISTRY is for tests.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 : "${VERSION:?}" "${REPOSITORY:?}" "${RELEASE:?}"
-cosign=${COSIGN:-bin/tools/cosign}
-read -ra flags <<<"${COSIGN_FLAGS:-}"
 
 case $VERSION in
 *+* | *-dev*)
@@ -30,17 +27,16 @@ if [ -n "${REGISTRY_TOKEN:-}" ]; then
 fi
 bin/release-tool push -version "$VERSION" -repository "$REPOSITORY" ${REGISTRY:+-registry "$REGISTRY"} "$RELEASE" >"$references"
 while read -r reference; do
-  "$cosign" sign --yes "${flags[@]}" "$reference"
-  kind=image
-  [[ $reference != */tocsin-archiver@* ]] || kind=archiver
-  [[ $reference != */tocsin-page@* ]] || kind=page
-  [[ $reference != */tocsin-plugin@* ]] || kind=plugin
-  [[ $reference != */tocsin-bundle@* ]] || kind=bundle
-  [[ $reference != */charts/* ]] || kind=chart
+  bin/tools/cosign sign --yes "$reference"
+  case $reference in
+  */charts/*) kind=chart ;;
+  */tocsin@*) kind=image ;;
+  *) kind=${reference##*/tocsin-} kind=${kind%@*} ;;
+  esac
   # For the steps of the workflow that attest where they come from.
   printf '%s=%s\n' "$kind" "${reference%@*}" "$kind-digest" "${reference#*@}" | tee -a "${GITHUB_OUTPUT:-/dev/null}"
 done <"$references"
-"$cosign" sign-blob --yes "${flags[@]}" --bundle "$RELEASE/checksums.txt.sigstore.json" "$RELEASE/checksums.txt"
+bin/tools/cosign sign-blob --yes --bundle "$RELEASE/checksums.txt.sigstore.json" "$RELEASE/checksums.txt"
 
 prerelease=()
 case $VERSION in *-*) prerelease=(--prerelease) ;; esac
