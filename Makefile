@@ -345,7 +345,7 @@ release-dry-run: bin/release-tool control-plane $(TOOLS)/cosign $(TOOLS)/krew $(
 		hack/release/dry-run.sh
 
 .PHONY: release-artifacts
-release-artifacts: bin/release-tool bin/gen/sbom ## Build the artifacts of a release into RELEASE (bin/release)
+release-artifacts: bin/release-tool ## Build the artifacts of a release into RELEASE (bin/release)
 	bin/release-tool build -out '$(RELEASE)' -version '$(VERSION)' -commit '$(COMMIT)' -date '$(DATE)' \
 		-repository '$(REPOSITORY)' -platforms '$(RELEASE_PLATFORMS)' -ldflags '$(LDFLAGS)'
 

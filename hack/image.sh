@@ -27,7 +27,7 @@ files() {
     binary=$folder/$platform/$program
     # Without what the Go command knows of the repository: it depends on how deep the clone is.
     CGO_ENABLED=0 GOOS=${platform%/*} GOARCH=${platform#*/} go build -trimpath -buildvcs=false -ldflags "$LDFLAGS" -o "$binary" "$package"
-    go run -C hack/gen ./sbom -version "$VERSION" "$PWD/$binary" >"$folder/$name-${platform/\//-}.cdx.json"
+    go run -C hack/release . sbom -version "$VERSION" "$PWD/$binary" >"$folder/$name-${platform/\//-}.cdx.json"
     sha256sum "$binary"
   done
 }

@@ -33,7 +33,7 @@ func find(entries []entry, name string) (*entry, error) {
 	return nil, fmt.Errorf("there is no %s", name)
 }
 
-// folderEntries returns the files below the folder, with their names below prefix.
+// folderEntries returns the files below the folder, with their names below prefix. On disk, the modes depend on who made it.
 func folderEntries(folder, prefix string) ([]entry, error) {
 	var entries []entry
 	files := os.DirFS(folder)
@@ -111,16 +111,18 @@ func unpack(file string) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	if strings.HasSuffix(file, ".zip") {
-		return unzip(content)
+	reader := bytes.NewReader(content)
+	switch path.Ext(file) {
+	case ".tar":
+		return untar(reader)
+	case ".zip":
+		return unzip(reader)
 	}
-	var reader io.Reader = bytes.NewReader(content)
-	if !strings.HasSuffix(file, ".tar") {
-		if reader, err = gzip.NewReader(reader); err != nil {
-			return nil, fmt.Errorf("unpacking %s: %w", file, err)
-		}
+	decompressor, err := gzip.NewReader(reader)
+	if err != nil {
+		return nil, fmt.Errorf("unpacking %s: %w", file, err)
 	}
-	return untar(reader)
+	return untar(decompressor)
 }
 
 func untar(reader io.Reader) ([]entry, error) {
@@ -141,18 +143,14 @@ func untar(reader io.Reader) ([]entry, error) {
 	}
 }
 
-func unzip(content []byte) ([]entry, error) {
-	archive, err := zip.NewReader(bytes.NewReader(content), int64(len(content)))
+func unzip(reader *bytes.Reader) ([]entry, error) {
+	archive, err := zip.NewReader(reader, reader.Size())
 	if err != nil {
 		return nil, err
 	}
 	var entries []entry
 	for _, file := range archive.File {
-		reader, err := file.Open()
-		if err != nil {
-			return nil, err
-		}
-		content, err := io.ReadAll(reader)
+		content, err := fs.ReadFile(archive, file.Name)
 		if err != nil {
 			return nil, err
 		}

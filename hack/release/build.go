@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"flag"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -79,7 +77,6 @@ type builder struct {
 	date      time.Time // of the commit; everything is dated so
 	locations locations
 	platforms []platform
-	sbom      string // the program that writes bills of materials
 	ldflags   string
 }
 
@@ -92,9 +89,7 @@ func buildCommand(ctx context.Context, args []string, _ io.Writer) error {
 	flags.StringVar(&b.commit, "commit", "", "The commit's hash.")
 	date := flags.String("date", "", "The commit's date in RFC 3339.")
 	repository := flags.String("repository", "", "The repository that publishes, such as github.com/OWNER/NAME.")
-	platforms := flags.String("platforms", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64",
-		"The platforms to build for.")
-	flags.StringVar(&b.sbom, "sbom", "bin/gen/sbom", "The program that writes bills of materials.")
+	platforms := flags.String("platforms", "", "The platforms to build for, such as linux/amd64,linux/arm64.")
 	flags.StringVar(&b.ldflags, "ldflags", "", "The linker's flags.")
 	if _, err := parse(flags, args, 0); err != nil {
 		return err
@@ -137,11 +132,11 @@ func (b *builder) build(ctx context.Context) error {
 			return fmt.Errorf("building the image of the %s: %w", p.executable, err)
 		}
 	}
-	digest := digests[manager]
-	if err := b.manifests(digest); err != nil {
+	image := b.locations.imageByDigest(b.version, digests[manager])
+	if err := b.manifests(image); err != nil {
 		return fmt.Errorf("writing the manifests: %w", err)
 	}
-	if err := b.bundle(scratch, digest); err != nil {
+	if err := b.bundle(scratch, image); err != nil {
 		return fmt.Errorf("building the bundle: %w", err)
 	}
 	if err := b.chart(); err != nil {
@@ -191,22 +186,15 @@ func (b *builder) programs(ctx context.Context, folder string, on platform) erro
 		if err := b.write(p.archiveName(b.version, on), packed); err != nil {
 			return err
 		}
-		if err := b.billOfMaterials(ctx, p, on, binary); err != nil {
+		var bill bytes.Buffer
+		if err := writeBill(&bill, binary, b.version); err != nil {
+			return err
+		}
+		if err := b.write(p.sbomName(b.version, on), bill.Bytes()); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// billOfMaterials writes the modules of a binary.
-func (b *builder) billOfMaterials(ctx context.Context, p product, on platform, binary string) error {
-	var text, problem bytes.Buffer
-	command := exec.CommandContext(ctx, b.sbom, "-version", b.version, binary)
-	command.Stdout, command.Stderr = &text, &problem
-	if err := command.Run(); err != nil {
-		return fmt.Errorf("writing the bill of materials: %w: %s", err, problem.Bytes())
-	}
-	return b.write(p.sbomName(b.version, on), text.Bytes())
 }
 
 // write writes an artifact.
@@ -217,17 +205,22 @@ func (b *builder) write(name string, content []byte) error {
 // checksumsName is the name of the list of checksums, which is what gets signed.
 const checksumsName = "checksums.txt"
 
-// checksums writes the list of all artifacts, in the format of sha256sum.
+// checksums writes the list of all artifacts.
 func (b *builder) checksums() error {
 	sums, err := sumFolder(b.out)
 	if err != nil {
 		return err
 	}
+	return b.write(checksumsName, []byte(checksumList(sums)))
+}
+
+// checksumList returns the sums as sha256sum prints them.
+func checksumList(sums []sum) string {
 	var list strings.Builder
 	for _, s := range sums {
 		fmt.Fprintf(&list, "%s  %s\n", s.digest, s.name)
 	}
-	return b.write(checksumsName, []byte(list.String()))
+	return list.String()
 }
 
 // sum is an artifact with its SHA-256 in hexadecimal digits.
@@ -250,6 +243,5 @@ func sumFolder(folder string) ([]sum, error) {
 		}
 		sums = append(sums, sum{file.Name(), fmt.Sprintf("%x", sha256.Sum256(content))})
 	}
-	slices.SortFunc(sums, func(a, b sum) int { return cmp.Compare(a.name, b.name) })
 	return sums, nil
 }

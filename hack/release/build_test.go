@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -69,15 +68,8 @@ var other = func() platform {
 // release builds the repository for this platform and two others, and returns the folder of the artifacts.
 func release(t *testing.T, root string) string {
 	t.Helper()
-	g := NewWithT(t)
-	sbom := filepath.Join(shared, "sbom")
-	if _, err := os.Stat(sbom); err != nil {
-		output, err := exec.CommandContext(t.Context(), "go", "build", "-C", "../gen", "-o", sbom, "./sbom").CombinedOutput()
-		g.Expect(err).NotTo(HaveOccurred(), string(output))
-	}
 	b := builderOf(t, root)
-	b.sbom = sbom
-	g.Expect(b.build(t.Context())).To(Succeed())
+	NewWithT(t).Expect(b.build(t.Context())).To(Succeed())
 	return b.out
 }
 
@@ -165,7 +157,7 @@ func packBundle(t *testing.T, digest v1.Hash) func(*GomegaWithT, string) {
 	return func(g *GomegaWithT, folder string) {
 		b := builderOf(t, repository(t))
 		b.out = folder
-		g.Expect(b.bundle(t.TempDir(), digest)).To(Succeed())
+		g.Expect(b.bundle(t.TempDir(), b.locations.imageByDigest(testVersion, digest))).To(Succeed())
 	}
 }
 
@@ -216,7 +208,7 @@ func TestVerifyFindsFaults(t *testing.T) {
 	}{
 		"a program of another platform": {
 			copyOver(manager.archiveName(testVersion, other), manager.archiveName(testVersion, linux)),
-			"it was built with GOARCH=",
+			"it was not built with GOARCH=",
 		},
 		"another program than the bill of materials has": {
 			copyOver(manager.archiveName(testVersion, linux), plugin.archiveName(testVersion, linux)), "has not the program",
@@ -225,30 +217,27 @@ func TestVerifyFindsFaults(t *testing.T) {
 			replace(plugin.sbomName(testVersion, linux), func(s string) string {
 				return strings.Replace(s, `"version": "go1`, `"version": "go2`, 1)
 			}),
-			"the binary has std go1",
+			"it is not that of the binary",
 		},
 		"a bill of materials of another binary": {
-			copyOver(manager.sbomName(testVersion, other), manager.sbomName(testVersion, linux)), "it is of another binary",
+			copyOver(manager.sbomName(testVersion, other), manager.sbomName(testVersion, linux)), "it is not that of the binary",
 		},
 		"a manifest with another image": {
 			replace("install.yaml", func(s string) string { return strings.Replace(s, "@sha256:", "@sha256:0", 1) }), "does not name the image",
 		},
 		"a chart with the development image in its annotation": {
 			packChart(replaceIn(chartPath, "    - image: ghcr.io/somebody/tocsin:v1.2.3", "    - image: tocsin:dev")),
-			"the annotation artifacthub.io/images names",
+			"has no line \"    - image: ghcr.io/somebody/tocsin:v1.2.3",
 		},
 		"a chart with another image": {
-			packChart(replaceIn("tocsin/values.yaml", "ghcr.io/somebody/tocsin", "tocsin")), "its values name the image tocsin:v1.2.3",
+			packChart(replaceIn("tocsin/values.yaml", "ghcr.io/somebody/tocsin", "tocsin")), "has no line \"  repository: ghcr.io/somebody/tocsin",
 		},
-		"a chart of another version": {packChart(replaceIn(chartPath, "version: 1.2.3", "version: 1.2.4")), "it has the version 1.2.4"},
+		"a chart of another version": {packChart(replaceIn(chartPath, "version: 1.2.3", "version: 1.2.4")), "has no line \"version: 1.2.3"},
 		"a bundle with another image": {packBundle(t, v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0", 64)}),
-			"it does not name the image of install.yaml"},
-		"another image as the bundle": {copyOver(manager.imageName(testVersion), bundleName(testVersion)), "it has 2 layers"},
+			"has no line \"    containerImage: "},
+		"another image as the bundle": {copyOver(manager.imageName(testVersion), bundleName(testVersion)), "there is no manifests/"},
 		"the manager's image as the archiver's": {copyOver(manager.imageName(testVersion), archiver.imageName(testVersion)),
 			"image of the archiver: "},
-		"definitions other than the bundle's": {
-			replace("crds.yaml", func(s string) string { return strings.Replace(s, "shortNames", "longNames", 1) }), "is not that of crds.yaml",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)

@@ -43,8 +43,5 @@ func (l locations) imageByDigest(version string, digest v1.Hash) string {
 	return l.imageRepository(manager) + ":" + tag(version) + "@" + digest.String()
 }
 
-// bundleRepository returns the name of the bundle's image, without a tag.
-func (l locations) bundleRepository() string { return l.registry + "/tocsin-bundle" }
-
 // tag returns the version as a tag. A tag cannot have a +; Helm puts an underscore in its place.
 func tag(version string) string { return strings.ReplaceAll(version, "+", "_") }

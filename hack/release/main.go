@@ -1,6 +1,7 @@
 // Command release builds the artifacts of a release, checks them and publishes them.
 //
 //	release build [flags]        builds all artifacts into a folder
+//	release sbom [flags] BINARY  prints the bill of materials of a Go binary
 //	release verify FOLDER        checks the artifacts as a user would
 //	release push [flags] FOLDER  pushes the images, the bundle and the chart to a registry, and prints their references
 //	release registry             serves an empty registry on this machine, and prints its address
@@ -20,7 +21,7 @@ import (
 )
 
 // errUsage is the error of a command line that cannot be read.
-var errUsage = errors.New("usage: release build|verify|push|registry [flags] [arguments]")
+var errUsage = errors.New("usage: release build|sbom|verify|push|registry [flags] [arguments]")
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -42,6 +43,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	commands := map[string]func(context.Context, []string, io.Writer) error{
 		"build":    buildCommand,
+		"sbom":     sbomCommand,
 		"verify":   verifyCommand,
 		"push":     pushCommand,
 		"registry": registryCommand,

@@ -4,48 +4,33 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"text/template"
-
-	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// developmentImage is the image that the committed manifests name.
-const developmentImage = "image: tocsin:dev\n"
-
 // manifests writes install.yaml, with the image by its digest, and the CustomResourceDefinitions of it by themselves.
-func (b *builder) manifests(digest v1.Hash) error {
+func (b *builder) manifests(image string) error {
 	content, err := os.ReadFile(filepath.Join(b.root, "dist", "install.yaml"))
 	if err != nil {
 		return err
 	}
-	image := "image: " + b.locations.imageByDigest(b.version, digest) + "\n"
-	install, err := replaceOnce(string(content), developmentImage, image)
-	if err != nil {
-		return fmt.Errorf("dist/install.yaml: %w", err)
+	install := []entry{{"install.yaml", 0o644, content}}
+	if err := setLines(install, []setting{{"install.yaml", `image: tocsin:dev\n`, "image: " + image + "\n"}}); err != nil {
+		return err
 	}
-	if err := b.write("install.yaml", []byte(install)); err != nil {
+	if err := b.write("install.yaml", install[0].content); err != nil {
 		return err
 	}
 	const separator = "---\n"
 	var definitions []string
-	for document := range strings.SplitSeq(install, separator) {
+	for document := range strings.SplitSeq(string(install[0].content), separator) {
 		if strings.Contains(document, "\nkind: CustomResourceDefinition\n") {
 			definitions = append(definitions, document)
 		}
 	}
 	return b.write("crds.yaml", []byte(strings.Join(definitions, separator)))
-}
-
-// replaceOnce replaces the only occurrence of old. Any other number of them is an error: the text is not what this
-// program knows.
-func replaceOnce(text, old, replacement string) (string, error) {
-	if n := strings.Count(text, old); n != 1 {
-		return "", fmt.Errorf("%q occurs %d times instead of once", old, n)
-	}
-	return strings.Replace(text, old, replacement, 1), nil
 }
 
 // chart packs the Helm chart with the release's version and image.
@@ -54,19 +39,7 @@ func (b *builder) chart() error {
 	if err != nil {
 		return err
 	}
-	repository := b.locations.imageRepository(manager)
-	settings := []setting{
-		{chartPath, regexp.MustCompile(`(?m)^version: .*$`), "version: " + strings.TrimPrefix(b.version, "v")},
-		{chartPath, regexp.MustCompile(`(?m)^appVersion: .*$`), "appVersion: " + tag(b.version)},
-		{"tocsin/values.yaml", regexp.MustCompile(`(?m)^  repository: tocsin$`), "  repository: " + repository},
-		{"tocsin/values.schema.json", regexp.MustCompile(`(?m)^( *"default": )"tocsin"(,?)$`), `${1}"` + repository + `"${2}`},
-		{"tocsin/README.md", regexp.MustCompile("(?m)^(\\| `image.repository` \\| )`\"tocsin\"`"), "${1}`\"" + repository + "\"`"},
-	}
-	for _, p := range products {
-		line := regexp.MustCompile(`(?m)^    - image: ` + p.image + `:dev$`)
-		settings = append(settings, setting{chartPath, line, "    - image: " + b.locations.imageRepository(p) + ":" + tag(b.version)})
-	}
-	if err := setLines(entries, settings); err != nil {
+	if err := setLines(entries, chartSettings(b.version, b.locations)); err != nil {
 		return err
 	}
 	packed, err := gzipped(entries, b.date)
@@ -79,24 +52,52 @@ func (b *builder) chart() error {
 // chartPath is the chart's description in its archive.
 const chartPath = "tocsin/Chart.yaml"
 
-// setting is a line of a file, and what a release writes in its place.
-type setting struct {
-	file        string
-	line        *regexp.Regexp
-	replacement string
+// chartSettings returns what a release sets in the chart.
+func chartSettings(version string, at locations) []setting {
+	repository := at.imageRepository(manager)
+	settings := []setting{
+		{chartPath, `^version: .*\n`, "version: " + strings.TrimPrefix(version, "v") + "\n"},
+		{chartPath, `^appVersion: .*\n`, "appVersion: " + tag(version) + "\n"},
+		{"tocsin/values.yaml", `^  repository: tocsin\n`, "  repository: " + repository + "\n"},
+		{"tocsin/values.schema.json", `"default": "tocsin"`, `"default": "` + repository + `"`},
+		{"tocsin/README.md", "`image.repository` \\| `\"tocsin\"`", "`image.repository` | `\"" + repository + "\"`"},
+	}
+	for _, p := range products {
+		image := "    - image: " + at.imageRepository(p) + ":" + tag(version) + "\n"
+		settings = append(settings, setting{chartPath, `^    - image: ` + p.image + `:dev\n`, image})
+	}
+	return settings
 }
 
-// setLines replaces lines in the entries. Each has to be there once: the text is not what this program knows otherwise.
+// setting is what a release writes in the place of a text that matches a regular expression, of which ^ begins a line.
+type setting struct{ file, old, replacement string }
+
+// setLines replaces texts in the entries. Each has to be there once: the text is not what this program knows otherwise.
 func setLines(entries []entry, settings []setting) error {
 	for _, s := range settings {
 		e, err := find(entries, s.file)
 		if err != nil {
 			return err
 		}
-		if found := len(s.line.FindAll(e.content, -1)); found != 1 {
-			return fmt.Errorf("%s has %d lines like %q instead of one", s.file, found, s.line)
+		old := regexp.MustCompile("(?m)" + s.old)
+		if found := len(old.FindAll(e.content, -1)); found != 1 {
+			return fmt.Errorf("%s has %d lines like %q instead of one", s.file, found, s.old)
 		}
-		e.content = s.line.ReplaceAll(e.content, []byte(s.replacement))
+		e.content = old.ReplaceAllLiteral(e.content, []byte(s.replacement))
+	}
+	return nil
+}
+
+// checkLines checks that the entries have what setLines wrote.
+func checkLines(entries []entry, settings []setting) error {
+	for _, s := range settings {
+		e, err := find(entries, s.file)
+		if err != nil {
+			return err
+		}
+		if !bytes.Contains(e.content, []byte(s.replacement)) {
+			return fmt.Errorf("%s has no line %q", s.file, s.replacement)
+		}
 	}
 	return nil
 }
@@ -107,9 +108,16 @@ func chartName(version string) string { return "tocsin-" + strings.TrimPrefix(ve
 // krewName is the name of the manifest for krew, which has to be the plugin's.
 const krewName = "tocsin.yaml"
 
-// krew renders the template of krew's release bot with the archives of this build.
+// home is the repository that .krew.yaml names, which the release bot reads as it is.
+const home = "https://github.com/tocsin-dev/tocsin"
+
+// addURIAndSha matches the action of krew's release bot that prints a URL with the archive's checksum.
+var addURIAndSha = regexp.MustCompile(`{{addURIAndSha "(.*)" .*}}`)
+
+// krew renders the template of krew's release bot with the archives of this build. Platforms that were not built keep a
+// checksum of zeros.
 func (b *builder) krew() error {
-	text, err := os.ReadFile(filepath.Join(b.root, ".krew.yaml"))
+	template, err := os.ReadFile(filepath.Join(b.root, ".krew.yaml"))
 	if err != nil {
 		return err
 	}
@@ -117,42 +125,15 @@ func (b *builder) krew() error {
 	if err != nil {
 		return err
 	}
-	rendered, err := renderKrew(string(text), b.version, b.locations, sums)
-	if err != nil {
-		return err
-	}
-	return b.write(krewName, []byte(rendered))
-}
-
-// home is the repository that .krew.yaml names, which the release bot reads as it is.
-const home = "https://github.com/tocsin-dev/tocsin"
-
-// renderKrew renders the template as the release bot does: addURIAndSha is given a URL, which is a template too, and
-// prints it with the archive's checksum. Platforms that were not built keep a checksum of zeros.
-func renderKrew(text, version string, at locations, sums []sum) (string, error) {
-	data := struct{ TagName string }{version}
-	execute := func(t *template.Template, text string) (string, error) {
-		parsed, err := t.Parse(text)
-		if err != nil {
-			return "", err
-		}
-		var out bytes.Buffer
-		err = parsed.Execute(&out, data)
-		return out.String(), err
-	}
-	functions := template.FuncMap{"addURIAndSha": func(url, _ string) (string, error) {
-		url, err := execute(template.New("url"), url)
-		if err != nil {
-			return "", err
-		}
-		digest := strings.Repeat("0", 64)
+	text := strings.NewReplacer("{{ .TagName }}", b.version, home, b.locations.source).Replace(string(template))
+	text = addURIAndSha.ReplaceAllStringFunc(text, func(action string) string {
+		url, digest := addURIAndSha.FindStringSubmatch(action)[1], strings.Repeat("0", 64)
 		for _, s := range sums {
-			if strings.HasSuffix(url, "/"+s.name) {
+			if s.name == path.Base(url) {
 				digest = s.digest
 			}
 		}
-		return fmt.Sprintf("uri: %s\n    sha256: %q", url, digest), nil
-	}}
-	rendered, err := execute(template.New("krew").Funcs(functions), text)
-	return strings.ReplaceAll(rendered, home, at.source), err
+		return fmt.Sprintf("uri: %s\n    sha256: %q", url, digest)
+	})
+	return b.write(krewName, []byte(text))
 }

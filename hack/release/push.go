@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -14,9 +12,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -58,44 +55,40 @@ func pushCommand(ctx context.Context, args []string, stdout io.Writer) error {
 // stored. It returns their names with their digests, which is what gets signed.
 func push(ctx context.Context, folder, version string, at locations) (references []string, err error) {
 	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+	scratch, err := os.MkdirTemp("", "push-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(scratch) }()
 	type index struct{ repository, file string }
 	var indexes []index
 	for _, p := range products {
 		indexes = append(indexes, index{at.imageRepository(p), p.imageName(version)})
 	}
-	for _, i := range append(indexes, index{at.bundleRepository(), bundleName(version)}) {
-		reference, err := pushIndex(i.repository+":"+tag(version), filepath.Join(folder, i.file), options)
+	for _, i := range append(indexes, index{at.registry + "/tocsin-bundle", bundleName(version)}) {
+		reference, err := pushIndex(i.repository+":"+tag(version), filepath.Join(folder, i.file), scratch, options)
 		if err != nil {
 			return nil, fmt.Errorf("pushing %s: %w", i.file, err)
 		}
 		references = append(references, reference)
 	}
-	chart, err := chartArtifact(filepath.Join(folder, chartName(version)))
+	chart, err := pushChart(at.registry+"/charts/tocsin:"+tag(version)[1:], filepath.Join(folder, chartName(version)), options)
 	if err != nil {
-		return nil, err
-	}
-	chartTag, err := name.NewTag(at.registry + "/charts/tocsin:" + tag(version)[1:])
-	if err != nil {
-		return nil, err
-	}
-	if err := remote.Write(chartTag, chart, options...); err != nil {
 		return nil, fmt.Errorf("pushing the chart: %w", err)
 	}
-	digest, err := chart.Digest()
-	return append(references, chartTag.Context().Digest(digest.String()).String()), err
+	return append(references, chart), nil
 }
 
 // pushIndex pushes the index of the OCI layout in the archive, and returns its name with its digest.
-func pushIndex(reference, archive string, options []remote.Option) (string, error) {
+func pushIndex(reference, archive, scratch string, options []remote.Option) (string, error) {
 	to, err := name.NewTag(reference)
 	if err != nil {
 		return "", err
 	}
-	index, cleanup, err := readLayout(archive)
+	index, err := readLayout(archive, scratch)
 	if err != nil {
 		return "", err
 	}
-	defer cleanup()
 	if err := remote.WriteIndex(to, index, options...); err != nil {
 		return "", err
 	}
@@ -103,43 +96,75 @@ func pushIndex(reference, archive string, options []remote.Option) (string, erro
 	return to.Context().Digest(digest.String()).String(), err
 }
 
-// readLayout returns the only index of the OCI layout in the archive. cleanup removes the temporary files.
-func readLayout(archive string) (index v1.ImageIndex, cleanup func(), err error) {
+// readLayout unpacks the OCI layout in the archive below the folder scratch, and returns its only index.
+func readLayout(archive, scratch string) (v1.ImageIndex, error) {
 	entries, err := unpack(archive)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	scratch, err := os.MkdirTemp("", "layout-")
+	folder, err := os.MkdirTemp(scratch, "layout-")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	cleanup = func() { _ = os.RemoveAll(scratch) }
-	index, err = func() (v1.ImageIndex, error) {
-		if err := unpackTo(scratch, entries); err != nil {
-			return nil, err
-		}
-		root, err := layout.ImageIndexFromPath(scratch)
-		if err != nil {
-			return nil, err
-		}
-		list, err := root.IndexManifest()
-		if err != nil {
-			return nil, err
-		}
-		if len(list.Manifests) != 1 {
-			return nil, fmt.Errorf("%s has %d images instead of one", archive, len(list.Manifests))
-		}
-		return root.ImageIndex(list.Manifests[0].Digest)
-	}()
+	if err := unpackTo(folder, entries); err != nil {
+		return nil, err
+	}
+	root, err := layout.ImageIndexFromPath(folder)
 	if err != nil {
-		cleanup()
-		return nil, nil, err
+		return nil, err
 	}
-	return index, cleanup, nil
+	list, err := root.IndexManifest()
+	if err != nil {
+		return nil, err
+	}
+	if len(list.Manifests) != 1 {
+		return nil, fmt.Errorf("%s has %d images instead of one", archive, len(list.Manifests))
+	}
+	return root.ImageIndex(list.Manifests[0].Digest)
 }
 
-// chartArtifact returns the chart as Helm stores it in a registry. "helm push" would add the time of day to it.
-func chartArtifact(archive string) (v1.Image, error) {
+// pushChart pushes the chart as Helm stores it in a registry, and returns its name with its digest. "helm push" would add the
+// time of day to it.
+func pushChart(reference, archive string, options []remote.Option) (string, error) {
+	to, err := name.NewTag(reference)
+	if err != nil {
+		return "", err
+	}
+	content, err := os.ReadFile(archive)
+	if err != nil {
+		return "", err
+	}
+	metadata, err := chartMetadata(archive)
+	if err != nil {
+		return "", err
+	}
+	var parts []v1.Descriptor
+	for _, blob := range []v1.Layer{static.NewLayer(metadata, chartConfigType), static.NewLayer(content, chartContentType)} {
+		if err := remote.WriteLayer(to.Context(), blob, options...); err != nil {
+			return "", err
+		}
+		part, err := partial.Descriptor(blob)
+		if err != nil {
+			return "", err
+		}
+		parts = append(parts, *part)
+	}
+	manifest, err := json.Marshal(v1.Manifest{
+		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: parts[0], Layers: parts[1:],
+	})
+	if err != nil {
+		return "", err
+	}
+	of, err := partial.Descriptor(static.NewLayer(manifest, types.OCIManifestSchema1))
+	if err != nil {
+		return "", err
+	}
+	err = remote.Put(to, &remote.Descriptor{Descriptor: *of, Manifest: manifest}, options...)
+	return to.Context().Digest(of.Digest.String()).String(), err
+}
+
+// chartMetadata returns the Chart.yaml of the archive as JSON.
+func chartMetadata(archive string) ([]byte, error) {
 	entries, err := unpack(archive)
 	if err != nil {
 		return nil, err
@@ -148,64 +173,5 @@ func chartArtifact(archive string) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	metadata, err := yaml.YAMLToJSON(chart.content)
-	if err != nil {
-		return nil, err
-	}
-	content, err := os.ReadFile(archive)
-	if err != nil {
-		return nil, err
-	}
-	image := mutate.MediaType(empty.Image, types.OCIManifestSchema1)
-	image, err = mutate.AppendLayers(image, static.NewLayer(content, chartContentType))
-	if err != nil {
-		return nil, err
-	}
-	return withConfig{image, metadata}, nil
-}
-
-// withConfig is an image whose configuration is another document than an image's.
-type withConfig struct {
-	v1.Image
-	config []byte
-}
-
-func (c withConfig) MediaType() (types.MediaType, error) { return types.OCIManifestSchema1, nil }
-func (c withConfig) RawConfigFile() ([]byte, error)      { return c.config, nil }
-func (c withConfig) ConfigFile() (*v1.ConfigFile, error) {
-	return nil, errors.New("a chart is no image")
-}
-func (c withConfig) ConfigName() (v1.Hash, error) {
-	h, _, err := v1.SHA256(bytes.NewReader(c.config))
-	return h, err
-}
-func (c withConfig) Digest() (v1.Hash, error) { return digestOf(c) }
-func (c withConfig) Size() (int64, error)     { raw, err := c.RawManifest(); return int64(len(raw)), err }
-func (c withConfig) RawManifest() ([]byte, error) {
-	manifest, err := c.Manifest()
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(manifest)
-}
-
-// Manifest implements v1.Image.
-func (c withConfig) Manifest() (*v1.Manifest, error) {
-	manifest, err := c.Image.Manifest()
-	if err != nil {
-		return nil, err
-	}
-	manifest = manifest.DeepCopy()
-	digest, err := c.ConfigName()
-	manifest.Config = v1.Descriptor{MediaType: chartConfigType, Digest: digest, Size: int64(len(c.config))}
-	return manifest, err
-}
-
-func digestOf(c withConfig) (v1.Hash, error) {
-	raw, err := c.RawManifest()
-	if err != nil {
-		return v1.Hash{}, err
-	}
-	digest, _, err := v1.SHA256(bytes.NewReader(raw))
-	return digest, err
+	return yaml.YAMLToJSON(chart.content)
 }

@@ -1,8 +1,8 @@
 package main
 
 import (
+	"bytes"
 	"context"
-	"crypto/sha256"
 	"debug/buildinfo"
 	"errors"
 	"flag"
@@ -10,12 +10,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 
-	"github.com/CycloneDX/cyclonedx-go"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
@@ -58,15 +59,19 @@ func (v verifier) verify(ctx context.Context) error {
 			return fmt.Errorf("%s: %w", filepath.Base(bom), err)
 		}
 	}
+	installed, err := v.installedImage()
+	if err != nil {
+		return err
+	}
 	for _, p := range products {
-		if err := v.image(ctx, p, scratch); err != nil {
+		if err := v.image(ctx, p, installed, scratch); err != nil {
 			return fmt.Errorf("image of the %s: %w", p.executable, err)
 		}
 	}
-	if err := v.bundle(); err != nil {
+	if err := v.bundle(installed, scratch); err != nil {
 		return fmt.Errorf("bundle: %w", err)
 	}
-	if err := v.chart(); err != nil {
+	if err := v.chart(installed); err != nil {
 		return fmt.Errorf("chart: %w", err)
 	}
 	return nil
@@ -86,14 +91,8 @@ func (v verifier) checksums() error {
 	if err != nil {
 		return err
 	}
-	lines := slices.Collect(strings.Lines(string(list)))
-	if len(lines) != len(sums) {
-		return fmt.Errorf("%d files are listed, and there are %d", len(lines), len(sums))
-	}
-	for i, s := range sums {
-		if want := s.digest + "  " + s.name + "\n"; lines[i] != want {
-			return fmt.Errorf("%s: the file is %q, the list has %q", s.name, want, lines[i])
-		}
+	if want := checksumList(sums); string(list) != want {
+		return fmt.Errorf("the list is not that of the files, which is:\n%s", want)
 	}
 	v.say("the checksums of %d artifacts", len(sums))
 	return nil
@@ -125,15 +124,14 @@ func (v verifier) program(ctx context.Context, bom, scratch string) error {
 	if err := unpackTo(folder, entries); err != nil {
 		return err
 	}
-	path := filepath.Join(folder, binary.name)
-	if err := verifyBinary(path, on); err != nil {
+	program := filepath.Join(folder, binary.name)
+	if err := verifyBinary(program, on); err != nil {
 		return err
 	}
-	modules, err := verifyBillOfMaterials(bom, path)
-	if err != nil {
+	if err := v.billOfMaterials(bom, program); err != nil {
 		return err
 	}
-	v.say("%s: %d modules as its bill of materials says", base, modules)
+	v.say("%s: its bill of materials", base)
 	if on.os != runtime.GOOS || on.arch != runtime.GOARCH {
 		return nil
 	}
@@ -141,104 +139,94 @@ func (v verifier) program(ctx context.Context, bom, scratch string) error {
 	if p == plugin {
 		argument = "version"
 	}
-	output, err := exec.CommandContext(ctx, path, argument).CombinedOutput()
+	output, err := exec.CommandContext(ctx, program, argument).CombinedOutput()
 	return v.saysVersion(base, output, err)
 }
 
 // verifyBinary checks the platform and the settings of a build.
-func verifyBinary(path string, on platform) error {
-	info, err := buildinfo.ReadFile(path)
+func verifyBinary(program string, on platform) error {
+	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		return err
 	}
-	settings := map[string]string{}
+	var settings []string
 	for _, s := range info.Settings {
-		settings[s.Key] = s.Value
+		settings = append(settings, s.Key+"="+s.Value)
 	}
-	for key, want := range map[string]string{"GOOS": on.os, "GOARCH": on.arch, "-trimpath": "true", "CGO_ENABLED": "0"} {
-		if settings[key] != want {
-			return fmt.Errorf("it was built with %s=%q instead of %q", key, settings[key], want)
+	for _, want := range []string{"GOOS=" + on.os, "GOARCH=" + on.arch, "-trimpath=true", "CGO_ENABLED=0"} {
+		if !slices.Contains(settings, want) {
+			return fmt.Errorf("it was not built with %s", want)
 		}
 	}
 	return nil
 }
 
-// verifyBillOfMaterials compares a bill of materials with what the binary was built from, as "go version -m" prints it.
-// It returns the number of modules.
-func verifyBillOfMaterials(bom, path string) (int, error) {
-	file, err := os.Open(bom)
+// billOfMaterials compares a bill of materials with what the binary was built from.
+func (v verifier) billOfMaterials(bom, program string) error {
+	bill, err := os.ReadFile(bom)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	defer func() { _ = file.Close() }()
-	var bill cyclonedx.BOM
-	if err := cyclonedx.NewBOMDecoder(file, cyclonedx.BOMFileFormatJSON).Decode(&bill); err != nil {
-		return 0, err
+	var want bytes.Buffer
+	if err := writeBill(&want, program, v.version); err != nil {
+		return err
 	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
+	if !bytes.Equal(bill, want.Bytes()) {
+		return fmt.Errorf("it is not that of the binary, which is:\n%s", &want)
 	}
-	digest := fmt.Sprintf("%x", sha256.Sum256(content))
-	if hashes := bill.Metadata.Component.Hashes; hashes == nil || (*hashes)[0].Value != digest {
-		return 0, fmt.Errorf("it is of another binary than the one with the digest %s", digest)
-	}
-	info, err := buildinfo.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	listed := map[string]string{}
-	for _, c := range *bill.Components {
-		listed[c.Name] = c.Version
-	}
-	linked := map[string]string{"std": info.GoVersion}
-	for _, m := range info.Deps {
-		linked[m.Path] = m.Version
-	}
-	for name, version := range linked {
-		if listed[name] != version {
-			return 0, fmt.Errorf("the binary has %s %s, the bill has %q", name, version, listed[name])
-		}
-	}
-	if len(listed) != len(linked) {
-		return 0, fmt.Errorf("the binary has %d modules, the bill has %d", len(linked), len(listed))
-	}
-	return len(linked), nil
+	return nil
 }
 
-// image checks that a product's image has the programs of the archives and starts, and that install.yaml names the manager's.
-func (v verifier) image(ctx context.Context, p product, scratch string) error {
-	index, cleanup, err := readLayout(filepath.Join(v.folder, p.imageName(v.version)))
-	if err != nil {
-		return err
-	}
-	defer cleanup()
-	digest, err := index.Digest()
-	if err != nil {
-		return err
-	}
+// installedImage returns the image that install.yaml names.
+func (v verifier) installedImage() (string, error) {
 	install, err := os.ReadFile(filepath.Join(v.folder, "install.yaml"))
 	if err != nil {
-		return err
+		return "", err
 	}
-	if p == manager && !strings.Contains(string(install), "@"+digest.String()+"\n") {
-		return fmt.Errorf("install.yaml does not name the image by its digest %s", digest)
+	images := regexp.MustCompile(`(?m)^ *image: (.*)$`).FindAllSubmatch(install, -1)
+	if len(images) != 1 {
+		return "", fmt.Errorf("install.yaml names %d images instead of one", len(images))
+	}
+	return string(images[0][1]), nil
+}
+
+// registryOf returns the locations in the registry of an image.
+func registryOf(image string) locations { return locations{registry: path.Dir(image)} }
+
+// images calls a function for the image of each platform in the archive, and returns the digest of their index.
+func (v verifier) images(archive, scratch string, check func(platform, v1.Image) error) (v1.Hash, error) {
+	index, err := readLayout(filepath.Join(v.folder, archive), scratch)
+	if err != nil {
+		return v1.Hash{}, err
 	}
 	list, err := index.IndexManifest()
 	if err != nil {
-		return err
+		return v1.Hash{}, err
 	}
 	for _, m := range list.Manifests {
 		image, err := index.Image(m.Digest)
 		if err != nil {
-			return err
+			return v1.Hash{}, err
 		}
-		on := platform{m.Platform.OS, m.Platform.Architecture}
-		if err := v.platformImage(ctx, image, p, on, scratch); err != nil {
-			return fmt.Errorf("%s: %w", on, err)
+		if err := check(platform{m.Platform.OS, m.Platform.Architecture}, image); err != nil {
+			return v1.Hash{}, fmt.Errorf("%s: %w", m.Platform, err)
 		}
 	}
-	v.say("the image %s of the %s for %d platforms", digest, p.executable, len(list.Manifests))
+	return index.Digest()
+}
+
+// image checks that a product's image has the programs of the archives and starts, and that install.yaml names the manager's.
+func (v verifier) image(ctx context.Context, p product, installed, scratch string) error {
+	digest, err := v.images(p.imageName(v.version), scratch, func(on platform, image v1.Image) error {
+		return v.platformImage(ctx, image, p, on, scratch)
+	})
+	if err != nil {
+		return err
+	}
+	if want := registryOf(installed).imageByDigest(v.version, digest); p == manager && installed != want {
+		return fmt.Errorf("install.yaml does not name the image as %s", want)
+	}
+	v.say("the image %s of the %s", digest, p.executable)
 	return nil
 }
 
@@ -251,33 +239,40 @@ func (v verifier) platformImage(ctx context.Context, image v1.Image, p product, 
 	if config.OS != on.os || config.Architecture != on.arch || config.Config.User != imageUser {
 		return fmt.Errorf("the configuration is of %s/%s and the user %q", config.OS, config.Architecture, config.Config.User)
 	}
-	root := filepath.Join(scratch, p.image+"-image-"+on.arch)
-	if err := os.Mkdir(root, 0o755); err != nil {
-		return err
-	}
 	entries, err := imageEntries(image)
 	if err != nil {
-		return err
-	}
-	if err := unpackTo(root, entries); err != nil {
 		return err
 	}
 	archived, err := os.ReadFile(filepath.Join(scratch, p.base(v.version, on), p.executable))
 	if err != nil {
 		return err
 	}
-	packed, err := os.ReadFile(filepath.Join(root, p.executable))
-	if err != nil {
-		return err
-	}
-	if sha256.Sum256(archived) != sha256.Sum256(packed) {
-		return errors.New("its program is another one than the archive's")
+	if packed, err := find(entries, p.executable); err != nil || !bytes.Equal(packed.content, archived) {
+		return errors.Join(errors.New("its program is another one than the archive's"), err)
 	}
 	if on.os != runtime.GOOS || on.arch != runtime.GOARCH {
 		return nil
 	}
+	root := filepath.Join(scratch, p.image+"-image")
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return err
+	}
+	if err := unpackTo(root, entries); err != nil {
+		return err
+	}
 	output, err := runInside(ctx, root, config.Config)
 	return v.saysVersion("the image "+p.image, output, err)
+}
+
+// runInside runs the entry point of an unpacked image with --version. As root it sees nothing but the image's files and
+// is the image's user, so that it shows whether it needs more.
+func runInside(ctx context.Context, root string, config v1.Config) ([]byte, error) {
+	command := exec.CommandContext(ctx, filepath.Join(root, config.Entrypoint[0]), "--version")
+	if os.Geteuid() == 0 {
+		command = exec.CommandContext(ctx, "chroot", "--userspec="+imageUser, root, config.Entrypoint[0], "--version")
+	}
+	command.Env = config.Env
+	return command.CombinedOutput()
 }
 
 // imageEntries returns the files of the image.
@@ -294,5 +289,33 @@ func (v verifier) saysVersion(name string, output []byte, err error) error {
 		return fmt.Errorf("%s: running it: %w: it printed %q", name, errors.Join(err, errors.New("wrong version")), text)
 	}
 	v.say("%s runs: %s", name, text)
+	return nil
+}
+
+// bundle checks that the bundle for OLM has the release's version and the image of install.yaml.
+func (v verifier) bundle(installed, scratch string) error {
+	_, err := v.images(bundleName(v.version), scratch, func(_ platform, image v1.Image) error {
+		entries, err := imageEntries(image)
+		if err != nil {
+			return err
+		}
+		return checkLines(entries, bundleSettings(v.version, installed))
+	})
+	if err == nil {
+		v.say("the bundle for OLM")
+	}
+	return err
+}
+
+// chart checks that the chart has the release's version, and names the image of install.yaml and those of the other programs.
+func (v verifier) chart(installed string) error {
+	entries, err := unpack(filepath.Join(v.folder, chartName(v.version)))
+	if err != nil {
+		return err
+	}
+	if err := checkLines(entries, chartSettings(v.version, registryOf(installed))); err != nil {
+		return err
+	}
+	v.say("the chart, with the image %s", installed)
 	return nil
 }

@@ -15,13 +15,13 @@ func TestBillOfMaterials(t *testing.T) {
 	path, err := os.Executable()
 	g.Expect(err).NotTo(HaveOccurred())
 	var first, second bytes.Buffer
-	g.Expect(write(&first, path, "v1.2.3")).To(Succeed())
-	g.Expect(write(&second, path, "v1.2.3")).To(Succeed())
+	g.Expect(writeBill(&first, path, "v1.2.3")).To(Succeed())
+	g.Expect(writeBill(&second, path, "v1.2.3")).To(Succeed())
 	g.Expect(second.String()).To(Equal(first.String()), "the same binary gives the same bytes")
 
 	var bom cyclonedx.BOM
 	g.Expect(cyclonedx.NewBOMDecoder(&first, cyclonedx.BOMFileFormatJSON).Decode(&bom)).To(Succeed())
-	g.Expect(bom.Metadata.Component.PackageURL).To(Equal("pkg:golang/github.com/tocsin-dev/tocsin/hack/gen@v1.2.3"))
+	g.Expect(bom.Metadata.Component.PackageURL).To(Equal("pkg:golang/github.com/tocsin-dev/tocsin/hack/release@v1.2.3"))
 	g.Expect(*bom.Metadata.Component.Hashes).To(HaveLen(1))
 	versions := map[string]string{}
 	for _, c := range *bom.Components {
@@ -32,5 +32,5 @@ func TestBillOfMaterials(t *testing.T) {
 	g.Expect(versions).To(HaveKeyWithValue(library, HavePrefix("pkg:golang/"+library+"@v0.")))
 	g.Expect((*bom.Dependencies)[0].Dependencies).To(HaveValue(HaveLen(len(versions))))
 
-	g.Expect(write(&first, "main.go", "")).To(MatchError(ContainSubstring("reading what main.go was built from")))
+	g.Expect(writeBill(&first, "main.go", "")).To(MatchError(ContainSubstring("reading what main.go was built from")))
 }

@@ -1,10 +1,7 @@
-// Command sbom prints a CycloneDX bill of materials of a Go binary: the modules that are linked into it, each
-// with its version and checksum, as the binary itself tells them.
-//
-// The same binary gives the same bytes: there is no serial number and no time of day in it.
 package main
 
 import (
+	"context"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/base64"
@@ -20,25 +17,20 @@ import (
 	"github.com/CycloneDX/cyclonedx-go"
 )
 
-func main() {
-	version := flag.String("version", "", "The version of the main module, where the binary does not know it.")
-	flag.Usage = func() {
-		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "usage: sbom [-version VERSION] BINARY")
-		flag.PrintDefaults()
+func sbomCommand(_ context.Context, args []string, stdout io.Writer) error {
+	flags := flag.NewFlagSet("sbom", flag.ContinueOnError)
+	version := flags.String("version", "", "The version of the main module, where the binary does not know it.")
+	binaries, err := parse(flags, args, 1)
+	if err != nil {
+		return err
 	}
-	flag.Parse()
-	if flag.NArg() != 1 {
-		flag.Usage()
-		os.Exit(2)
-	}
-	if err := write(os.Stdout, flag.Arg(0), *version); err != nil {
-		fmt.Fprintln(os.Stderr, "sbom:", err)
-		os.Exit(1)
-	}
+	return writeBill(stdout, binaries[0], *version)
 }
 
-// write writes the bill of materials of the binary at the path. The version is that of its main module.
-func write(w io.Writer, path, version string) error {
+// writeBill writes a CycloneDX bill of materials of a Go binary: the modules that are linked into it, each with its version and
+// checksum, as the binary itself tells them. The version is that of its main module. The same binary gives the same bytes: there
+// is no serial number and no time of day in it.
+func writeBill(w io.Writer, path, version string) error {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("reading what %s was built from: %w", path, err)
