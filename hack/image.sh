@@ -58,16 +58,12 @@ archive() {
     command -v "$tool" >/dev/null && break
     tool=
   done
-  case ${tool:?there is no docker, podman or buildah} in
-  docker)
-    docker build --file "$dockerfile" --quiet --platform "$platforms" ${BASE:+--build-arg "BASE=$BASE"} --tag "$image" . >/dev/null
-    docker save --output "$file" "$image"
-    ;;
-  *)
-    "$tool" build --file "$dockerfile" --quiet --platform "$platforms" ${BASE:+--build-arg "BASE=$BASE"} --tag "$image" . >/dev/null
-    rm -f "$file" # neither tool adds to an archive
-    "$tool" push --quiet "$image" "docker-archive:$file:docker.io/library/$image"
-    ;;
+  "${tool:?there is no docker, podman or buildah}" build --file "$dockerfile" --quiet --platform "$platforms" \
+    ${BASE:+--build-arg "BASE=$BASE"} --tag "$image" . >/dev/null
+  rm -f "$file" # neither podman nor buildah adds to an archive
+  case $tool in
+  docker) docker save --output "$file" "$image" ;;
+  *) "$tool" push --quiet "$image" "docker-archive:$file:docker.io/library/$image" ;;
   esac
   printf '%s\n' "Wrote $file. Load it with one of:" "  kind load image-archive $file" \
     "  minikube image load $file" "  k3d image import $file"
