@@ -7,10 +7,12 @@ package main
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -38,35 +40,42 @@ func main() {
 
 // check returns a line for each dead link and reference in the files of the folder.
 func check(root string) (dead []string, err error) {
-	exist, err := known(root)
+	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
 	if err != nil {
 		return nil, err
 	}
-	err = walk(root, func(path string) error {
-		missing, err := checkReferences(root, path, exist)
-		if err == nil && filepath.Ext(path) == ".md" {
-			var lines []string
-			lines, err = checkFile(path)
-			missing = append(missing, lines...)
+	texts, err := read(root)
+	if err != nil {
+		return nil, err
+	}
+	exist := known(string(makefile), texts)
+	for _, path := range slices.Sorted(maps.Keys(texts)) {
+		dead = append(dead, checkReferences(root, path, texts[path], exist)...)
+		if filepath.Ext(path) == ".md" {
+			dead = append(dead, checkLinks(path, texts[path])...)
 		}
-		dead = append(dead, missing...)
-		return err
-	})
-	return dead, err
+	}
+	return dead, nil
 }
 
-// walk calls a function with the path of every file that is checked.
-func walk(root string, visit func(path string) error) error {
-	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+// referring are the kinds of files that are checked.
+var referring = []string{".go", ".md", ".sh", ".yaml", ".yml"}
+
+// read returns the texts of the files that are checked, by their paths.
+func read(root string) (map[string]string, error) {
+	texts := map[string]string{}
+	return texts, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
 		case entry.IsDir() && skipped(path, entry.Name()):
 			return filepath.SkipDir
-		case entry.IsDir():
+		case entry.IsDir() || !slices.Contains(referring, filepath.Ext(path)):
 			return nil
 		}
-		return visit(path)
+		content, err := os.ReadFile(path)
+		texts[path] = string(content)
+		return err
 	})
 }
 
@@ -76,18 +85,14 @@ func skipped(path, name string) bool {
 	return path != "." && strings.HasPrefix(name, ".") || built || path == filepath.Join("hack", "checklinks")
 }
 
-func checkFile(path string) (dead []string, err error) {
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	text := code.ReplaceAllString(fence.ReplaceAllString(string(content), ""), "")
-	for _, match := range link.FindAllStringSubmatch(text, -1) {
+// checkLinks returns a line for each link of a Markdown file that leads nowhere.
+func checkLinks(path, text string) (dead []string) {
+	for _, match := range link.FindAllStringSubmatch(code.ReplaceAllString(fence.ReplaceAllString(text, ""), ""), -1) {
 		if reason := follow(path, match[1]); reason != "" {
 			dead = append(dead, fmt.Sprintf("%s: %s: %s", path, match[1], reason))
 		}
 	}
-	return dead, nil
+	return dead
 }
 
 // follow says what is wrong with a link, or nothing.

@@ -1,13 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 )
 
 var (
@@ -27,88 +28,56 @@ var (
 	testMention = regexp.MustCompile("`((?:Test|Fuzz|Benchmark)[A-Z]\\w*)(?:/[^`\n]*)?`")
 )
 
-// referring are the kinds of files whose text names targets and files.
-var referring = []string{".go", ".md", ".sh", ".yaml", ".yml"}
-
-// names are what texts may name: the targets of the Makefile, the tests, and the methods of each folder.
-type names struct {
-	targets, tests, methods map[string]bool
-}
-
-// known returns the names that exist in the folder.
-func known(root string) (names, error) {
-	content, err := os.ReadFile(filepath.Join(root, "Makefile"))
-	if err != nil {
-		return names{}, err
+// known returns the targets of the Makefile, the tests, and the methods of each folder, which texts may name.
+func known(makefile string, texts map[string]string) sets.Set[string] {
+	exist := matches(target, makefile)
+	for path, text := range texts {
+		if filepath.Ext(path) == ".go" {
+			maps.Copy(exist, matches(test, text))
+			for _, match := range method.FindAllStringSubmatch(text, -1) {
+				exist.Insert(fmt.Sprintf("%s.%s.%s", filepath.Base(filepath.Dir(path)), match[1], match[2]))
+			}
+		}
 	}
-	exist := names{targets: matches(target, content), tests: map[string]bool{}, methods: map[string]bool{}}
-	return exist, walk(root, func(path string) error {
-		if filepath.Ext(path) != ".go" {
-			return nil
-		}
-		content, err := os.ReadFile(path)
-		maps.Copy(exist.tests, matches(test, content))
-		for _, match := range method.FindAllSubmatch(content, -1) {
-			exist.methods[fmt.Sprintf("%s.%s.%s", filepath.Base(filepath.Dir(path)), match[1], match[2])] = true
-		}
-		return err
-	})
+	return exist
 }
 
 // matches returns the first groups of an expression's matches.
-func matches(expression *regexp.Regexp, content []byte) map[string]bool {
-	found := map[string]bool{}
-	for _, match := range expression.FindAllSubmatch(content, -1) {
-		found[string(match[1])] = true
+func matches(expression *regexp.Regexp, text string) sets.Set[string] {
+	found := sets.New[string]()
+	for _, match := range expression.FindAllStringSubmatch(text, -1) {
+		found.Insert(match[1])
 	}
 	return found
 }
 
-// checkReferences returns a line for each target, file and test that a text names and that does not exist. Tests are looked for
-// in documents only.
-func checkReferences(root, path string, exist names) (missing []string, err error) {
-	if !slices.Contains(referring, filepath.Ext(path)) {
-		return nil, nil
-	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	for _, match := range mention.FindAllSubmatch(content, -1) {
-		if name := string(match[1]); !exist.targets[name] {
-			missing = append(missing, fmt.Sprintf("%s: make %s: there is no such target", path, name))
+// checkReferences returns a line for each target, file, test and method that a text names and that does not exist. Tests are
+// looked for in documents only, methods in the guide for contributors, and files of the same folder in package comments.
+func checkReferences(root, path, text string, exist sets.Set[string]) (missing []string) {
+	kind := filepath.Ext(path)
+	report := func(what string, mentions *regexp.Regexp, text string, exists func(name string) bool) {
+		for name := range matches(mentions, text) {
+			if !exists(name) {
+				missing = append(missing, fmt.Sprintf("%s: %s: there is no such %s", path, name, what))
+			}
 		}
 	}
-	for name := range matches(testMention, content) {
-		if filepath.Ext(path) == ".md" && !exist.tests[name] {
-			missing = append(missing, fmt.Sprintf("%s: %s: there is no such test", path, name))
+	below := func(folder string) func(string) bool {
+		return func(name string) bool {
+			_, err := os.Stat(filepath.Join(folder, name))
+			return err == nil
 		}
 	}
-	missing = append(missing, checkHouse(path, content, exist)...)
-	for _, match := range file.FindAllSubmatch(content, -1) {
-		if _, err := os.Stat(filepath.Join(root, string(match[1]))); err != nil {
-			missing = append(missing, fmt.Sprintf("%s: %s: there is no such file", path, match[1]))
-		}
+	report("target", mention, text, exist.Has)
+	report("file", file, text, below(root))
+	if kind == ".md" {
+		report("test", testMention, text, exist.Has)
 	}
-	return missing, nil
-}
-
-// checkHouse returns a line for each method that the guide for contributors names and for each file that a package comment names
-// beside it, and that does not exist.
-func checkHouse(path string, content []byte, exist names) (missing []string) {
 	if filepath.Base(path) == "CONTRIBUTING.md" {
-		for name := range matches(methodMention, content) {
-			if !exist.methods[name] {
-				missing = append(missing, fmt.Sprintf("%s: %s: there is no such method", path, name))
-			}
-		}
+		report("method", methodMention, text, exist.Has)
 	}
-	if comment, _, found := bytes.Cut(content, []byte("\npackage ")); found && filepath.Ext(path) == ".go" {
-		for name := range matches(neighbour, comment) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(path), name)); err != nil {
-				missing = append(missing, fmt.Sprintf("%s: %s: there is no such file", path, name))
-			}
-		}
+	if comment, _, found := strings.Cut(text, "\npackage "); found && kind == ".go" {
+		report("file", neighbour, comment, below(filepath.Dir(path)))
 	}
 	return missing
 }
