@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
@@ -28,7 +27,7 @@ const (
 	// fieldOwner owns what is applied.
 	fieldOwner = client.FieldOwner("tocsin-make-run")
 
-	servePoll    = 50 * time.Millisecond
+	// serveTimeout bounds the wait for the API server to serve the CRDs.
 	serveTimeout = 20 * time.Second
 
 	// stopTimeout is how long etcd and kube-apiserver have to end before they are killed.
@@ -37,78 +36,57 @@ const (
 
 // cluster is what the manager works on.
 type cluster struct {
-	config     *rest.Config
-	client     client.WithWatch
-	kubeconfig string
-	// environment is nil when the cluster is the user's.
 	environment *envtest.Environment
+	client      client.WithWatch
+	kubeconfig  string
+	theirs      bool // it is the user's
 }
 
-// openCluster takes the cluster that KUBECONFIG names, or else starts a control plane.
-func openCluster(folder string, out io.Writer) (*cluster, error) {
+// openCluster takes the cluster that KUBECONFIG names, or else starts a control plane, and installs the CRDs.
+func openCluster(folder string, out io.Writer) (c *cluster, err error) {
+	c = &cluster{environment: testenv.Environment(), kubeconfig: filepath.Join(folder, "kubeconfig")}
 	if path := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); path != "" {
-		return openKubeconfig(path, out)
+		c.kubeconfig, c.theirs = path, true
+		if c.environment.Config, err = ctrl.GetConfig(); err != nil {
+			return nil, fmt.Errorf("reading the KUBECONFIG %s: %w", path, err)
+		}
+		_, _ = fmt.Fprintf(out, "Using the cluster of KUBECONFIG=%s, %s.\n", path, c.environment.Config.Host)
+	} else {
+		_, _ = fmt.Fprintln(out, "Starting etcd and kube-apiserver.")
 	}
-	_, _ = fmt.Fprintln(out, "Starting etcd and kube-apiserver.")
-	c := &cluster{environment: testenv.Environment(), kubeconfig: filepath.Join(folder, "kubeconfig")}
-	c.environment.CRDDirectoryPaths = nil // install does it, as for a cluster of the user's
-	c.environment.ControlPlaneStopTimeout = stopTimeout
-	// Without it kube-apiserver waits a minute for watches to end, of a "kubectl get -w" for example.
-	c.environment.ControlPlane.GetAPIServer().Configure().Set("shutdown-send-retry-after", "true")
 	if err := c.start(); err != nil {
-		return nil, errors.Join(err, c.close())
+		return nil, errors.Join(fmt.Errorf("opening the cluster: %w", err), c.close())
 	}
 	return c, nil
 }
 
 func (c *cluster) start() error {
+	c.environment.UseExistingCluster = &c.theirs
+	c.environment.CRDInstallOptions.MaxTime = serveTimeout
+	c.environment.ControlPlaneStopTimeout = stopTimeout
+	// Without it kube-apiserver waits a minute for watches to end, of a "kubectl get -w" for example.
+	c.environment.ControlPlane.GetAPIServer().Configure().Set("shutdown-send-retry-after", "true")
 	config, err := c.environment.Start()
-	if err != nil {
-		return fmt.Errorf("starting the control plane: %w", err)
-	}
-	if err := c.writeKubeconfig(); err != nil {
-		return fmt.Errorf("writing the kubeconfig: %w", err)
-	}
-	return c.connect(config)
-}
-
-// writeKubeconfig writes one whose namespace is that of the demo.
-func (c *cluster) writeKubeconfig() error {
-	config, err := clientcmd.Load(c.environment.KubeConfig)
 	if err != nil {
 		return err
 	}
-	for _, kubeContext := range config.Contexts {
+	config.QPS = -1
+	if c.client, err = client.NewWithWatch(config, client.Options{Scheme: testenv.Scheme()}); err != nil || c.theirs {
+		return err
+	}
+	own, err := clientcmd.Load(c.environment.KubeConfig)
+	if err != nil {
+		return err
+	}
+	for _, kubeContext := range own.Contexts {
 		kubeContext.Namespace = demoNamespace
 	}
-	return clientcmd.WriteToFile(*config, c.kubeconfig)
-}
-
-func openKubeconfig(path string, out io.Writer) (*cluster, error) {
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(
-		clientcmd.NewDefaultClientConfigLoadingRules(), nil)
-	config, err := loader.ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("reading the KUBECONFIG %s: %w", path, err)
-	}
-	_, _ = fmt.Fprintf(out, "Using the cluster of KUBECONFIG=%s, %s.\n", path, config.Host)
-	c := &cluster{kubeconfig: path}
-	return c, c.connect(config)
-}
-
-func (c *cluster) connect(config *rest.Config) error {
-	config.QPS = -1
-	c.config = config
-	var err error
-	if c.client, err = client.NewWithWatch(config, client.Options{Scheme: testenv.Scheme()}); err != nil {
-		return fmt.Errorf("connecting to the cluster: %w", err)
-	}
-	return nil
+	return clientcmd.WriteToFile(*own, c.kubeconfig)
 }
 
 // leaves completes a sentence about the end of all.
 func (c *cluster) leaves() string {
-	if c.environment == nil {
+	if c.theirs {
 		return "; what is in the cluster stays"
 	}
 	return " and removes its cluster with all Incidents"
@@ -116,21 +94,18 @@ func (c *cluster) leaves() string {
 
 // close stops what was started. A cluster of the user's keeps what was installed.
 func (c *cluster) close() error {
-	if c.environment == nil {
-		return nil
-	}
 	err := c.environment.Stop()
+	if c.theirs {
+		return err
+	}
 	if removeErr := os.Remove(c.kubeconfig); !errors.Is(removeErr, os.ErrNotExist) {
 		err = errors.Join(err, removeErr)
 	}
 	return err
 }
 
-// install applies the CRDs, the namespace and the demo integration, and returns the integration's new token.
+// install applies the namespace and the demo integration, and returns the integration's new token.
 func (c *cluster) install(ctx context.Context) (token string, err error) {
-	if err := c.installCRDs(ctx); err != nil {
-		return "", err
-	}
 	err = c.apply(ctx, map[string]any{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": demoNamespace},
 	})
@@ -146,31 +121,6 @@ func (c *cluster) install(ctx context.Context) (token string, err error) {
 			"tokens": []any{map[string]any{"name": "make-run", "sha256": tokens.Hash(token)}},
 		},
 	})
-}
-
-// installCRDs applies the CRDs and waits until the API server serves them.
-func (c *cluster) installCRDs(ctx context.Context) error {
-	options := envtest.CRDInstallOptions{
-		Paths:              []string{filepath.Join(testenv.Root(), "config", "crd", "bases")},
-		ErrorIfPathMissing: true, PollInterval: servePoll, MaxTime: serveTimeout,
-	}
-	if err := envtest.ReadCRDFiles(&options); err != nil {
-		return err
-	}
-	for _, crd := range options.CRDs {
-		object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(crd)
-		if err != nil {
-			return err
-		}
-		delete(object, "status")
-		if err := c.apply(ctx, object); err != nil {
-			return err
-		}
-	}
-	if err := envtest.WaitForCRDs(c.config, options.CRDs, options); err != nil {
-		return fmt.Errorf("waiting for the CRDs to be served: %w", err)
-	}
-	return nil
 }
 
 func (c *cluster) apply(ctx context.Context, object map[string]any) error {

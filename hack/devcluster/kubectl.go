@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -13,8 +14,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/version"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/rest"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
@@ -23,7 +22,7 @@ const (
 	// maxSkew is how many minor versions kubectl may be away from the API server, as Kubernetes has it.
 	maxSkew = 1
 
-	// askTimeout bounds the wait for the version of kubectl.
+	// askTimeout bounds the wait for the versions of kubectl and the API server.
 	askTimeout = 5 * time.Second
 
 	// endTimeout is how long a build has to end.
@@ -40,35 +39,29 @@ const (
 )
 
 // findKubectl finds a kubectl that fits the cluster.
-func findKubectl(ctx context.Context, config *rest.Config) (kubectl, error) {
-	client, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return kubectlLacks, err
-	}
-	server, err := client.ServerVersion()
-	if err != nil {
-		return kubectlLacks, fmt.Errorf("asking the API server for its version: %w", err)
-	}
+func findKubectl(ctx context.Context, kubeconfig string) kubectl {
 	switch {
-	case fits(ctx, "kubectl", server):
-		return kubectlOfPath, nil
-	case fits(ctx, filepath.Join(testenv.Assets(), "kubectl"), server):
-		return kubectlBesideServer, nil
+	case fits(ctx, "kubectl", kubeconfig):
+		return kubectlOfPath
+	case fits(ctx, filepath.Join(testenv.Assets(), "kubectl"), kubeconfig):
+		return kubectlBesideServer
 	default:
-		return kubectlLacks, nil
+		return kubectlLacks
 	}
 }
 
 // fits says whether a kubectl can be run, and supports the API server.
-func fits(ctx context.Context, path string, server *version.Info) bool {
+func fits(ctx context.Context, path, kubeconfig string) bool {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	var answer struct{ ClientVersion version.Info }
-	output, err := exec.CommandContext(ctx, path, "version", "--client", "--output=json").Output()
+	ask := exec.CommandContext(ctx, path, "version", "--output=json")
+	ask.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
+	var answer struct{ ClientVersion, ServerVersion version.Info }
+	output, err := ask.Output()
 	if err != nil || json.Unmarshal(output, &answer) != nil {
 		return false
 	}
-	skew := minor(&answer.ClientVersion) - minor(server)
+	skew := minor(&answer.ClientVersion) - minor(&answer.ServerVersion)
 	return -maxSkew <= skew && skew <= maxSkew
 }
 

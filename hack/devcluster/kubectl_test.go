@@ -4,16 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
-	"k8s.io/client-go/rest"
 )
 
 func writeScript(t *testing.T, path, text string) {
@@ -21,21 +17,18 @@ func writeScript(t *testing.T, path, text string) {
 	NewWithT(t).Expect(os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o700)).To(Succeed())
 }
 
-// folderWith returns a folder with a kubectl of a minor version, or without one if that is empty.
+// folderWith returns a folder with a kubectl of a minor version, beside an API server of 1.37, or without one if that is empty.
 func folderWith(t *testing.T, minor string) string {
 	t.Helper()
 	folder := t.TempDir()
 	if minor != "" {
-		writeScript(t, filepath.Join(folder, "kubectl"), fmt.Sprintf(`echo '{"clientVersion": {"major": "1", "minor": %q}}'`, minor))
+		writeScript(t, filepath.Join(folder, "kubectl"), fmt.Sprintf(
+			`echo '{"clientVersion": {"major": "1", "minor": %q}, "serverVersion": {"major": "1", "minor": "37+"}}'`, minor))
 	}
 	return folder
 }
 
 func TestFindKubectl(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		_, _ = io.WriteString(w, `{"major": "1", "minor": "37+"}`)
-	}))
-	t.Cleanup(server.Close)
 	for _, c := range []struct {
 		path, beside string // the minor versions of kubectl; empty: none
 		want         kubectl
@@ -54,7 +47,7 @@ func TestFindKubectl(t *testing.T) {
 			g := NewWithT(t)
 			t.Setenv("PATH", folderWith(t, c.path))
 			t.Setenv("KUBEBUILDER_ASSETS", folderWith(t, c.beside))
-			g.Expect(findKubectl(t.Context(), &rest.Config{Host: server.URL})).To(Equal(c.want))
+			g.Expect(findKubectl(t.Context(), "kubeconfig")).To(Equal(c.want))
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,9 +31,6 @@ const (
 	// readyTimeout bounds the wait for the manager to become ready.
 	readyTimeout = 30 * time.Second
 
-	// onceTimeout bounds the demonstration of --once.
-	onceTimeout = 30 * time.Second
-
 	// tailLines is how much is shown of what a program has said that ended by itself.
 	tailLines = 20
 )
@@ -41,7 +39,6 @@ type options struct {
 	manager string
 	folder  string
 	port    int
-	once    bool
 	kubectl string // the command that gets kubectl
 
 	alertmanagers string // the file of the Alertmanagers to forward to; empty: none
@@ -54,7 +51,6 @@ func main() {
 	flag.StringVar(&o.manager, "manager", filepath.Join(testenv.Root(), "bin", "manager"), "the manager binary")
 	flag.StringVar(&o.folder, "folder", filepath.Join(testenv.Root(), "bin", "run"), "where the log and the kubeconfig go")
 	flag.IntVar(&o.port, "port", 8080, "the port on 127.0.0.1 that alerts are posted to")
-	flag.BoolVar(&o.once, "once", false, "fire and resolve the demo alert, and stop")
 	flag.StringVar(&o.kubectl, "kubectl", filepath.Join(testenv.Root(), "hack", "control-plane.sh"), "the command that gets kubectl")
 	flag.StringVar(&o.alertmanagers, "alertmanager-config", "", "forward Incidents to the Alertmanagers of this `file`")
 	flag.StringVar(&o.archiver, "archiver", filepath.Join(testenv.Root(), "bin", "archiver"), "the archiver binary")
@@ -96,81 +92,63 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	if err != nil {
 		return stopped(ctx, err)
 	}
-
-	manager, archiver, err := startPrograms(o, address, target.kubeconfig, folder)
+	programs, archive, err := startPrograms(o, address, target.kubeconfig, folder)
 	defer func() {
-		if manager != nil && manager.runs() {
+		if len(programs) > 0 && programs[0].runs() {
 			_, _ = fmt.Fprintln(out, "\nStopping.")
 		}
-		err = errors.Join(err, archiver.close(), manager.close())
+		for _, p := range slices.Backward(programs) {
+			err = errors.Join(err, p.close())
+		}
 	}()
-	if err == nil {
-		err = errors.Join(manager.waitReady(ctx), archiver.waitReady(ctx))
+	for _, p := range programs {
+		if err == nil {
+			err = p.waitReady(ctx)
+		}
 	}
 	if err != nil {
 		return stopped(ctx, err)
 	}
-	demo := demonstration{address: address, token: token, cluster: target, archive: archiver.archive()}
-	if demo.kubectl, err = findKubectl(ctx, target.config); err != nil {
-		return stopped(ctx, err)
-	}
+	demo := demonstration{address: address, token: token, cluster: target, archive: archive}
+	demo.kubectl = findKubectl(ctx, target.kubeconfig)
 	_, _ = fmt.Fprintf(out, "Tocsin is ready, after %.1f s. Ctrl-C stops it%s.\n"+
 		"The manager's log: %s\nThe manager's metrics: %s\n\n%s\n",
-		time.Since(start).Seconds(), target.leaves(), manager.log.Name(), manager.process.MetricsURL, demo.text())
-	if o.once {
-		once, cancel := context.WithTimeout(ctx, onceTimeout)
-		defer cancel()
-		if err := demo.play(once, out); err != nil {
-			return stopped(ctx, fmt.Errorf("%w%s", err, manager.tail()))
-		}
-		return nil
-	}
-	defer demo.accompany(ctx, out, o.kubectl)()
-	return keepRunning(ctx, out, manager, archiver)
+		time.Since(start).Seconds(), target.leaves(), programs[0].log.Name(), programs[0].process.MetricsURL, demo.text())
+	return stopped(ctx, demo.accompany(ctx, programs, o.kubectl, out))
 }
 
-// keepRunning starts programs again that were killed, until ctx ends.
-func keepRunning(ctx context.Context, out io.Writer, manager, archiver *program) (err error) {
-	for err == nil {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-manager.exited():
-			err = manager.restart(ctx, out)
-		case <-archiver.exited():
-			err = archiver.restart(ctx, out)
-		}
-	}
-	return stopped(ctx, err)
-}
-
-// startPrograms starts the manager, and the archiver if there is an archive; else that is nil.
-func startPrograms(o options, address, kubeconfig, folder string) (manager, archiver *program, err error) {
-	args := []string{
+// startPrograms starts the manager, and the archiver if there is an archive, of which it returns the URL.
+func startPrograms(o options, address, kubeconfig, folder string) (programs []*program, archive string, err error) {
+	manager := testenv.ManagerOptions{Binary: o.manager, Kubeconfig: kubeconfig, Args: []string{
 		"--webhook-bind-address=" + address,
 		"--shutdown-delay=0s", // no load balancer has to hear of it
-	}
+	}}
 	if o.alertmanagers != "" {
-		args = append(args, "--alertmanager-config="+o.alertmanagers)
+		manager.Args = append(manager.Args, "--alertmanager-config="+o.alertmanagers)
 	}
 	if o.archive != "" {
-		args = append(args, "--archive-required")
+		path, err := filepath.Abs(o.archive)
+		if err != nil {
+			return nil, "", fmt.Errorf("finding the folder of the archive: %w", err)
+		}
+		archive = "file://" + path
+		manager.Args = append(manager.Args, "--archive-required")
 	}
-	manager, err = startProgram("manager", folder, testenv.ManagerOptions{Binary: o.manager, Kubeconfig: kubeconfig, Args: args})
-	if err != nil || o.archive == "" {
-		return manager, nil, err
-	}
-	archive, err := filepath.Abs(o.archive)
+	p, err := startProgram("manager", folder, manager)
 	if err != nil {
-		return manager, nil, fmt.Errorf("finding the folder of the archive: %w", err)
+		return nil, "", err
 	}
-	archiver, err = startProgram("archiver", folder, testenv.ManagerOptions{
-		Binary: o.archiver, Kubeconfig: kubeconfig, Archive: "file://" + archive + "?create_dir=true",
+	programs = append(programs, p)
+	if archive == "" {
+		return programs, "", nil
+	}
+	p, err = startProgram("archiver", folder, testenv.ManagerOptions{
+		Binary: o.archiver, Kubeconfig: kubeconfig, Archive: archive + "?create_dir=true",
 	})
-	if archiver != nil {
-		archiver.folder = archive
+	if err == nil {
+		programs = append(programs, p)
 	}
-	return manager, archiver, err
+	return programs, archive, err
 }
 
 // stopped drops an error that is there because ctx has ended.
@@ -193,12 +171,11 @@ func checkFree(ctx context.Context, address string) error {
 	return listener.Close()
 }
 
-// program is the manager or the archiver at work. Nil: it does not run.
+// program is the manager or the archiver at work.
 type program struct {
 	name    string
 	process *testenv.Manager
 	log     *os.File
-	folder  string // that it archives to
 }
 
 // startProgram starts one with a log in the folder.
@@ -215,9 +192,6 @@ func startProgram(name, folder string, options testenv.ManagerOptions) (_ *progr
 }
 
 func (p *program) waitReady(ctx context.Context) error {
-	if p == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	if err := p.process.WaitReady(ctx); err != nil {
@@ -226,46 +200,36 @@ func (p *program) waitReady(ctx context.Context) error {
 	return nil
 }
 
-// exited returns what is closed when the program has ended; nil if it does not run.
-func (p *program) exited() <-chan struct{} {
-	if p == nil {
-		return nil
-	}
-	return p.process.Exited()
-}
-
 func (p *program) runs() bool {
 	select {
-	case <-p.exited():
+	case <-p.process.Exited():
 		return false
 	default:
 		return true
 	}
 }
 
-// restart starts a program again that was killed, and returns an error if it ended in another way.
-func (p *program) restart(ctx context.Context, out io.Writer) error {
-	ended := p.process.Stop() // it has
-	if exit, is := errors.AsType[*exec.ExitError](ended); !is || exit.Exited() {
-		return fmt.Errorf("the %s ended by itself: %w%s", p.name, errors.Join(ended, errors.New("nobody told it to")), p.tail())
+// keepRunning starts the program again when it is killed, until ctx ends. It returns an error if it ended in another way.
+func (p *program) keepRunning(ctx context.Context, out io.Writer) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-p.process.Exited():
+		}
+		ended := p.process.Stop() // it has
+		if exit, is := errors.AsType[*exec.ExitError](ended); !is || exit.Exited() {
+			return fmt.Errorf("the %s ended by itself: %w%s", p.name, errors.Join(ended, errors.New("nobody told it to")), p.tail())
+		}
+		_, _ = fmt.Fprintf(out, "The %s ended (%v). Starting it again.\n", p.name, ended)
+		if err := p.process.Start(); err != nil {
+			return err
+		}
+		if err := p.waitReady(ctx); err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(out, "The %s is ready again.\n", p.name)
 	}
-	_, _ = fmt.Fprintf(out, "The %s ended (%v). Starting it again.\n", p.name, ended)
-	if err := p.process.Start(); err != nil {
-		return err
-	}
-	if err := p.waitReady(ctx); err != nil {
-		return err
-	}
-	_, _ = fmt.Fprintf(out, "The %s is ready again.\n", p.name)
-	return nil
-}
-
-// archive returns the URL that the program archives to; empty without one.
-func (p *program) archive() string {
-	if p == nil {
-		return ""
-	}
-	return "file://" + p.folder
 }
 
 // tail is the end of the program's log.
@@ -285,12 +249,8 @@ func lastLines(text string) string {
 
 // close stops the program. How it ended by itself has been reported.
 func (p *program) close() error {
-	switch {
-	case p == nil:
-		return nil
-	case p.runs():
+	if p.runs() {
 		return errors.Join(p.process.Stop(), p.log.Close())
-	default:
-		return p.log.Close()
 	}
+	return p.log.Close()
 }
