@@ -8,7 +8,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"math/bits"
@@ -36,7 +35,7 @@ func rewrite(file string) error {
 		return err
 	}
 	closed, err := closeSchemas(text)
-	if err != nil || bytes.Equal(text, closed) {
+	if err != nil {
 		return err
 	}
 	return os.WriteFile(file, closed, 0o644)
@@ -48,41 +47,38 @@ func closeSchemas(text []byte) ([]byte, error) {
 	if err := yaml.Unmarshal(text, &definition); err != nil {
 		return nil, fmt.Errorf("reading the CustomResourceDefinition: %w", err)
 	}
-	found, err := walk(definition)
-	if err != nil || !found {
-		return text, err
+	objects := marked(definition)
+	if len(objects) == 0 {
+		return text, nil
+	}
+	for _, object := range objects {
+		properties, _ := object["properties"].(map[string]any)
+		if len(properties) > maxKeys {
+			return nil, fmt.Errorf("%d keys make too many sets", len(properties))
+		}
+		least, _ := object["minProperties"].(float64)
+		object["oneOf"] = sets(slices.Sorted(maps.Keys(properties)), int(least))
 	}
 	closed, err := yaml.Marshal(definition)
 	return append([]byte("---\n"), closed...), err
 }
 
-// walk closes the objects below a node, and reports whether there was one.
-func walk(node any) (found bool, err error) {
+// marked returns the schemas below a node that are to be closed.
+func marked(node any) (objects []map[string]any) {
 	switch node := node.(type) {
 	case []any:
 		for _, item := range node {
-			below, err := walk(item)
-			if found = found || below; err != nil {
-				return found, err
-			}
+			objects = append(objects, marked(item)...)
 		}
 	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(node)) {
-			below, err := walk(node[name])
-			if found = found || below; err != nil {
-				return found, err
-			}
+		for _, item := range node {
+			objects = append(objects, marked(item)...)
 		}
-		properties, isObject := node["properties"].(map[string]any)
-		if least, ok := node["minProperties"].(float64); isObject && ok && node["x-kubernetes-preserve-unknown-fields"] == true {
-			if len(properties) > maxKeys {
-				return found, fmt.Errorf("%d keys make too many sets", len(properties))
-			}
-			node["oneOf"] = sets(slices.Sorted(maps.Keys(properties)), int(least))
-			return true, nil
+		if node["properties"] != nil && node["minProperties"] != nil && node["x-kubernetes-preserve-unknown-fields"] == true {
+			objects = append(objects, node)
 		}
 	}
-	return found, nil
+	return objects
 }
 
 // sets returns a schema for each set of keys with at least so many of them.
