@@ -18,6 +18,9 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/gen/kustomize"
 )
 
+// number is the version of the bundle; a release sets its own.
+const number = "0.1.0"
+
 // builder adds objects to a ClusterServiceVersion.
 type builder struct {
 	csv      v1alpha1.ClusterServiceVersion
@@ -27,8 +30,8 @@ type builder struct {
 }
 
 // serviceVersion returns the ClusterServiceVersion as YAML.
-func (o options) serviceVersion(objects []kustomize.Object) (string, error) {
-	b := &builder{image: o.image, rules: map[string][]rbacv1.PolicyRule{}}
+func serviceVersion(objects []kustomize.Object, image string) (string, error) {
+	b := &builder{image: image, rules: map[string][]rbacv1.PolicyRule{}}
 	// The base comes first, and roles before the bindings that name them.
 	for _, turn := range []func(kind string) bool{
 		func(kind string) bool { return kind == "ClusterServiceVersion" },
@@ -44,21 +47,17 @@ func (o options) serviceVersion(objects []kustomize.Object) (string, error) {
 			}
 		}
 	}
-	icon, err := os.ReadFile(o.icon)
+	icon, err := os.ReadFile("internal/page/static/icon.svg")
 	if err != nil {
 		return "", err
 	}
 	b.csv.Spec.Icon = []v1alpha1.Icon{{Data: base64.StdEncoding.EncodeToString(icon), MediaType: "image/svg+xml"}}
-	number, err := semver.Parse(o.version)
-	if err != nil {
-		return "", fmt.Errorf("the version %q: %w", o.version, err)
-	}
-	b.csv.Name, b.csv.Spec.Version = "tocsin.v"+o.version, version.OperatorVersion{Version: number}
+	b.csv.Name, b.csv.Spec.Version = "tocsin.v"+number, version.OperatorVersion{Version: semver.MustParse(number)}
 	examples, err := json.MarshalIndent(b.examples, "", "  ")
 	if err != nil {
 		return "", err
 	}
-	b.csv.Annotations["alm-examples"], b.csv.Annotations["containerImage"] = string(examples), o.image
+	b.csv.Annotations["alm-examples"], b.csv.Annotations["containerImage"] = string(examples), image
 	b.csv.Labels = map[string]string{
 		"operatorframework.io/arch.amd64": "supported",
 		"operatorframework.io/arch.arm64": "supported",
@@ -140,12 +139,12 @@ func (b *builder) addDeployment(text []byte) error {
 
 // withoutEmpty returns the object as YAML, without the status and other fields that the Go types always write.
 func withoutEmpty(object any) (string, error) {
-	encoded, err := json.Marshal(object)
+	encoded, err := yaml.Marshal(object)
 	if err != nil {
 		return "", err
 	}
 	var content map[string]any
-	if err := json.Unmarshal(encoded, &content); err != nil {
+	if err := yaml.Unmarshal(encoded, &content); err != nil {
 		return "", err
 	}
 	delete(content, "status")

@@ -25,39 +25,23 @@ operators.operatorframework.io.bundle.channels.v1: candidate
 operators.operatorframework.io.bundle.channel.default.v1: candidate
 `
 
-// options are the flags.
-type options struct {
-	kustomize  string // the program
-	out        string // the folder of the bundle
-	dockerfile string
-	image      string // the manager's image
-	version    string // without "v"
-	icon       string // the file
-}
-
 func main() {
-	var o options
-	flag.StringVar(&o.kustomize, "kustomize", "bin/tools/kustomize", "kustomize")
-	flag.StringVar(&o.out, "out", "bundle", "the folder of the bundle")
-	flag.StringVar(&o.dockerfile, "dockerfile", "bundle.Dockerfile", "the Dockerfile of the bundle's image")
-	flag.StringVar(&o.image, "image", "tocsin:dev", "the image of the manager")
-	flag.StringVar(&o.version, "version", "0.1.0", "the version, with or without v")
-	flag.StringVar(&o.icon, "icon", "internal/page/static/icon.svg", "the icon, an SVG")
+	program := flag.String("kustomize", "bin/tools/kustomize", "kustomize")
+	image := flag.String("image", "tocsin:dev", "the image of the manager")
 	flag.Parse()
-	o.version = strings.TrimPrefix(o.version, "v")
-	if err := o.write(); err != nil {
+	if err := write(*program, *image); err != nil {
 		fmt.Fprintln(os.Stderr, "bundle:", err)
 		os.Exit(1)
 	}
 }
 
 // write writes the bundle and its Dockerfile.
-func (o options) write() error {
-	objects, err := kustomize.Build(o.kustomize, "manifests")
+func write(program, image string) error {
+	objects, err := kustomize.Build(program, "manifests")
 	if err != nil {
 		return err
 	}
-	csv, err := o.serviceVersion(objects)
+	csv, err := serviceVersion(objects, image)
 	if err != nil {
 		return err
 	}
@@ -73,10 +57,10 @@ func (o options) write() error {
 			files["manifests/"+path] = text
 		}
 	}
-	if err := kustomize.WriteFiles(o.out, files); err != nil {
+	if err := kustomize.WriteFiles("bundle", files); err != nil {
 		return err
 	}
-	return os.WriteFile(o.dockerfile, []byte(dockerfile()), 0o644)
+	return os.WriteFile("bundle.Dockerfile", []byte(dockerfile()), 0o644)
 }
 
 // separate returns an object that is a file of its own in the bundle; no path for those that the ClusterServiceVersion

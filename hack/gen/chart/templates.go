@@ -12,9 +12,6 @@ import (
 // namespace is the one of config/default.
 const namespace = "tocsin-system"
 
-// object is one document that kustomize builds.
-type object struct{ kustomize.Object }
-
 // handWritten are the kinds whose templates are written by hand, because values change them. So is the ConfigMap tocsin-archive:
 // the chart has its URL as a value.
 var handWritten = map[string]bool{
@@ -35,8 +32,7 @@ var switches = map[string]string{
 // addObjects adds what the chart takes over from kustomize: whole objects as templates, and the parts that are long as
 // named templates and files, which the hand-written templates include.
 func addObjects(files map[string]string, objects []kustomize.Object) error {
-	for _, built := range objects {
-		o := object{built}
+	for _, o := range objects {
 		switch {
 		case handWritten[o.Kind], o.Name == "tocsin-archive":
 		case o.Kind == "Role" || o.Kind == "ClusterRole":
@@ -55,23 +51,23 @@ func addObjects(files map[string]string, objects []kustomize.Object) error {
 				files["files/"+name] = text
 			}
 		default:
-			files[o.file()] += o.template()
+			files[fileOf(o)] += template(o)
 		}
 	}
 	return nil
 }
 
-// file returns where the object goes in the chart.
-func (o object) file() string {
+// fileOf returns where an object goes in the chart.
+func fileOf(o kustomize.Object) string {
 	if o.Kind == "CustomResourceDefinition" {
 		return "templates/crds/" + o.Name + ".yaml"
 	}
 	return "templates/" + strings.ToLower(o.Kind) + ".yaml"
 }
 
-// template makes a template of the object: existing braces are quoted, the namespace is the release's, and a switch
+// template makes a template of an object: existing braces are quoted, the namespace is the release's, and a switch
 // decides whether it is rendered. Helm never deletes a CustomResourceDefinition, and with it all Incidents.
-func (o object) template() string {
+func template(o kustomize.Object) string {
 	text := strings.ReplaceAll(o.Text, "{{", `{{ "{{" }}`)
 	text = strings.ReplaceAll(text, namespace, "{{ .Release.Namespace }}")
 	if o.Kind == "CustomResourceDefinition" {

@@ -48,7 +48,7 @@ func main() {
 	forward.RegisterMetrics(&r)
 	r.process = "archiver"
 	archive.RegisterMetrics(&r)
-	if err := r.write(os.Stdout); err != nil {
+	if err := write(os.Stdout, r.metrics); err != nil {
 		fmt.Fprintln(os.Stderr, "metricsdoc:", err)
 		os.Exit(1)
 	}
@@ -64,29 +64,30 @@ type metric struct {
 type registry struct {
 	metrics []metric
 	process string // that has what is registered next
-	err     error
 }
 
 // Register remembers the metrics of a collector.
-func (r *registry) Register(c prometheus.Collector) error {
+func (r *registry) Register(c prometheus.Collector) (err error) {
 	descs := make(chan *prometheus.Desc)
 	go func() {
 		c.Describe(descs)
 		close(descs)
 	}()
 	for desc := range descs {
-		m, err := describe(desc, c)
-		r.err = cmp.Or(r.err, err)
+		m, failed := describe(desc, c)
+		err = cmp.Or(err, failed)
 		m.process = r.process
 		r.metrics = append(r.metrics, m)
 	}
-	return nil
+	return err
 }
 
 // MustRegister remembers the metrics of some collectors.
 func (r *registry) MustRegister(collectors ...prometheus.Collector) {
 	for _, c := range collectors {
-		_ = r.Register(c)
+		if err := r.Register(c); err != nil {
+			panic(err)
+		}
 	}
 }
 
@@ -128,14 +129,11 @@ func kind(c prometheus.Collector, name string) string {
 }
 
 // write writes the page, the metrics in the order of their names.
-func (r *registry) write(w io.Writer) error {
-	if r.err != nil {
-		return r.err
-	}
-	slices.SortFunc(r.metrics, func(a, b metric) int { return strings.Compare(a.name, b.name) })
+func write(w io.Writer, metrics []metric) error {
+	slices.SortFunc(metrics, func(a, b metric) int { return strings.Compare(a.name, b.name) })
 	page := strings.Builder{}
 	page.WriteString(introduction)
-	for _, m := range r.metrics {
+	for _, m := range metrics {
 		about := m.kind
 		if m.process != "manager" {
 			about += " of the " + m.process
