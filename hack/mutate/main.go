@@ -18,13 +18,12 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/errgroup"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
@@ -90,19 +89,16 @@ func (o *options) tryAll(ctx context.Context, packages []string) error {
 // startControlPlane starts a control plane that the tests use in place of their own. Tests make their own namespaces.
 func startControlPlane() (stop func(), err error) {
 	ctrl.SetLogger(logr.Discard())
-	environment := testenv.Environment()
-	if _, err := environment.Start(); err != nil {
-		return nil, fmt.Errorf("starting the control plane: %w", err)
-	}
 	folder, err := os.MkdirTemp("", "tocsin-mutate-")
-	file := filepath.Join(folder, "kubeconfig")
-	err = errors.Join(err, os.WriteFile(file, environment.KubeConfig, 0o600),
-		os.Setenv("USE_EXISTING_CLUSTER", "true"), os.Setenv("KUBECONFIG", file))
-	stop = func() { _ = errors.Join(environment.Stop(), os.RemoveAll(folder)) }
 	if err != nil {
-		stop()
+		return nil, err
 	}
-	return stop, err
+	cluster, err := testenv.StartCluster(folder)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(folder))
+	}
+	return func() { _ = errors.Join(cluster.Stop(), os.RemoveAll(folder)) },
+		errors.Join(os.Setenv("USE_EXISTING_CLUSTER", "true"), os.Setenv("KUBECONFIG", cluster.Kubeconfig))
 }
 
 // try tries the mutants of packages in one test binary. It returns how many it tried, and those that no test notices.
@@ -144,8 +140,8 @@ func (s *suite) build(ctx context.Context, overlay string) error {
 	if output, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("building the tests: %w: %s", err, output)
 	}
-	usesRapid, err := s.imports("pgregory.net/rapid")
-	if usesRapid {
+	imports, err := exec.CommandContext(ctx, "go", "list", "-C", s.dir, "-deps", "-test", ".").Output()
+	if bytes.Contains(imports, []byte("\npgregory.net/rapid\n")) {
 		s.arguments = append(s.arguments, "-rapid.nofailfile")
 	}
 	return err
@@ -155,18 +151,17 @@ func (s *suite) build(ctx context.Context, overlay string) error {
 // notices.
 func (s *suite) survivors(ctx context.Context, mutants []mutant, executed map[int]bool, jobs int) (names []string) {
 	noticed := make([]bool, len(mutants))
-	places := make(chan struct{}, jobs)
-	var running sync.WaitGroup
+	var running errgroup.Group
+	running.SetLimit(jobs)
 	for i, m := range mutants {
 		if executed[m.number] {
-			places <- struct{}{}
-			running.Go(func() {
-				defer func() { <-places }()
+			running.Go(func() error {
 				noticed[i] = s.run(ctx, fmt.Sprint("MUTANT=", m.number)) != nil
+				return nil
 			})
 		}
 	}
-	running.Wait()
+	_ = running.Wait()
 	for i, m := range mutants {
 		switch {
 		case !executed[m.number]:
@@ -176,18 +171,6 @@ func (s *suite) survivors(ctx context.Context, mutants []mutant, executed map[in
 		}
 	}
 	return names
-}
-
-// imports reports whether a test imports a package.
-func (s *suite) imports(path string) (bool, error) {
-	files, err := filepath.Glob(filepath.Join(s.dir, "*_test.go"))
-	for _, file := range files {
-		text, failed := os.ReadFile(file)
-		if err = errors.Join(err, failed); bytes.Contains(text, []byte(strconv.Quote(path))) {
-			return true, err
-		}
-	}
-	return false, err
 }
 
 // executed runs the tests without a mutant, and returns those that they execute. It sets the timeout by the time that it took.
