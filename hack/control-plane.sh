@@ -38,20 +38,6 @@ has() {
   for program in "$@"; do [ -x "$folder/$program" ] || return 1; done
 }
 
-# within SECONDS COMMAND...: runs the command, which is killed when it takes longer.
-within() {
-  local seconds=$1 job watchdog status=0
-  shift
-  "$@" &
-  job=$!
-  # It lets go of stdout: whoever waits for the end of this command's output must not wait for the watchdog.
-  { sleep "$seconds" && kill "$job"; } >/dev/null 2>&1 &
-  watchdog=$!
-  wait "$job" 2>/dev/null || status=$?
-  { kill "$watchdog" && wait "$watchdog"; } 2>/dev/null || true
-  return "$status"
-}
-
 # module_version PATH: the version that the control plane's module selects.
 module_version() { (cd "$module" && GOWORK=off go list -m -f '{{.Version}}' "$1"); }
 
@@ -72,9 +58,10 @@ download() {
   minor="${kubernetes#v}"
   minor="${minor%.*}.x"
   make --no-print-directory -s "$setup" >&2 || return 1
-  within "$reach_seconds" "$setup" list "$minor" --bin-dir "$scratch/envtest" >/dev/null 2>&1 || return 1
+  timeout --foreground "$reach_seconds" "$setup" list "$minor" --bin-dir "$scratch/envtest" >/dev/null 2>&1 || return 1
   say "downloading Kubernetes $minor"
-  path=$(within "$download_seconds" "$setup" use "$minor" --bin-dir "$scratch/envtest" -p path 2>/dev/null) || return 1
+  path=$(timeout --foreground "$download_seconds" "$setup" use "$minor" --bin-dir "$scratch/envtest" -p path 2>/dev/null) ||
+    return 1
   mkdir -p "$scratch/downloaded"
   cp "$path"/* "$scratch/downloaded/" || return 1
   has "$scratch/downloaded" etcd kube-apiserver kubectl || return 1

@@ -54,17 +54,16 @@ pid_of() {
   pid=$(cat "$state/pid/$1" 2>/dev/null) && grep -qs "$state" "/proc/$pid/cmdline" && echo "$pid"
 }
 
-# stop NAME [SIGNAL]: ends a program and waits until it is gone.
+# stop NAME: kills a program and waits until it is gone.
 stop() {
-  local pid file=$state/pid/$1
+  local pid
   pid=$(pid_of "$1") || return 0
-  kill "-${2:-TERM}" "$pid" 2>/dev/null || true
+  kill -KILL "$pid" 2>/dev/null || true
   for _ in $(seq 50); do
     kill -0 "$pid" 2>/dev/null || break
     sleep 0.1
   done
-  kill -KILL "$pid" 2>/dev/null || true
-  rm -f "$file"
+  rm -f "$state/pid/$1"
 }
 
 ctr() { command ctr --address "$containerd_socket" --namespace k8s.io "$@"; }
@@ -299,16 +298,16 @@ kill_containers() {
 }
 
 restart_apiserver() {
-  stop apiserver KILL
+  stop apiserver
   sleep 5
   start_apiserver
 }
 
 reboot() {
-  stop kubelet KILL
-  stop kube-proxy KILL
+  stop kubelet
+  stop kube-proxy
   kill_containers
-  stop containerd KILL
+  stop containerd
   # A kernel that starts knows no connections. Those to the dead pods would lead new ones from the same port there.
   nsenter --net="/run/netns/$network" conntrack --flush 2>/dev/null
   sleep 5
@@ -318,11 +317,11 @@ reboot() {
 
 down() {
   [ -d "$state" ] || return 0
-  stop kubelet KILL # first, or it starts the pods again
+  stop kubelet # first, or it starts the pods again
   kill_containers
   local name
   for name in kube-proxy scheduler controller-manager containerd apiserver etcd; do
-    stop "$name" KILL
+    stop "$name"
   done
   awk -v a="$state/" -v b=/run/tocsin-node/ 'index($2, a) == 1 || index($2, b) == 1 {print $2}' /proc/mounts | sort -r |
     while read -r mount; do umount --lazy "$mount"; done
