@@ -63,7 +63,7 @@ func serviceVersion(objects []kustomize.Object, image string) (string, error) {
 		"operatorframework.io/arch.arm64": "supported",
 		"operatorframework.io/os.linux":   "supported",
 	}
-	return withoutEmpty(b.csv)
+	return withoutStatus(b.csv)
 }
 
 // add adds an object to the ClusterServiceVersion, if it belongs there.
@@ -137,9 +137,9 @@ func (b *builder) addDeployment(text []byte) error {
 	return nil
 }
 
-// withoutEmpty returns the object as YAML, without the status and other fields that the Go types always write.
-func withoutEmpty(object any) (string, error) {
-	encoded, err := yaml.Marshal(object)
+// withoutStatus returns the ClusterServiceVersion as YAML, without the status, which its type always writes.
+func withoutStatus(csv v1alpha1.ClusterServiceVersion) (string, error) {
+	encoded, err := yaml.Marshal(csv)
 	if err != nil {
 		return "", err
 	}
@@ -148,22 +148,6 @@ func withoutEmpty(object any) (string, error) {
 		return "", err
 	}
 	delete(content, "status")
-	var prune func(value any)
-	prune = func(value any) {
-		switch value := value.(type) {
-		case map[string]any:
-			for key, inner := range value {
-				if prune(inner); inner == nil {
-					delete(value, key)
-				}
-			}
-		case []any:
-			for _, inner := range value {
-				prune(inner)
-			}
-		}
-	}
-	prune(content)
 	text, err := yaml.Marshal(content)
 	return string(text), err
 }

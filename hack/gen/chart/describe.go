@@ -14,8 +14,8 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-// describe sets the versions in Chart.yaml and adds the annotations of Artifact Hub that follow from other files: the
-// CustomResourceDefinitions, examples of them, the image and the changes.
+// describe sets the version of the application in Chart.yaml, and adds the annotations of Artifact Hub that follow from other
+// files: the CustomResourceDefinitions, examples of them, the image and the changes.
 func (o options) describe(files map[string]string, objects []kustomize.Object) error {
 	chart := map[string]any{}
 	if err := yaml.Unmarshal([]byte(files["Chart.yaml"]), &chart); err != nil {
@@ -26,9 +26,6 @@ func (o options) describe(files map[string]string, objects []kustomize.Object) e
 		return err
 	}
 	chart["appVersion"] = tag
-	if o.version != "" {
-		chart["version"] = o.version
-	}
 	annotations, _ := chart["annotations"].(map[string]any)
 	parts := map[string]any{"images": []map[string]string{
 		{"name": "manager", "image": o.image}, {"name": "archiver", "image": repository + "-archiver:" + tag},

@@ -26,19 +26,15 @@ type options struct {
 	kustomize string // the program
 	out       string // the folder of the chart
 	image     string // the manager's image, REPOSITORY:TAG
-	version   string // of the chart, without "v"; empty for the one of fixed/Chart.yaml
-	changelog string // the file with the changes of the version
+	changelog string // the file with the changes of the chart's version
 }
 
 func main() {
-	var o options
+	o := options{changelog: "CHANGELOG.md"}
 	flag.StringVar(&o.kustomize, "kustomize", "bin/tools/kustomize", "kustomize")
 	flag.StringVar(&o.out, "out", "dist/chart", "the folder of the chart")
 	flag.StringVar(&o.image, "image", "tocsin:dev", "the image of the manager, REPOSITORY:TAG")
-	flag.StringVar(&o.version, "version", "", "the version of the chart, with or without v")
-	flag.StringVar(&o.changelog, "changelog", "CHANGELOG.md", "the changelog")
 	flag.Parse()
-	o.version = strings.TrimPrefix(o.version, "v")
 	if err := o.write(); err != nil {
 		fmt.Fprintln(os.Stderr, "chart:", err)
 		os.Exit(1)

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -47,12 +48,12 @@ func TestVersionAndImage(t *testing.T) {
 	g := NewWithT(t)
 	path := filepath.Join(t.TempDir(), "CHANGELOG.md")
 	g.Expect(os.WriteFile(path, []byte(changelog), 0o600)).To(Succeed())
-	o := options{image: "registry.example.com:5000/t/tocsin:v1.2.0", version: "1.2.0", changelog: path}
+	o := options{image: "registry.example.com:5000/t/tocsin:v1.2.0", changelog: path}
 	files := map[string]string{}
 	for _, name := range []string{"Chart.yaml", "values.yaml"} {
 		text, err := fixed.ReadFile("fixed/" + name)
 		g.Expect(err).NotTo(HaveOccurred())
-		files[name] = string(text)
+		files[name] = strings.Replace(string(text), "\nversion: 0.1.0\n", "\nversion: 1.2.0\n", 1)
 	}
 	g.Expect(o.describe(files, nil)).To(Succeed())
 	g.Expect(o.addValues(files, nil)).To(Succeed())
