@@ -30,12 +30,12 @@ type demonstration struct {
 	cluster        *cluster
 }
 
-func (d demonstration) url() string {
+func (d *demonstration) url() string {
 	return "http://" + d.address + "/api/v1/events/webhook/" + d.token
 }
 
 // text has lines to copy, below comments that say what they do.
-func (d demonstration) text() string {
+func (d *demonstration) text() string {
 	namespace := ""
 	if d.cluster.theirs {
 		namespace = " -n " + demoNamespace // its kubeconfig is not ours to set one in
@@ -67,20 +67,26 @@ What happens to the incidents of the demo:
 
 // accompany keeps the programs running, tells of the demo's Incidents, and has a command get kubectl if there is none, until ctx
 // ends or a program ends by itself.
-func (d demonstration) accompany(ctx context.Context, programs []*program, command string, out io.Writer) error {
+func (d *demonstration) accompany(ctx context.Context, programs []*program, command string, out io.Writer) error {
 	tasks, ctx := errgroup.WithContext(ctx)
 	for _, p := range programs {
 		tasks.Go(func() error { return p.keepRunning(ctx, out) })
 	}
-	tasks.Go(func() error { d.tell(ctx, out); return nil })
+	tasks.Go(func() error {
+		d.tell(ctx, out)
+		return nil
+	})
 	if d.kubectl == kubectlLacks {
-		tasks.Go(func() error { getKubectl(ctx, command, out); return nil })
+		tasks.Go(func() error {
+			getKubectl(ctx, command, out)
+			return nil
+		})
 	}
 	return tasks.Wait()
 }
 
 // tell prints a line when an Incident of the demo opens, changes its severity or resolves, until ctx ends.
-func (d demonstration) tell(ctx context.Context, out io.Writer) {
+func (d *demonstration) tell(ctx context.Context, out io.Writer) {
 	told := map[string]string{}
 	live.Follow(d.cluster.client, demoNamespace, live.Prune, func(change live.Change) {
 		status := &change.Incident.Status

@@ -69,7 +69,7 @@ func main() {
 }
 
 // run runs the manager until ctx ends.
-func run(ctx context.Context, o options, out io.Writer) (err error) {
+func run(ctx context.Context, o options, out io.Writer) error {
 	start := time.Now()
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(o.port))
 	if err := checkFree(ctx, address); err != nil {
@@ -84,37 +84,44 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, target.close()) }()
+	demo := demonstration{address: address, cluster: target}
+	programs, err := demo.serve(ctx, o, folder, start, out)
 	if ctx.Err() != nil {
-		return nil
+		err = nil // it is there because ctx has ended
 	}
-	token, err := target.install(ctx)
-	if err != nil {
-		return stopped(ctx, err)
+	if len(programs) > 0 && programs[0].runs() {
+		_, _ = fmt.Fprintln(out, "\nStopping.")
 	}
-	programs, archive, err := startPrograms(o, address, target.kubeconfig, folder)
-	defer func() {
-		if len(programs) > 0 && programs[0].runs() {
-			_, _ = fmt.Fprintln(out, "\nStopping.")
-		}
-		for _, p := range slices.Backward(programs) {
-			err = errors.Join(err, p.close())
-		}
-	}()
+	for _, p := range slices.Backward(programs) {
+		err = errors.Join(err, p.close())
+	}
+	return errors.Join(err, target.close())
+}
+
+// serve starts the programs and runs them until ctx ends. It returns those that it started.
+func (d *demonstration) serve(
+	ctx context.Context, o options, folder string, start time.Time, out io.Writer,
+) (programs []*program, err error) {
+	if ctx.Err() != nil {
+		return nil, nil
+	}
+	if d.token, err = d.cluster.install(ctx); err != nil {
+		return nil, err
+	}
+	programs, d.archive, err = startPrograms(o, d.address, d.cluster.kubeconfig, folder)
 	for _, p := range programs {
 		if err == nil {
 			err = p.waitReady(ctx)
 		}
 	}
 	if err != nil {
-		return stopped(ctx, err)
+		return programs, err
 	}
-	demo := demonstration{address: address, token: token, cluster: target, archive: archive}
-	demo.kubectl = findKubectl(ctx, target.kubeconfig)
+	d.kubectl = findKubectl(ctx, d.cluster.kubeconfig)
 	_, _ = fmt.Fprintf(out, "Tocsin is ready, after %.1f s. Ctrl-C stops it%s.\n"+
 		"The manager's log: %s\nThe manager's metrics: %s\n\n%s\n",
-		time.Since(start).Seconds(), target.leaves(), programs[0].log.Name(), programs[0].process.MetricsURL, demo.text())
-	return stopped(ctx, demo.accompany(ctx, programs, o.kubectl, out))
+		time.Since(start).Seconds(), d.cluster.leaves(), programs[0].log.Name(), programs[0].process.MetricsURL, d.text())
+	return programs, d.accompany(ctx, programs, o.kubectl, out)
 }
 
 // startPrograms starts the manager, and the archiver if there is an archive, of which it returns the URL.
@@ -149,14 +156,6 @@ func startPrograms(o options, address, kubeconfig, folder string) (programs []*p
 		programs = append(programs, p)
 	}
 	return programs, archive, err
-}
-
-// stopped drops an error that is there because ctx has ended.
-func stopped(ctx context.Context, err error) error {
-	if context.Cause(ctx) == nil {
-		return err
-	}
-	return nil
 }
 
 // checkFree finds out, before anything is started, whether the address can be listened on.
