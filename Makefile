@@ -227,12 +227,12 @@ test-simulation-bugs: bin/suites/simulation/bugs ## Check that the simulation ca
 
 .PHONY: mutate
 mutate: control-plane ## Find small changes of PKGS that no test notices, in a quarter of an hour
-	go run ./hack/mutate -control-plane $(MUTATE_FLAGS) $(PKGS)
+	go run ./hack/mutate $(MUTATE_FLAGS) $(PKGS)
 
 # Instrumented code allocates, so tests that count allocations are left out.
 .PHONY: mutate-reads
 mutate-reads: control-plane ## Check that a test fails for each read from the API server that goes to the cache instead
-	go run ./hack/mutate -control-plane -run 'live →' -arguments=-test.skip=CostsNothing $(MUTATE_FLAGS) ./controllers/incident ./controllers/heartbeat
+	go run ./hack/mutate -run 'live →' -arguments=-test.skip=CostsNothing $(MUTATE_FLAGS) ./controllers/incident ./controllers/heartbeat
 
 .PHONY: test-versions
 test-versions: control-plane bin/suites/faults $(TOOLS)/helm ## Test with control planes of KUBERNETES_VERSIONS, about ten minutes each

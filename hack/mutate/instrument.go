@@ -94,37 +94,31 @@ type loaded struct {
 
 // load reads the package in a folder. The types of what it imports are those that the compiler has written.
 func load(name string) (*loaded, error) {
-	list := exec.Command("go", "list", "-C", name, "-export", "-deps", "-json=ImportPath,Dir,Export,GoFiles,DepOnly", ".")
+	list := exec.Command("go", "list", "-C", name, "-export", "-deps", "-f",
+		"{{.ImportPath}}\t{{.Export}}\t{{.Dir}}\t{{join .GoFiles \"\\t\"}}", ".")
 	list.Stderr = os.Stderr
 	output, err := list.Output()
 	if err != nil {
 		return nil, fmt.Errorf("listing packages: %w", err)
 	}
 	exports := map[string]string{}
-	var own struct {
-		ImportPath, Dir, Export string
-		GoFiles                 []string
-		DepOnly                 bool
+	var own []string // the fields of the package itself, which comes last
+	for line := range strings.Lines(string(output)) {
+		own = strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		exports[own[0]] = own[1]
 	}
-	for decoder := json.NewDecoder(strings.NewReader(string(output))); decoder.More(); { // the package itself comes last
-		own.Export, own.GoFiles = "", nil
-		if err := decoder.Decode(&own); err != nil {
-			return nil, err
-		}
-		exports[own.ImportPath] = own.Export
-	}
-	p := &loaded{dir: own.Dir, set: token.NewFileSet(), files: map[string]*ast.File{}, info: types.Info{
+	p := &loaded{dir: own[2], set: token.NewFileSet(), files: map[string]*ast.File{}, info: types.Info{
 		Types: map[ast.Expr]types.TypeAndValue{}, Selections: map[*ast.SelectorExpr]*types.Selection{},
 	}}
-	for _, name := range own.GoFiles {
-		path := filepath.Join(own.Dir, name)
+	for _, name := range own[3:] {
+		path := filepath.Join(p.dir, name)
 		if p.files[path], err = parser.ParseFile(p.set, path, nil, parser.SkipObjectResolution); err != nil {
 			return nil, err
 		}
 	}
 	lookup := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
 	config := types.Config{Importer: importer.ForCompiler(p.set, "gc", lookup)}
-	p.Package, err = config.Check(own.ImportPath, p.set, slices.Collect(maps.Values(p.files)), &p.info)
+	p.Package, err = config.Check(own[0], p.set, slices.Collect(maps.Values(p.files)), &p.info)
 	return p, err
 }
 

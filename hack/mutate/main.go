@@ -33,7 +33,6 @@ import (
 type options struct {
 	only, by, arguments string
 	every, jobs         int
-	controlPlane        bool
 }
 
 func main() {
@@ -43,7 +42,6 @@ func main() {
 	flag.StringVar(&o.arguments, "arguments", "", "arguments of the test binary, such as -test.run=TestFold")
 	flag.IntVar(&o.every, "every", 1, "try one mutant in so many")
 	flag.IntVar(&o.jobs, "jobs", runtime.NumCPU(), "how many mutants to try at a time")
-	flag.BoolVar(&o.controlPlane, "control-plane", false, "start one control plane for all runs")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := o.tryAll(ctx, flag.Args())
@@ -56,21 +54,16 @@ func main() {
 
 // tryAll tries the mutants of packages, which are named by their folders.
 func (o *options) tryAll(ctx context.Context, packages []string) error {
-	if o.controlPlane {
-		stop, err := startControlPlane()
-		if err != nil {
-			return err
-		}
-		defer stop()
+	stop, err := startControlPlane()
+	if err != nil {
+		return err
 	}
-	groups := [][]string{packages}
-	if o.by == "" {
-		groups = nil
-		for _, name := range packages {
-			groups = append(groups, []string{name})
-		}
+	defer stop()
+	together := 1
+	if o.by != "" {
+		together = max(1, len(packages))
 	}
-	for _, group := range groups {
+	for group := range slices.Chunk(packages, together) {
 		began, names := time.Now(), strings.Join(group, " ")
 		tried, survivors, err := o.try(ctx, group)
 		if err != nil {

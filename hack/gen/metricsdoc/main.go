@@ -60,39 +60,32 @@ type metric struct {
 	labels                    []string
 }
 
-// registry remembers what is registered with it. It implements prometheus.Registerer.
+// registry remembers what is registered with it by MustRegister. The packages call none of its other methods.
 type registry struct {
+	prometheus.Registerer
+
 	metrics []metric
 	process string // that has what is registered next
-}
-
-// Register remembers the metrics of a collector.
-func (r *registry) Register(c prometheus.Collector) (err error) {
-	descs := make(chan *prometheus.Desc)
-	go func() {
-		c.Describe(descs)
-		close(descs)
-	}()
-	for desc := range descs {
-		m, failed := describe(desc, c)
-		err = cmp.Or(err, failed)
-		m.process = r.process
-		r.metrics = append(r.metrics, m)
-	}
-	return err
 }
 
 // MustRegister remembers the metrics of some collectors.
 func (r *registry) MustRegister(collectors ...prometheus.Collector) {
 	for _, c := range collectors {
-		if err := r.Register(c); err != nil {
-			panic(err)
+		descs := make(chan *prometheus.Desc)
+		go func() {
+			c.Describe(descs)
+			close(descs)
+		}()
+		for desc := range descs {
+			m, err := describe(desc, c)
+			if err != nil {
+				panic(err)
+			}
+			m.process = r.process
+			r.metrics = append(r.metrics, m)
 		}
 	}
 }
-
-// Unregister is there for the interface.
-func (*registry) Unregister(prometheus.Collector) bool { return false }
 
 // description matches the string of a Desc, which is all that it tells of itself.
 var description = regexp.MustCompile(
@@ -112,15 +105,11 @@ func describe(desc *prometheus.Desc, c prometheus.Collector) (metric, error) {
 	return m, cmp.Or(nameErr, helpErr)
 }
 
-// kind is the type of a metric. A collector of a type of its own does not tell; the name does.
+// kind is the type of a metric. The name tells a counter, as promlinter has it.
 func kind(c prometheus.Collector, name string) string {
-	switch c.(type) {
-	case *prometheus.HistogramVec, prometheus.Histogram:
+	_, isVector := c.(*prometheus.HistogramVec)
+	if _, is := c.(prometheus.Histogram); is || isVector {
 		return "Histogram"
-	case *prometheus.GaugeVec, prometheus.Gauge:
-		return "Gauge"
-	case *prometheus.CounterVec, prometheus.Counter:
-		return "Counter"
 	}
 	if strings.HasSuffix(name, "_total") {
 		return "Counter"
