@@ -9,10 +9,6 @@ import (
 // SeqLabel is the label of an alert by which it is found in the records of the senders.
 const SeqLabel = "seq"
 
-// SettledAnnotation marks the Incidents for which an AlertEvent is settled: "<resourceVersion>/<incident>,<incident>…", or
-// "<resourceVersion>/*" for all.
-const SettledAnnotation = "tocsin.dev/settled"
-
 // Commit is one version of an object, as the API server stored it.
 type Commit struct {
 	Resource  string // alertevents, incidents or webhookintegrations; others are ignored
