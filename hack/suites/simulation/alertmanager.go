@@ -58,18 +58,14 @@ type fakeAlertmanager struct {
 }
 
 // brokenness is how an Alertmanager fails, if it does.
-type brokenness int
+type brokenness string
 
 const (
-	works brokenness = iota
-	isAway
-	answers503
-	neverAnswers
+	works        brokenness = ""
+	isAway       brokenness = "is away"
+	answers503   brokenness = "answers 503"
+	neverAnswers brokenness = "never answers"
 )
-
-func (b brokenness) String() string {
-	return []string{"works", "is away", "answers 503", "never answers"}[b]
-}
 
 // breakAlertmanager has an Alertmanager fail for a while, and may have it forget everything.
 type breakAlertmanager struct {
@@ -77,14 +73,6 @@ type breakAlertmanager struct {
 	how     brokenness
 	forgets bool
 	d       time.Duration
-}
-
-func (o breakAlertmanager) String() string {
-	text := fmt.Sprintf("Alertmanager %d %s for %s", o.which, o.how, o.d)
-	if o.forgets {
-		text += ", and forgets everything"
-	}
-	return text
 }
 
 func (o breakAlertmanager) do(w *world) {

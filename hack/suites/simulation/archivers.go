@@ -162,34 +162,23 @@ func (a *archiver) await() error {
 }
 
 // archiverFault is what goes wrong with an archiver.
-type archiverFault int
+type archiverFault string
 
 const (
-	isKilled archiverFault = iota
-	isStopped
-	isFrozen
-	isCutOff       // from the API server
-	losesNotes     // the API server takes them, and the response is lost
-	readsLate      // Incidents
-	seesNothingNew // its watch is silent
+	isKilled       archiverFault = "is killed"
+	isStopped      archiverFault = "is stopped"
+	isFrozen       archiverFault = "is frozen"
+	isCutOff       archiverFault = "is cut off"       // from the API server
+	losesNotes     archiverFault = "loses notes"      // the API server takes them, and the response is lost
+	readsLate      archiverFault = "reads late"       // Incidents
+	seesNothingNew archiverFault = "sees nothing new" // its watch is silent
 )
-
-func (f archiverFault) String() string {
-	return []string{
-		"is killed", "is stopped", "is frozen", "is cut off from the API server", "loses the responses to its notes", "reads late",
-		"sees nothing new",
-	}[f]
-}
 
 // disturbArchiver disturbs an archiver for a while.
 type disturbArchiver struct {
 	which int
 	fault archiverFault
 	d     time.Duration
-}
-
-func (o disturbArchiver) String() string {
-	return fmt.Sprintf("%s %s for %s", archiverName(o.which), o.fault, o.d)
 }
 
 func (o disturbArchiver) do(w *world) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -27,27 +26,21 @@ type bucket struct {
 }
 
 // bucketFailure is how a bucket fails, if it does.
-type bucketFailure int
+type bucketFailure string
 
 const (
-	succeeds   bucketFailure = iota
-	fails                    // at once
-	hangs                    // to the end of the failure
-	storesOnly               // objects are stored, and the response is lost
-	isSlow                   // by slowness
+	succeeds   bucketFailure = ""
+	fails      bucketFailure = "fails"       // at once
+	hangs      bucketFailure = "hangs"       // to the end of the failure
+	storesOnly bucketFailure = "stores only" // objects are stored, and the response is lost
+	isSlow     bucketFailure = "is slow"     // by slowness
 )
-
-func (f bucketFailure) String() string {
-	return []string{"works", "fails", "hangs", "loses its responses", "is slow"}[f]
-}
 
 // breakBucket has the bucket fail for a while.
 type breakBucket struct {
 	how bucketFailure
 	d   time.Duration
 }
-
-func (o breakBucket) String() string { return fmt.Sprintf("the bucket %s for %s", o.how, o.d) }
 
 func (o breakBucket) do(w *world) {
 	if w.archive == nil {

@@ -17,7 +17,7 @@ import (
 // the sender of the other tenant goes quiet: that is missed, and the lease stays where it is.
 func TestAWebhookOfOneNamespaceConcernsNoOther(t *testing.T) {
 	for _, what := range []target{{"create", "alertevents"}, {"update", "incidents/status"}} {
-		t.Run(what.String(), func(t *testing.T) {
+		t.Run(fmt.Sprint(what), func(t *testing.T) {
 			g := NewWithT(t)
 			var holders, missed []string
 			looking := false

@@ -12,11 +12,6 @@ type flood struct {
 	salt          uint64 // decides the alerts, and when they are repeated
 }
 
-func (o flood) String() string {
-	return fmt.Sprintf("post %d requests with idempotency keys of %s within %s, and repeat each after %s to %s (%d)",
-		o.count, tenantName(o.tenant), o.over, firstRepeat, lastRepeat, o.salt)
-}
-
 // firstRepeat and lastRepeat are the times after which a sender repeats a request: an AlertEvent stays for ten minutes after it
 // was folded, and its name is remembered for two more.
 const (

@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -48,10 +47,6 @@ var signalReport = &apiserver.Call{
 type hush struct {
 	tenant int
 	d      time.Duration
-}
-
-func (o hush) String() string {
-	return fmt.Sprintf("no pings of %s for %s", tenantName(o.tenant), o.d)
 }
 
 func (o hush) do(w *world) { w.pings.hush(tenantName(o.tenant), time.Now().Add(o.d)) }

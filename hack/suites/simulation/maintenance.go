@@ -3,7 +3,6 @@ package simulation
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
@@ -20,13 +19,6 @@ import (
 type maintain struct {
 	tenant   int
 	after, d time.Duration // d is 0: there are no windows
-}
-
-func (o maintain) String() string {
-	if o.d == 0 {
-		return fmt.Sprintf("delete the maintenance windows of %s", tenantName(o.tenant))
-	}
-	return fmt.Sprintf("a maintenance window of %s, in %s for %s", tenantName(o.tenant), o.after, o.d)
 }
 
 // do names each window anew, since the deletion of the one before may fail. Every other tenant's is for its integration by name.

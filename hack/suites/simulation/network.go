@@ -105,17 +105,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 // target selects calls. Empty fields select all.
 type target struct{ verb, resource string }
 
-func (t target) String() string {
-	verb, resource := t.verb, t.resource
-	if verb == "" {
-		verb = "any call"
-	}
-	if resource == "" {
-		return verb
-	}
-	return verb + " of " + resource
-}
-
 func (t target) matches(call *apiserver.Call) bool {
 	resource, _, _ := strings.Cut(call.Resource, ".")
 	if call.Subresource != "" {
@@ -125,36 +114,34 @@ func (t target) matches(call *apiserver.Call) bool {
 }
 
 // effect is what a fault does to a call.
-type effect int
+type effect string
 
 const (
-	lose       effect = iota // the response
-	hang                     // the response never comes
-	late                     // the request arrives later, whether or not its sender waits for it
-	slow                     // the request arrives later
-	answerLate               // the response comes later
-	refuse                   // nobody listens
-	reject                   // 503
-	throttle                 // 429
-	lag                      // events of a watch come later
-	stall                    // no events of a watch come
-	end                      // the watch ends
-	expire                   // with 410
-	behind                   // reads that may be stale are
-	drop                     // a watch leaves events out
-	repeat                   // a watch sends events twice
-	swap                     // a watch sends events in another order
-	rewind                   // a watch sends older events again
+	lose       effect = "lose"        // the response
+	hang       effect = "hang"        // the response never comes
+	late       effect = "late"        // the request arrives later, whether or not its sender waits for it
+	slow       effect = "slow"        // the request arrives later
+	answerLate effect = "answer late" // the response comes later
+	refuse     effect = "refuse"      // nobody listens
+	reject     effect = "reject"      // 503
+	throttle   effect = "throttle"    // 429
+	lag        effect = "lag"         // events of a watch come later
+	stall      effect = "stall"       // no events of a watch come
+	end        effect = "end"         // the watch ends
+	expire     effect = "expire"      // with 410
+	behind     effect = "behind"      // reads that may be stale are
+	drop       effect = "drop"        // a watch leaves events out
+	repeat     effect = "repeat"      // a watch sends events twice
+	swap       effect = "swap"        // a watch sends events in another order
+	rewind     effect = "rewind"      // a watch sends older events again
 )
+
+// hindrances are the effects on a write or its answer.
+var hindrances = []effect{lose, hang, late, slow, answerLate, refuse, reject, throttle}
 
 // breaches are the effects of a store whose watches do not keep their promise, and what Deliver returns for them.
 var breaches = map[effect]error{
 	drop: apiserver.ErrDropped, repeat: apiserver.ErrRepeated, swap: apiserver.ErrSwapped, rewind: apiserver.ErrRewound,
-}
-
-func (e effect) String() string {
-	return []string{"lose", "hang", "late", "slow", "delay", "refuse", "503", "429", "lag", "stall", "end", "expire", "stale",
-		"drop", "repeat", "reorder", "rewind"}[e]
 }
 
 // fault is an effect on some calls of a replica for a while.
@@ -229,7 +216,7 @@ func (l *link) disturbs(call *apiserver.Call) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.faults, func(f *fault) bool {
-		return f.left != 0 && time.Now().Before(f.until) && f.effect <= throttle && f.matches(call)
+		return f.left != 0 && time.Now().Before(f.until) && slices.Contains(hindrances, f.effect) && f.matches(call)
 	})
 }
 

@@ -3,7 +3,6 @@ package simulation
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -16,10 +15,6 @@ import (
 
 // rollBack has the API server publish an older CustomResourceDefinition of AlertEvents for a while.
 type rollBack struct{ d time.Duration }
-
-func (o rollBack) String() string {
-	return fmt.Sprintf("roll the CustomResourceDefinitions back for %s", o.d)
-}
 
 func (o rollBack) do(w *world) {
 	w.network.rolledBack.Store(true)

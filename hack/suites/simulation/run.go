@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -111,7 +112,7 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 // perform performs the operations until the first finding, ends all faults, and judges what became of everything.
 func (w *world) perform() []string {
 	for _, o := range w.story.Operations {
-		w.note("* %s", o)
+		w.note("* %s", literal(reflect.ValueOf(o)))
 		w.calm.note(o)
 		if w.pager != nil {
 			w.pager.note(o)

@@ -32,25 +32,6 @@ type alert struct {
 // atFirst stands for the beginning of the run.
 const atFirst = time.Duration(-1)
 
-func (a alert) String() string {
-	text := fmt.Sprintf("%s %s", keyName(a.key), a.status) + ago(" startsAt", a.starts) + ago(" endsAt", a.ends)
-	if a.forbidden {
-		text += " (forbidden)"
-	}
-	return text
-}
-
-func ago(name string, d time.Duration) string {
-	switch d {
-	case 0:
-		return ""
-	case atFirst:
-		return name + " at first"
-	default:
-		return fmt.Sprintf("%s -%s", name, d)
-	}
-}
-
 // at is the time that is so long ago.
 func (w *world) at(d time.Duration) string {
 	at := time.Now().Add(-d)

@@ -63,30 +63,6 @@ type (
 	removeLease struct{}
 )
 
-var kinds = map[string]string{
-	"incidents": "Incident", "alertevents": "AlertEvent", "webhookintegrations": "integration", "maintenancewindows": "window",
-	"incidentsummaries": "summary",
-}
-
-func (o remove) String() string {
-	return fmt.Sprintf("delete %s %d of %s", kinds[o.resource], o.which, tenantName(o.tenant))
-}
-
-func (o edit) String() string {
-	return fmt.Sprintf("label %s %d of %s", kinds[o.resource], o.which, tenantName(o.tenant))
-}
-
-func (o hold) String() string {
-	return fmt.Sprintf("delete %s %d of %s, and hold it by a finalizer for %s",
-		kinds[o.resource], o.which, tenantName(o.tenant), o.d)
-}
-
-func (o suspend) String() string {
-	return fmt.Sprintf("suspend the integration of %s for %s", tenantName(o.tenant), o.d)
-}
-
-func (removeLease) String() string { return "delete the lease" }
-
 // removesLease says whether somebody deletes the lease in the story.
 func (s *Story) removesLease() bool {
 	return slices.ContainsFunc(s.Operations, func(o operation) bool { _, removes := o.(removeLease); return removes })
@@ -187,20 +163,6 @@ type report struct {
 	unnamed     bool          // without the name of the integration
 	lasts       time.Duration // of an acknowledgement, or a silence; 0: the acknowledgement stays, and a silence ends
 	to          string        // of an assignment
-}
-
-func (o report) String() string {
-	text := fmt.Sprintf("a user reports %s of %s as %s", keyName(o.key), tenantName(o.tenant), o.status)
-	if o.unnamed {
-		text += ", without the integration"
-	}
-	if o.lasts > 0 {
-		text += ", for " + o.lasts.String()
-	}
-	if o.to != "" {
-		text += ", to " + o.to
-	}
-	return text
 }
 
 func (o report) do(w *world) {

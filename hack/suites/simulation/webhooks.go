@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -21,19 +20,6 @@ type breakWebhook struct {
 	target
 	hangs bool
 	d     time.Duration // 0: to the end, also after all other faults
-}
-
-func (o breakWebhook) String() string {
-	text := fmt.Sprintf("the webhook of %s for %s", tenantName(o.tenant), o.target)
-	if o.hangs {
-		text += " hangs"
-	} else {
-		text += " fails"
-	}
-	if o.d == 0 {
-		return text + " to the end"
-	}
-	return fmt.Sprintf("%s for %s", text, o.d)
 }
 
 func (o breakWebhook) do(w *world) {
