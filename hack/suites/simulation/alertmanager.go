@@ -302,7 +302,7 @@ func (w *world) judgeTold(
 	case knows.severity != want || knows.firing > 1:
 		found.Add("W: Alertmanager %d has %d alerts of %s with severity %q, and the Incident is %s with %q",
 			alertmanager, knows.firing, key, knows.severity, status.State, want)
-	case want != "" && knows.silenced && !covered && w.story.removesLease():
+	case want != "" && knows.silenced && !covered && has[removeLease](w.story):
 		// Its UID names the installation, which leaves the silences of another one alone: they end by themselves.
 	case endsSilence(status): // it may be over already, or not yet
 	case want != "" && knows.silenced != covered && !w.story.hasClocks(): // a silence ends by the clock of a leader

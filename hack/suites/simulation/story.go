@@ -75,5 +75,13 @@ func (s *Story) breaksWatches() bool {
 	})
 }
 
+// has says whether the story has an operation of a type.
+func has[T operation](s *Story) bool {
+	return slices.ContainsFunc(s.Operations, func(o operation) bool { _, is := o.(T); return is })
+}
+
+// hasClocks reports whether clocks of the story are wrong.
+func (s *Story) hasClocks() bool { return has[setClock](s) || has[setServerClock](s) }
+
 // operation is something that happens. It does not wait for its effects.
 type operation interface{ do(w *world) }

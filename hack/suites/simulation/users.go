@@ -63,11 +63,6 @@ type (
 	removeLease struct{}
 )
 
-// removesLease says whether somebody deletes the lease in the story.
-func (s *Story) removesLease() bool {
-	return slices.ContainsFunc(s.Operations, func(o operation) bool { _, removes := o.(removeLease); return removes })
-}
-
 func (o remove) do(w *world) {
 	object := w.pick(o.resource, tenantName(o.tenant), o.which)
 	if object == nil {
