@@ -153,9 +153,13 @@ func (known *archivedIncident) end(number int64, e endedEpisode) {
 	known.ended[number] = e
 }
 
-// check returns what is wrong at the end of a story. Of episodes that ended lately, and of alerts that they counted lately,
+// judgeArchive returns what is wrong at the end of a story. Of episodes that ended lately, and of alerts that they counted lately,
 // nothing is asked.
-func (j *archiveJudge) check(stays func(namespace string) bool) oracle.Findings {
+func (w *world) judgeArchive() oracle.Findings {
+	if w.archive == nil {
+		return nil
+	}
+	j := w.archive.judge
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	due := time.Now().Add(-archiveTime)
@@ -173,7 +177,7 @@ func (j *archiveJudge) check(stays func(namespace string) bool) oracle.Findings 
 		}
 		// A webhook or a quota of the namespace may reject the notes.
 		namespace, _, _ := strings.Cut(known.name, "/")
-		if known.exists && known.archive == v1alpha1.ArchiveWaiting && len(wrong) == 0 && !isLate && !stays(namespace) {
+		if known.exists && known.archive == v1alpha1.ArchiveWaiting && len(wrong) == 0 && !isLate && !w.story.stays(namespace) {
 			j.found.Add("R: %s waits for the archive, which has all of it", known.name)
 		}
 	}

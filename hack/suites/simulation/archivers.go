@@ -64,16 +64,9 @@ type archiver struct {
 	name   string
 
 	mu      sync.Mutex
-	process *archiverProcess // nil: none runs
-	all     []*archiverProcess
+	process *process // nil: none runs
+	all     []*process
 	stopped bool // no further one is started
-}
-
-// archiverProcess is one run of the archiver. Its calls to the API server and to the bucket end with its link.
-type archiverProcess struct {
-	*link
-	stop  context.CancelFunc
-	ended chan struct{}
 }
 
 // start starts a process, unless one runs.
@@ -84,7 +77,7 @@ func (a *archiver) start() {
 		return
 	}
 	w := a.world
-	p := &archiverProcess{link: newLink(w.network, a.name), ended: make(chan struct{})}
+	p := &process{link: newLink(w.network, a.name), ended: make(chan struct{})} // it listens to nothing
 	config := w.server.Config(a.name, p.link)
 	config.Transport = &transport{p.link, config.Transport}
 	log := logr.Discard()
@@ -99,7 +92,7 @@ func (a *archiver) start() {
 		MetricsAddress: options.Off, ProbeAddress: options.Off, PprofAddress: options.Off,
 	}
 	go func() {
-		err := archiving.Run(ctx, config, log, flags, access{a.bucket, p.link})
+		err := archiving.Run(ctx, config, log, flags, access{bucket: a.bucket, link: p.link})
 		stop()
 		w.note("- %s has ended: %v", a.name, err)
 		close(p.ended)
@@ -111,7 +104,7 @@ func (a *archiver) start() {
 }
 
 // end notes that a process does not run any more, and reports whether it was the one that did.
-func (a *archiver) end(p *archiverProcess) bool {
+func (a *archiver) end(p *process) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p == nil || a.process != p { // another one may have been started meanwhile
@@ -122,7 +115,7 @@ func (a *archiver) end(p *archiverProcess) bool {
 }
 
 // running returns the process that runs, nil if none does.
-func (a *archiver) running() *archiverProcess {
+func (a *archiver) running() *process {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.process
@@ -147,18 +140,6 @@ func (a *archiver) terminate() {
 		p.thaw()
 		p.stop()
 	}
-}
-
-// await waits for the end of all processes.
-func (a *archiver) await() error {
-	for _, p := range a.all {
-		select {
-		case <-p.ended:
-		case <-time.After(stopTimeout):
-			return fmt.Errorf("%s does not stop within %s", a.name, stopTimeout)
-		}
-	}
-	return nil
 }
 
 // archiverFault is what goes wrong with an archiver.

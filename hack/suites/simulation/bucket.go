@@ -73,8 +73,9 @@ var (
 	errNoObject = errors.New("404: no such object")
 )
 
-// access is a bucket as a process sees it. It implements archive.Location and driver.Bucket.
+// access is a bucket as a process sees it. It implements archive.Location and, as far as the archiver needs it, driver.Bucket.
 type access struct {
+	driver.Bucket
 	*bucket
 	*link
 }
@@ -108,7 +109,7 @@ func (a access) call(ctx context.Context, verb, key string, do func() error) err
 			err = errDead
 		}
 	case isSlow:
-		err = errors.Join(err, sleep(ctx, slowness))
+		err = errors.Join(err, sleep(ctx, slowness, nil))
 	default:
 	}
 	return errors.Join(err, a.travel(ctx, "leave", call, longestAnswer), a.run())
@@ -203,23 +204,6 @@ func (access) ErrorCode(err error) gcerrors.ErrorCode {
 		return gcerrors.NotFound
 	}
 	return gcerrors.Unknown
-}
-
-// As implements driver.Bucket.
-func (access) As(any) bool { return false }
-
-// ErrorAs implements driver.Bucket.
-func (access) ErrorAs(error, any) bool { return false }
-
-// Attributes implements driver.Bucket. The archiver does not ask for them.
-func (access) Attributes(context.Context, string) (*driver.Attributes, error) { return nil, errBucket }
-
-// Copy implements driver.Bucket. The archiver copies nothing.
-func (access) Copy(context.Context, string, string, *driver.CopyOptions) error { return errBucket }
-
-// SignedURL implements driver.Bucket. The archiver asks for none.
-func (access) SignedURL(context.Context, string, *driver.SignedURLOptions) (string, error) {
-	return "", errBucket
 }
 
 // Close implements driver.Bucket.

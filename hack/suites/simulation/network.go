@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 	"github.com/tocsin-dev/tocsin/hack/lib/traces"
 )
 
@@ -32,8 +33,8 @@ type network struct {
 	trace  func(call string) // of every call, for TestRepeats
 
 	webhooks   []*brokenWebhook
-	rolledBack atomic.Bool // the CustomResourceDefinitions were
-	writes     judgeWrites
+	rolledBack atomic.Bool     // the CustomResourceDefinitions were
+	found      oracle.Findings // writes that the API server would strip of fields
 	tracer     tracer
 }
 
@@ -87,15 +88,17 @@ func (n *network) travel(ctx context.Context, phase string, call *apiserver.Call
 	}
 	n.taken[at] = true
 	n.mu.Unlock()
-	return sleep(ctx, time.Until(time.Unix(0, at)))
+	return sleep(ctx, time.Until(time.Unix(0, at)), nil)
 }
 
-// sleep returns early, with an error, when ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
+// sleep returns early when until is closed and, with an error, when ctx ends.
+func sleep(ctx context.Context, d time.Duration, until <-chan struct{}) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return nil
+	case <-until:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -265,9 +268,11 @@ func (l *link) kill() {
 	}
 }
 
-func (l *link) isDead() bool {
+func (l *link) isDead() bool { return isClosed(l.dead) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-l.dead:
+	case <-c:
 		return true
 	default:
 		return false
@@ -298,7 +303,7 @@ func (l *link) Arrive(ctx context.Context, call *apiserver.Call) (*metav1.Status
 		return nil, err
 	}
 	if f := l.take(call, late, slow); f != nil {
-		if err := l.wait(ctx, f, f.delay); err != nil {
+		if err := sleep(ctx, f.delay, f.ended); err != nil {
 			return nil, err
 		}
 	}
@@ -320,20 +325,6 @@ func (l *link) Arrive(ctx context.Context, call *apiserver.Call) (*metav1.Status
 	}
 }
 
-// wait sleeps for a fault, until it is healed.
-func (l *link) wait(ctx context.Context, f *fault, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-f.ended:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // leave has the response to a call travel, or not.
 func (l *link) leave(ctx context.Context, call *apiserver.Call) error {
 	if call.Resource == recorded {
@@ -346,11 +337,11 @@ func (l *link) leave(ctx context.Context, call *apiserver.Call) error {
 	case f == nil:
 		return nil
 	case f.effect == answerLate:
-		return l.wait(ctx, f, f.delay)
+		return sleep(ctx, f.delay, f.ended)
 	case f.effect == lose:
 		return errLost
 	default:
-		return errors.Join(errLost, l.wait(ctx, f, time.Until(f.until)+time.Hour))
+		return errors.Join(errLost, sleep(ctx, time.Until(f.until)+time.Hour, f.ended))
 	}
 }
 
@@ -372,11 +363,11 @@ func (l *link) deliver(ctx context.Context, call *apiserver.Call, revision int64
 		case expire:
 			return apiserver.ErrExpired
 		case stall:
-			if err := l.wait(ctx, f, time.Until(f.until)); err != nil {
+			if err := sleep(ctx, time.Until(f.until), f.ended); err != nil {
 				return err
 			}
 		default: // lag
-			if err := l.wait(ctx, f, f.delay); err != nil {
+			if err := sleep(ctx, f.delay, f.ended); err != nil {
 				return err
 			}
 			return l.run()
@@ -419,7 +410,7 @@ func (t *transport) RoundTrip(q *http.Request) (*http.Response, error) {
 	if q.Method == http.MethodGet {
 		return t.read(q)
 	}
-	t.writes.sent(t.link, q)
+	t.judgeWrite(q)
 	sent, cancel := context.WithCancel(context.WithoutCancel(q.Context()))
 	request := q.Clone(sent)
 	if q.Body != nil {

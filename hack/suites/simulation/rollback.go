@@ -72,14 +72,8 @@ func (s *definitionsSeen) isOutdated(d time.Duration) bool {
 // stepDownTime is how long a process may take to stop writing once it knows that the definitions are too old.
 const stepDownTime = 8 * time.Second
 
-// judgeWrites finds writes that the API server would strip of fields.
-type judgeWrites struct {
-	mu    sync.Mutex
-	found oracle.Findings
-}
-
-// sent judges a request of a process.
-func (j *judgeWrites) sent(l *link, q *http.Request) {
+// judgeWrite finds a write that the API server would strip of fields.
+func (l *link) judgeWrite(q *http.Request) {
 	isWrite := slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, q.Method)
 	isOurs := strings.Contains(q.URL.Path, "/incidents") ||
 		q.Method == http.MethodPost && strings.HasSuffix(q.URL.Path, "/alertevents")
@@ -87,13 +81,14 @@ func (j *judgeWrites) sent(l *link, q *http.Request) {
 		!l.definitions.isOutdated(stepDownTime) {
 		return
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.found.Add("D: %s knows that the CustomResourceDefinitions are too old, and sends %s %s", l.client, q.Method, q.URL.Path)
+	l.network.mu.Lock()
+	defer l.network.mu.Unlock()
+	l.found.Add("D: %s knows that the CustomResourceDefinitions are too old, and sends %s %s", l.client, q.Method, q.URL.Path)
 }
 
-func (j *judgeWrites) findings() oracle.Findings {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.Clone(j.found)
+// findings are the writes of processes that know of older CustomResourceDefinitions.
+func (n *network) findings() oracle.Findings {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.found)
 }

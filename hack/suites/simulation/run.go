@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr/funcr"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 	"github.com/tocsin-dev/tocsin/hack/lib/traces"
 )
 
@@ -129,26 +130,15 @@ func (w *world) perform() []string {
 	}
 	healed := time.Now()
 	time.Sleep(healTime + time.Second)
-	if found := w.judge.check(w.senders.records, healed); len(found) > 0 {
-		return found
-	}
-	if w.archive != nil {
-		if found := w.archive.judge.check(w.story.stays); len(found) > 0 {
+	for _, judge := range []func() oracle.Findings{
+		func() oracle.Findings { return w.judge.check(w.senders.records, healed) },
+		w.judgeArchive, w.judgeStatuses, w.judgeForwarding, w.emptyNamespaces, w.endQuietly,
+	} {
+		if found := judge(); len(found) > 0 {
 			return found
 		}
 	}
-	if found := w.judgeStatuses(); len(found) > 0 {
-		return found
-	}
-	if w.pager == nil { // which judges what is kept back
-		if found := w.judgeForwarding(); len(found) > 0 {
-			return found
-		}
-	}
-	if found := w.emptyNamespaces(); len(found) > 0 {
-		return found
-	}
-	return w.endQuietly()
+	return nil
 }
 
 // end ends all faults and waits for the answers to all requests.

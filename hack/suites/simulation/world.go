@@ -234,7 +234,7 @@ func (w *world) newClient(name string) (client.Client, error) {
 // route returns the process that a load balancer sends a request to: that of the replica, or of another one.
 func (w *world) route(to int) *process {
 	for i := range w.replicas {
-		if p := w.replicas[(to+i)%len(w.replicas)].process; p != nil && !p.hasExited() {
+		if p := w.replicas[(to+i)%len(w.replicas)].process; p != nil && !isClosed(p.ended) {
 			return p
 		}
 	}
@@ -258,12 +258,7 @@ func (w *world) remembers(since time.Time) bool {
 // later runs a chore after a while, or as soon as all faults end.
 func (w *world) later(d time.Duration, chore func()) {
 	w.chores.Go(func() {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-w.healed:
-		}
+		_ = sleep(context.Background(), d, w.healed)
 		chore()
 	})
 }
@@ -304,12 +299,12 @@ func (w *world) stop() error {
 		a.terminate()
 	}
 	for _, r := range w.replicas {
-		if err := r.await(); err != nil {
+		if err := awaitAll(r.all); err != nil {
 			return err
 		}
 	}
 	for _, a := range w.archivers() {
-		if err := a.await(); err != nil {
+		if err := awaitAll(a.all); err != nil {
 			return err
 		}
 	}
