@@ -73,8 +73,8 @@ func (v *schemaValidation) prune(object map[string]any) []string {
 	return paths
 }
 
-// validate returns what is wrong with an object, in addition to what is known to be wrong. old is nil for a new one. Of the update
-// of a status, only the status is validated, and what rules say of the whole object: the rest is as it was.
+// validate returns what is wrong with an object, in addition to what is known to be wrong. old is nil for a new one. Of the
+// update of a status, only the status is validated, and what rules say of the whole object: the rest is as it was.
 func (v *schemaValidation) validate(object, old map[string]any, ofStatus bool, wrong field.ErrorList) field.ErrorList {
 	var before any // an old object that is nil is none
 	if old != nil {
