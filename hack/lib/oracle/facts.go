@@ -91,8 +91,6 @@ func (r *Record) Outcome() Outcome {
 
 // Options are what the facts do not tell, and what a scenario makes meaningless. The zero value leaves out nothing.
 type Options struct {
-	// LateFiringWindow returns the window of an integration. Default: that of its spec, else 30 seconds.
-	LateFiringWindow func(namespace, integration string) time.Duration
 	// AutoResolveAfter returns that of an integration. Default: that of its spec.
 	AutoResolveAfter func(namespace, integration string) time.Duration
 	// HealTime is how long after the end of the faults AlertEvents may wait.
