@@ -1,11 +1,12 @@
 package simulation
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"sync"
@@ -153,8 +154,8 @@ func (known *archivedIncident) end(number int64, e endedEpisode) {
 	known.ended[number] = e
 }
 
-// judgeArchive returns what is wrong at the end of a story. Of episodes that ended lately, and of alerts that they counted lately,
-// nothing is asked.
+// judgeArchive returns what is wrong at the end of a story. Of episodes that ended lately, and of alerts that they counted
+// lately, nothing is asked.
 func (w *world) judgeArchive() oracle.Findings {
 	if w.archive == nil {
 		return nil
@@ -248,17 +249,13 @@ func readObject(content []byte) (found []records.Record) {
 	if err != nil {
 		panic(err)
 	}
-	lines := bufio.NewScanner(text)
-	lines.Buffer(nil, 4<<20)
-	for lines.Scan() {
+	for decoder := json.NewDecoder(text); ; {
 		var record records.Record
-		if err := json.Unmarshal(lines.Bytes(), &record); err != nil {
+		if err := decoder.Decode(&record); errors.Is(err, io.EOF) {
+			return found
+		} else if err != nil {
 			panic(err)
 		}
 		found = append(found, record)
 	}
-	if err := lines.Err(); err != nil {
-		panic(err)
-	}
-	return found
 }

@@ -3,11 +3,11 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	archiving "github.com/tocsin-dev/tocsin/cmd/tocsin-archiver/archiver"
@@ -210,7 +210,7 @@ func (d *drawer) drawArchive(t *rapid.T, s *Story) {
 	places := &seededReader{state: rapid.Uint64Range(0, 9999).Draw(t, "places")}
 	for _, o := range rapid.SliceOfN(rapid.Custom(d.disturbArchive), 0, 10).Draw(t, "the archive") {
 		at := places.number(len(s.Operations) + 1)
-		s.Operations = append(s.Operations[:at:at], append([]operation{o}, s.Operations[at:]...)...)
+		s.Operations = slices.Insert(s.Operations, at, o)
 	}
 }
 
@@ -222,6 +222,3 @@ func (d *drawer) disturbArchive(t *rapid.T) operation {
 	faults := []archiverFault{isKilled, isStopped, isFrozen, isCutOff, losesNotes, readsLate, seesNothingNew}
 	return disturbArchiver{rapid.IntRange(0, 1).Draw(t, "archiver"), rapid.SampledFrom(faults).Draw(t, "fault"), lasting}
 }
-
-// shortRetention is the retention of an integration in a story with archivers.
-func shortRetention() *metav1.Duration { return &metav1.Duration{Duration: retention} }

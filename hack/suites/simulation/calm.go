@@ -56,8 +56,8 @@ func (d *disturbances) isCalm(namespace string, from, to time.Time) bool {
 // forEver is longer than any story.
 const forEver = 24 * time.Hour
 
-// disturbanceOf returns which namespace an operation disturbs, and for how long. What is not named here disturbs all of them, unless
-// it has a tenant. It disturbs for as long as its d says, where zero is to the end of the story.
+// disturbanceOf returns which namespace an operation disturbs, and for how long. What is not named here disturbs all of them,
+// unless it has a tenant, for as long as its d says. A d of zero is to the end of the story.
 func disturbanceOf(o operation) (namespace string, length time.Duration, disturbs bool) {
 	ofTenant := true
 	switch o := o.(type) {

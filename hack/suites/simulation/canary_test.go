@@ -69,7 +69,7 @@ func TestOlderDefinitionsAreNoSilence(t *testing.T) {
 	know := 0 // processes that know of the older definitions, which the judge of their writes goes by
 	operations = slices.Insert(operations, len(operations)/2, operation(act{"ask", func(w *world) {
 		for _, r := range w.replicas {
-			if r.process.definitions.isOutdated(0) {
+			if r.process.isOutdated(0) {
 				know++
 			}
 		}

@@ -24,7 +24,7 @@ func (o flood) do(w *world) {
 		random := seededReader{state: o.salt}
 		for i := range o.count {
 			a := alert{key: random.number(5), status: statuses[random.number(len(statuses))], severity: severities[i%len(severities)]}
-			r := w.senders.request(w.tenants[o.tenant], []alert{a}, fmt.Sprintf("flood %d, request %d", o.salt, i))
+			r := w.senders.request(tenantName(o.tenant), []alert{a}, fmt.Sprintf("flood %d, request %d", o.salt, i))
 			to := random.number(len(w.replicas))
 			w.senders.deliver(r, to)
 			after := firstRepeat + time.Duration(random.number(1000))*(lastRepeat-firstRepeat)/1000

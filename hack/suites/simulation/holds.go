@@ -34,11 +34,6 @@ func newHolds(s *Story) holds {
 	return holds{none: s.hasClocks() || !s.HoldBack, pages: s.KeepFiring, other: map[string]bool{}}
 }
 
-// integrate notes that the integration of a namespace is created, changed or, with nil, deleted.
-func (h *holds) integrate(namespace string, integration *v1alpha1.WebhookIntegration) {
-	h.other[namespace] = h.other[namespace] || integration == nil
-}
-
 // holdError is how much later than the true time an alert may be received by the clock of a fold, which is known to the second.
 const holdError = 3 * time.Second
 

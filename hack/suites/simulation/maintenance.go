@@ -54,7 +54,7 @@ func (m *mutes) commit(c *change) {
 	switch c.resource {
 	case "webhookintegrations":
 		m.integrations[key] = c.integration
-		m.holds.integrate(key.Namespace, m.integrations[key])
+		m.holds.other[key.Namespace] = m.holds.other[key.Namespace] || c.integration == nil
 	case "maintenancewindows":
 		if m.windows[key] = decode[v1alpha1.MaintenanceWindow](c.object); m.windows[key] == nil {
 			delete(m.windows, key)

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
@@ -160,9 +161,8 @@ type fault struct {
 // link is the connection of one process to the API server. It implements apiserver.Faults.
 type link struct {
 	*network
-	client      string
-	definitions definitionsSeen
-	traced      *traces.Process
+	client string
+	traced *traces.Process
 
 	mu     sync.Mutex
 	faults []*fault
@@ -170,6 +170,8 @@ type link struct {
 	moved  time.Time     // when it was last thawed
 	stops  []time.Time   // when it was frozen or killed
 	dead   chan struct{} // closed at the death of the process
+
+	outdated time.Time // since when it knows that the CustomResourceDefinitions are too old; zero: they are not
 }
 
 func newLink(n *network, client string) *link {
@@ -313,15 +315,9 @@ func (l *link) Arrive(ctx context.Context, call *apiserver.Call) (*metav1.Status
 	case f.effect == refuse:
 		return nil, errRefused
 	case f.effect == throttle:
-		return &metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
-			Message: "the server is busy", Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
-		}, nil
+		return &apierrors.NewTooManyRequests("the server is busy", 1).ErrStatus, nil
 	default:
-		return &metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
-			Message: "the server is currently unable to handle the request",
-		}, nil
+		return &apierrors.NewServiceUnavailable("the server is currently unable to handle the request").ErrStatus, nil
 	}
 }
 
@@ -458,7 +454,7 @@ func (t *transport) read(q *http.Request) (*http.Response, error) {
 		return nil, dead
 	}
 	if err == nil && t.rolledBack.Load() && strings.HasPrefix(q.URL.Path, "/openapi/") && response.StatusCode == http.StatusOK {
-		err = t.definitions.see(response)
+		err = t.see(response)
 	}
 	return response, err
 }

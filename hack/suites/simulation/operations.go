@@ -29,14 +29,14 @@ type post struct {
 const repeatAfter = 700 * time.Millisecond
 
 func (o post) do(w *world) {
-	t := w.tenants[o.tenant]
+	namespace := tenantName(o.tenant)
 	if o.key == "" { // every try is a request of its own, as of a sender that does not know of keys
 		for i := range o.times {
-			w.senders.deliver(w.senders.request(t, o.alerts, ""), o.to+i)
+			w.senders.deliver(w.senders.request(namespace, o.alerts, ""), o.to+i)
 		}
 		return
 	}
-	r := w.senders.request(t, o.alerts, o.key)
+	r := w.senders.request(namespace, o.alerts, o.key)
 	for i := range o.times {
 		if o.together {
 			w.senders.deliver(r, o.to+i)
@@ -68,7 +68,7 @@ func (o burst) do(w *world) {
 				a := alert{key: number(o.keys), status: statuses[number(len(statuses))], severity: severities[number(len(severities))]}
 				alerts = append(alerts, a)
 			}
-			w.senders.deliver(w.senders.request(w.tenants[o.tenant], alerts, key), number(len(w.replicas)))
+			w.senders.deliver(w.senders.request(tenantName(o.tenant), alerts, key), number(len(w.replicas)))
 			select {
 			case <-w.healed:
 				return
@@ -254,8 +254,8 @@ type restore struct {
 
 func (o restore) do(w *world) {
 	var backup []*unstructured.Unstructured
-	for i := range w.tenants {
-		backup = append(backup, w.objects("alertevents", tenantName(i))...)
+	for _, namespace := range tenants {
+		backup = append(backup, w.objects("alertevents", namespace)...)
 	}
 	due := time.Now().Add(o.d)
 	w.later(o.d, func() {

@@ -44,7 +44,7 @@ func (r *replica) trouble(d time.Duration) {
 	r.troubled.Store(max(until, r.troubled.Load()))
 }
 
-// process is one run of the program.
+// process is one run of the program, or of the archiver, which has no listener.
 type process struct {
 	*link
 	listener *listener

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
@@ -25,14 +24,8 @@ func (o rollBack) do(w *world) {
 // newField is the field of reports that the older definition lacks. Only users write it.
 const newField = "comment"
 
-// definitionsSeen is what a process knows of the CustomResourceDefinitions, and what it does when they are too old.
-type definitionsSeen struct {
-	mu       sync.Mutex
-	outdated time.Time // since when it knows that they are; zero: they are not
-}
-
 // see notes the definitions that a process was told of.
-func (s *definitionsSeen) see(response *http.Response) error {
+func (l *link) see(response *http.Response) error {
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		return err
@@ -51,22 +44,22 @@ func (s *definitionsSeen) see(response *http.Response) error {
 	if !found { // a list of what is published
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	switch isOutdated := !bytes.Contains(schema, []byte(`"`+newField+`":`)); {
 	case !isOutdated:
-		s.outdated = time.Time{}
-	case s.outdated.IsZero():
-		s.outdated = time.Now()
+		l.outdated = time.Time{}
+	case l.outdated.IsZero():
+		l.outdated = time.Now()
 	}
 	return nil
 }
 
 // isOutdated says whether the process has known for so long that the definitions are too old.
-func (s *definitionsSeen) isOutdated(d time.Duration) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.outdated.IsZero() && time.Since(s.outdated) >= d
+func (l *link) isOutdated(d time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.outdated.IsZero() && time.Since(l.outdated) >= d
 }
 
 // stepDownTime is how long a process may take to stop writing once it knows that the definitions are too old.
@@ -78,7 +71,7 @@ func (l *link) judgeWrite(q *http.Request) {
 	isOurs := strings.Contains(q.URL.Path, "/incidents") ||
 		q.Method == http.MethodPost && strings.HasSuffix(q.URL.Path, "/alertevents")
 	if !isWrite || !isOurs || !strings.Contains(q.URL.Path, "/namespaces/tenant-") || q.URL.Query().Has("dryRun") ||
-		!l.definitions.isOutdated(stepDownTime) {
+		!l.isOutdated(stepDownTime) {
 		return
 	}
 	l.network.mu.Lock()

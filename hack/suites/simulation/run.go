@@ -90,8 +90,8 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 	time.Sleep(startTime)
 	stop := make(chan struct{})
 	var pinging sync.WaitGroup
-	for _, t := range w.tenants {
-		pinging.Go(func() { w.sendPings(t, stop) })
+	for _, namespace := range tenants {
+		pinging.Go(func() { w.sendPings(namespace, stop) })
 	}
 	findings := w.perform()
 	close(stop)

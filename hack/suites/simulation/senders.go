@@ -56,7 +56,6 @@ const forbiddenTitle = "forbidden"
 
 // request is a post of a sender, with its record.
 type request struct {
-	tenant *tenant
 	body   []byte
 	record *oracle.Record
 }
@@ -72,10 +71,10 @@ type senders struct {
 }
 
 // request makes a post.
-func (s *senders) request(t *tenant, alerts []alert, key string) *request {
+func (s *senders) request(namespace string, alerts []alert, key string) *request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := &request{tenant: t, record: &oracle.Record{Namespace: t.namespace, Integration: integrationName, IdempotencyKey: key}}
+	r := &request{record: &oracle.Record{Namespace: namespace, Integration: integrationName, IdempotencyKey: key}}
 	var payloads []map[string]any
 	for _, a := range alerts {
 		s.next++
@@ -140,7 +139,7 @@ func (s *senders) try(p *process, r *request) (d oracle.Delivery, elsewhere bool
 	if err != nil {
 		panic(err)
 	}
-	q.Header.Set("Authorization", "Bearer "+testenv.Token(r.tenant.namespace, integrationName))
+	q.Header.Set("Authorization", "Bearer "+testenv.Token(r.record.Namespace, integrationName))
 	if r.record.IdempotencyKey != "" {
 		q.Header.Set("Idempotency-Key", r.record.IdempotencyKey)
 	}
@@ -154,7 +153,7 @@ func (s *senders) try(p *process, r *request) (d oracle.Delivery, elsewhere bool
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	return outcome(response.StatusCode, body, err), response.StatusCode/100 == 4 ||
-		bytes.Contains(body, []byte(":not-ready")) && !p.definitions.isOutdated(0)
+		bytes.Contains(body, []byte(":not-ready")) && !p.isOutdated(0)
 }
 
 // outcome reads an answer.

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// tenants is the number of namespaces.
-const tenants = 2
+// tenants are the namespaces, each with an integration.
+var tenants = []string{"tenant-a", "tenant-b"}
 
-func tenantName(i int) string { return "tenant-" + string(rune('a'+i)) }
+func tenantName(i int) string { return tenants[i] }
 
 // Settings are how the replicas are configured.
 type Settings struct {

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -27,6 +28,18 @@ func (w *world) objects(resource, namespace string) []*unstructured.Unstructured
 		return a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time)
 	})
 	return objects
+}
+
+// stored returns the objects of a resource in a namespace, the oldest first.
+func stored[T any](w *world, resource, namespace string) (all []*T) {
+	for _, object := range w.objects(resource, namespace) {
+		text, err := json.Marshal(object.Object)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, decode[T](text))
+	}
+	return all
 }
 
 // pick returns one of the objects; nil if there are none.
@@ -70,7 +83,7 @@ func (o remove) do(w *world) {
 	}
 	_ = w.users.Delete(context.Background(), object)
 	if o.resource == "webhookintegrations" {
-		w.later(integrationAway, func() { _ = w.users.Create(context.Background(), w.integration(w.tenants[o.tenant])) })
+		w.later(integrationAway, func() { _ = w.users.Create(context.Background(), w.integration(tenantName(o.tenant))) })
 	}
 }
 
@@ -106,7 +119,7 @@ func (o hold) do(w *world) {
 	w.later(o.d, func() {
 		w.patch(object, func(object client.Object) { object.SetFinalizers(nil) })
 		if o.resource == "webhookintegrations" {
-			_ = w.users.Create(context.Background(), w.integration(w.tenants[o.tenant]))
+			_ = w.users.Create(context.Background(), w.integration(tenantName(o.tenant)))
 		}
 	})
 }

@@ -32,9 +32,6 @@ const integrationName = "app"
 // userClient is the client of the users.
 const userClient = "user"
 
-// tenant is a namespace with an integration.
-type tenant struct{ namespace string }
-
 // world is all that there is in one bubble.
 type world struct {
 	story    *Story
@@ -42,7 +39,6 @@ type world struct {
 	network  *network
 	server   *apiserver.Server
 	users    client.Client
-	tenants  []*tenant
 	replicas []*replica
 	senders  *senders
 	pings    *pings
@@ -138,15 +134,13 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 		return nil, err
 	}
 	w.server.CreateNamespaces(leaseNamespace)
-	for i := range tenants {
-		t := &tenant{namespace: fmt.Sprint("tenant-", string(rune('a'+i)))}
-		w.server.CreateNamespaces(t.namespace)
-		w.tenants = append(w.tenants, t)
-		beat := testenv.Heartbeat(t.namespace, heartbeatName, integrationName, beatInterval, nil)
+	for _, namespace := range tenants {
+		w.server.CreateNamespaces(namespace)
+		beat := testenv.Heartbeat(namespace, heartbeatName, integrationName, beatInterval, nil)
 		if err := w.users.Create(context.Background(), beat); err != nil {
-			return nil, fmt.Errorf("defining the heartbeat of %s: %w", t.namespace, err)
+			return nil, fmt.Errorf("defining the heartbeat of %s: %w", namespace, err)
 		}
-		if err := w.users.Create(context.Background(), w.integration(t)); err != nil {
+		if err := w.users.Create(context.Background(), w.integration(namespace)); err != nil {
 			return nil, fmt.Errorf("creating an integration: %w", err)
 		}
 	}
@@ -192,11 +186,11 @@ func uids(seed uint64) func() types.UID {
 }
 
 // integration is that of a tenant. It reads several alerts from each body.
-func (w *world) integration(t *tenant) *v1alpha1.WebhookIntegration {
+func (w *world) integration(namespace string) *v1alpha1.WebhookIntegration {
 	integration := &v1alpha1.WebhookIntegration{
-		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: integrationName},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: integrationName},
 		Spec: v1alpha1.WebhookIntegrationSpec{
-			Tokens:  testenv.Tokens(t.namespace, integrationName),
+			Tokens:  testenv.Tokens(namespace, integrationName),
 			Mapping: &v1alpha1.Mapping{Alerts: "payload.alerts"},
 
 			ObjectLabels: []string{oracle.SeqLabel}, // they differ from episode to episode
@@ -212,10 +206,12 @@ func (w *world) integration(t *tenant) *v1alpha1.WebhookIntegration {
 		integration.Spec.AcknowledgementExpiresAfter = &metav1.Duration{Duration: time.Minute}
 	}
 	if w.story.Archivers > 0 {
-		integration.Spec.Retention = shortRetention()
+		integration.Spec.Retention = &metav1.Duration{Duration: retention}
 	}
 	if w.story.KeepFiring {
-		integration.Spec.Flapping = flapping()
+		integration.Spec.Flapping = &v1alpha1.FlappingPolicy{
+			Openings: 1, Period: &metav1.Duration{Duration: flapPeriod}, KeepFiringFor: &metav1.Duration{Duration: keptFor},
+		}
 	}
 	return integration
 }
@@ -279,9 +275,9 @@ func (w *world) heal() error {
 		a.heal()
 	}
 	w.server.Deny(policyName, nil)
-	for _, t := range w.tenants {
-		if !w.story.stays(t.namespace) {
-			w.server.SetQuota(t.namespace, quotaName, nil)
+	for _, namespace := range tenants {
+		if !w.story.stays(namespace) {
+			w.server.SetQuota(namespace, quotaName, nil)
 		}
 	}
 	if running {
