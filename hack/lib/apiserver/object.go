@@ -35,12 +35,7 @@ func newObject(r *resource, content map[string]any, revision int64) *object {
 	o := &object{resource: r, namespace: text(meta, "namespace"), name: text(meta, "name"), uid: text(meta, "uid"),
 		revision: revision, content: content, full: encode(content)}
 	o.key = keyOf(o.namespace, o.name)
-	if set, _ := meta["labels"].(map[string]any); len(set) > 0 {
-		o.labels = make(labels.Set, len(set))
-		for name, value := range set {
-			o.labels[name], _ = value.(string)
-		}
-	}
+	o.labels, _, _ = unstructured.NestedStringMap(meta, "labels")
 	return o
 }
 

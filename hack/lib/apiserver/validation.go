@@ -3,7 +3,6 @@ package apiserver
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -138,13 +137,4 @@ func blocksRules(err *field.Error) bool {
 	default:
 		return false
 	}
-}
-
-// unknownFields is the message of strict field validation.
-func unknownFields(paths []string) string {
-	quoted := make([]string, len(paths))
-	for i, path := range paths {
-		quoted[i] = `unknown field "` + path + `"`
-	}
-	return "strict decoding error: " + strings.Join(quoted, ", ")
 }
