@@ -92,16 +92,13 @@ func (m *stepper) settleUnmatched(s *state, k int, unmatched set) string {
 		}
 		for older := range u {
 			e := &s.events[older]
-			waits := e.alive && m.kindOf(older, k) != nothing && !m.isDone(s, int(e.post), k)
+			waits := e.alive && m.kindOf(older, k) != nothing && !s.done(k).has(int(e.post))
 			wrong = cmp.Or(wrong, ifWrong(waits, "no alert is settled as unmatched behind an older one that is not folded"))
 		}
 		g.unmatched.put(int(s.events[u].post), true)
 	}
 	return wrong
 }
-
-// isDone reports whether a post's alert for an Incident was counted or settled.
-func (m *stepper) isDone(s *state, post, k int) bool { return s.done(k).has(post) }
 
 // done are the posts whose alerts for an Incident's name were counted or settled.
 func (s *state) done(k int) set {
