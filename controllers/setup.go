@@ -1,12 +1,12 @@
 package controllers
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
 	ctrl "sigs.k8s.io/controller-runtime"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/heartbeat"
 	"github.com/tocsin-dev/tocsin/controllers/incident"
 	"github.com/tocsin-dev/tocsin/controllers/integration"
@@ -40,11 +40,6 @@ type Forwarder interface {
 	integration.ConditionSource
 }
 
-// noListener is a Listener that does nothing.
-type noListener struct{}
-
-func (noListener) Observe(*v1alpha1.Incident) {}
-
 // Replica is the part of the controllers that every replica runs, the leader or not.
 type Replica struct{ options Options }
 
@@ -53,9 +48,7 @@ func NewReplica(mgr ctrl.Manager, options Options) (*Replica, error) {
 	if len(options.Folds.Namespaces) == 0 {
 		options.Folds.Namespaces = []string{""}
 	}
-	if options.Forwarder != nil {
-		options.Folds.Forwarder = options.Forwarder
-	}
+	options.Folds.Forwarder = options.Forwarder
 	if err := errors.Join(replica.Index(mgr), heartbeats.AddField(mgr.GetFieldIndexer())); err != nil {
 		return nil, err
 	}
@@ -69,42 +62,32 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	if err != nil {
 		return err
 	}
-	folds, forwarder := r.options.Folds, r.options.Forwarder
+	folds := r.options.Folds
 	releaser := release.New(mgr.GetCache(), live, folds.Memory, folds.Clock)
 	if err := releaser.Add(mgr); err != nil {
 		return err
 	}
-	resolved := sweep.Options{
+	sweeper := sweep.New(sweep.Options{
 		Live: live, Namespaces: folds.Namespaces, Capacity: r.options.Capacity,
-		Listener: noListener{}, Clock: folds.Health, ArchiveRequired: folds.ArchiveRequired,
-	}
-	if forwarder != nil {
-		resolved.Listener = forwarder
-	}
-	sweeper := sweep.New(resolved)
+		Listener: r.options.Forwarder, Clock: folds.Health, ArchiveRequired: folds.ArchiveRequired,
+	})
 	blocked, err := incident.Add(mgr, live, folds, r.options.Capacity, releaser, sweeper)
 	if err != nil {
 		return err
 	}
 	status := integration.Options{
-		Mappings: r.options.Mappings, Capacity: r.options.Capacity, Folded: blocked, Clock: folds.Clock, Health: folds.Health,
-	}
-	if forwarder != nil {
-		status.Forwarded = forwarder
+		Mappings: r.options.Mappings, Capacity: r.options.Capacity, Clock: folds.Clock, Health: folds.Health,
+		Folded: blocked, Forwarded: r.options.Forwarder,
 	}
 	if folds.ArchiveRequired {
 		status.Archived = sweeper
 	}
-	if err := heartbeat.Add(mgr, live, folds.Health); err != nil {
-		return err
-	}
-	if err := maintenance.Add(mgr, live, folds.Health); err != nil {
-		return err
-	}
-	if err := summary.Add(mgr, live, folds.Health); err != nil {
-		return err
-	}
-	return integration.Add(mgr, live, status)
+	return cmp.Or(
+		heartbeat.Add(mgr, live, folds.Health),
+		maintenance.Add(mgr, live, folds.Health),
+		summary.Add(mgr, live, folds.Health),
+		integration.Add(mgr, live, status),
+	)
 }
 
 // RegisterMetrics registers the metrics of the controllers.

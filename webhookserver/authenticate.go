@@ -81,12 +81,6 @@ func (a *arrived) route() string {
 	return eventsPath + "/{token}" + a.operation.Path
 }
 
-func (a *arrived) arrival() *arrived     { return a }
-func (a *arrived) owner() *authenticated { return nil }
-func (a *arrived) isDryRun() bool        { return false }
-func (a *arrived) forget()               {}
-func (a *arrived) isBodyRead() bool      { return a.Body == nil || a.Body == http.NoBody }
-
 // authenticated is a request with a valid token.
 type authenticated struct {
 	*arrived
@@ -100,7 +94,7 @@ type authenticated struct {
 }
 
 // authenticate finds the integration of the token, and notes the use of the token. An unknown path is not found, whatever the
-// token. Without a valid token, a wrong method or a server that may store nothing is told rather than the token.
+// token. If the token is invalid, a wrong method or a server that may store nothing is reported instead.
 func (h *handler) authenticate(a *arrived) (*authenticated, *problem) {
 	if a.operation == nil {
 		return nil, &problemNotFound
@@ -144,10 +138,10 @@ func (a *arrived) checkMethod() *problem {
 	if a.allowed == nil {
 		return nil
 	}
-	return allowing(a.allowed)
+	p := problemMethod.withDetail("Set the sender to use the method " + strings.Join(a.allowed, " or ") + ".")
+	p.allow = strings.Join(a.allowed, ", ")
+	return p
 }
-
-func (a *authenticated) owner() *authenticated { return a }
 
 // integrationName returns the namespace and name of the integration, by which turns and shares are counted.
 func (a *authenticated) integrationName() types.NamespacedName {
@@ -180,7 +174,6 @@ func (h *handler) reserve(a *authenticated, bytes int64) (*fair.Reservation, *pr
 	return memory, nil
 }
 
-// release gives back what the request has of the handler.
 func (a *authenticated) release() {
 	a.leave()
 	for _, memory := range a.memory {
@@ -212,43 +205,36 @@ func newTokenIndex() *tokenIndex {
 // integration of an expired token as well. It makes the same comparisons whether or not there is an integration with the tag, so
 // how long it takes says nothing about integrations and tokens.
 func (x *tokenIndex) lookup(token string, now time.Time) (owner *v1alpha1.WebhookIntegration, used *v1alpha1.Token, p *problem) {
-	tag := tokens.TagOf(token)
 	switch {
 	case token == "":
 		return nil, nil, &problemNoToken
 	case len(token) > maxTokenLength:
 		return nil, nil, &problemToken
-	case tag == "":
+	case tokens.TagOf(token) == "":
 		return nil, nil, &problemUntagged
 	}
-	x.mu.RLock()
-	integration := x.byTag[tag]
-	x.mu.RUnlock()
+	integration := x.tagged(token)
 	var own []v1alpha1.Token
 	if integration != nil {
 		own = integration.Spec.Tokens
 	}
-	hash, known := []byte(tokens.Hash(token)), false
+	hash := []byte(tokens.Hash(token))
 	for i := range max(len(own), maxTokens) {
 		var listed [2 * sha256.Size]byte
 		if i < len(own) {
 			copy(listed[:], own[i].SHA256)
 		}
 		if subtle.ConstantTimeCompare(hash, listed[:]) == 1 { // of two entries with this hash, the valid one counts
-			expires := own[i].ExpirationTime
-			known = true
-			if expires == nil || expires.IsZero() || now.Before(expires.Time) {
+			owner = integration
+			if expires := own[i].ExpirationTime.OrZero(); expires.IsZero() || now.Before(expires) {
 				used = &own[i]
 			}
 		}
 	}
-	switch {
-	case used != nil:
-		return integration, used, nil
-	case known:
-		return integration, nil, &problemToken
+	if used == nil {
+		p = &problemToken
 	}
-	return nil, nil, &problemToken
+	return owner, used, p
 }
 
 // tagged returns the integration whose tag the token has, whether or not the token is valid; nil if there is none.

@@ -31,23 +31,19 @@ type decoded struct {
 	answer     *protocol.Reply // to a request that holds no alert but a question; nil for others
 	invalid    []string        // parts of the request that are not valid
 	noEffect   []bool          // the alerts that change nothing, as far as is known
-	beats      []string        // the heartbeats of which the alerts are signals; empty for the others, nil if none is
+	beats      []string        // the heartbeats of which the alerts are signals; empty for the others
 }
 
 // kept returns the alerts that are to be stored.
 func (d *decoded) kept() []v1alpha1.Alert {
 	alerts := make([]v1alpha1.Alert, 0, len(d.Alerts))
 	for i := range d.Alerts {
-		if !d.Alerts[i].Dropped && d.heartbeat(i) == "" {
+		if !d.Alerts[i].Dropped && d.beats[i] == "" {
 			alerts = append(alerts, d.Alerts[i].Alert)
 		}
 	}
 	return alerts
 }
-
-// forget drops the alerts of the request, of which the answer has what it needs. Otherwise a client that takes its time to read
-// the answer would keep all that its body has decoded to, and nothing counts that any more.
-func (d *decoded) forget() { d.Alerts, d.noEffect, d.beats = nil, nil, nil }
 
 // decode verifies the body, decodes it as the operation does, and evaluates the mapping on its payloads.
 func (h *handler) decode(r *read) (*decoded, *problem) {
@@ -77,10 +73,10 @@ func (h *handler) decodeBody(r *read, body []byte) (_ *decoded, p *problem) {
 		// decode to about five times their length.
 		limit /= 4
 	}
-	parser := h.newParser(r.authenticated, limit)
+	parser := &parser{handler: h, request: r.authenticated, limit: limit, wait: maxDecodeWait}
 	defer parser.release()
 	request := r.forOperation()
-	request.Body, request.Parser = body, parser
+	request.Body, request.Parse = body, parser.Parse
 	content, err := r.operation.Read(request)
 	if err != nil {
 		return nil, decodeProblem(err)
@@ -238,11 +234,7 @@ type parser struct {
 	held    *fair.Reservation
 }
 
-func (h *handler) newParser(request *authenticated, limit int64) *parser {
-	return &parser{handler: h, request: request, limit: limit, wait: maxDecodeWait}
-}
-
-// Parse implements protocol.Parser. A text of JSON that is JSON in turn is decoded as well. The errors are problems, and those of
+// Parse is protocol.Request.Parse. A text of JSON that is JSON in turn is decoded as well. The errors are problems, and those of
 // payload.ParseAny.
 func (p *parser) Parse(text []byte) (any, []payload.Warning, error) {
 	value, warnings, err := p.parse(text)
@@ -301,13 +293,10 @@ func identify(alerts []mapping.Alert, integration, key string, identity [][]byte
 // derivedID hashes the parts, each behind its length, into 128 bits.
 func derivedID(integration, key string, identity [][]byte, index int) string {
 	hash := sha256.New()
-	var number [8]byte
 	for _, part := range append([][]byte{[]byte(integration), []byte(key)}, identity...) {
-		binary.BigEndian.PutUint64(number[:], uint64(len(part)))
-		hash.Write(number[:])
+		hash.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
 		hash.Write(part)
 	}
-	binary.BigEndian.PutUint64(number[:], uint64(index))
-	hash.Write(number[:])
+	hash.Write(binary.BigEndian.AppendUint64(nil, uint64(index)))
 	return hex.EncodeToString(hash.Sum(nil)[:16])
 }

@@ -2,7 +2,6 @@ package webhookserver
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -29,14 +28,14 @@ func (h *handler) evaluate(r *read, requestHeader http.Header, payloads []protoc
 	if err != nil {
 		unusableMappings.Of(r.integrationName()).Inc()
 	}
-	ctx := context.Background()
+	var pauser mapping.Pauser
 	if program.Mapped() {
-		ctx = mapping.WithPause(ctx, h.beginEvaluation(r))
+		pauser = h.beginEvaluation(r)
 	}
-	defaults := r.defaults
+	query := r.query
 	if len(payloads) > 1 { // one key for all would make them one Incident
-		defaults = maps.Clone(defaults)
-		delete(defaults, "dedup_key")
+		query = maps.Clone(query)
+		delete(query, "dedup_key")
 	}
 	for i := range payloads {
 		header := requestHeader
@@ -49,11 +48,11 @@ func (h *handler) evaluate(r *read, requestHeader http.Header, payloads []protoc
 			chosen, reader = program.Open(payloads[i].Value, within, header, r.received)
 			return chosen
 		})
-		result, err := reader.AlertsWithDefaults(ctx, payloads[i].Value, defaults, header, r.received)
+		result, err := reader.AlertsWithQuery(pauser, payloads[i].Value, query, header, r.received)
 		if err != nil {
 			return all, decodeProblem(err)
 		}
-		noteParameters(&result, payloads[i].Value, defaults, r.integration)
+		noteParameters(&result, payloads[i].Value, query, r.integration)
 		complete(&result, &payloads[i], r.received)
 		giveSeverity(&result, r.integration)
 		h.dropForwarded(r.integration, result.Alerts, r.received)
@@ -69,10 +68,9 @@ func (h *handler) evaluate(r *read, requestHeader http.Header, payloads []protoc
 		all.Warnings = append(all.Warnings, payload.Warning{Detail: fmt.Sprintf("Tocsin does not forward these alerts, because with "+
 			"the preset %s they are in an Alertmanager already; spec.forward: Always does", all.Preset)})
 	}
-	if r.dryRun {
-		return all, nil
+	if !r.dryRun {
+		h.reportResult(r, &all)
 	}
-	h.reportResult(r, &all)
 	return all, nil
 }
 
@@ -94,13 +92,7 @@ func (h *handler) beginEvaluation(r *read) *evaluation {
 func (e *evaluation) Pause() {
 	began := time.Now()
 	e.place.Pause()
-	ends := e.ends.Add(time.Since(began))
-	if ends.After(e.latest) {
-		ends = e.latest
-	}
-	if ends.After(e.ends) {
-		e.ends = ends
-	}
+	e.ends = latest(e.ends, earliest(e.ends.Add(time.Since(began)), e.latest))
 }
 
 // IsOver implements mapping.Pauser.
@@ -130,7 +122,7 @@ func beginsUnforwarded(integration *v1alpha1.WebhookIntegration, preset string) 
 func complete(result *mapping.Result, p *protocol.Payload, received time.Time) {
 	var fallback v1alpha1.Alert
 	if p.Fallback != nil {
-		fallback, _ = payload.Normalise(p.Fallback, received)
+		fallback, _, _ = payload.Read(p.Fallback, received)
 	}
 	if len(result.Alerts) > 1 {
 		fallback.DedupKey = ""
@@ -154,16 +146,17 @@ func complete(result *mapping.Result, p *protocol.Payload, received time.Time) {
 		}
 		alert.Comment = p.Comment
 		if alert.DedupKey != "" || alert.IncidentName != "" {
-			alert.Warnings = slices.DeleteFunc(alert.Warnings, payload.Warning.IsNoMatch)
+			isNoMatch := func(w payload.Warning) bool { return w.Reason == payload.NoMatch }
+			alert.Warnings = slices.DeleteFunc(alert.Warnings, isNoMatch)
 		}
 	}
 }
 
 // noteParameters notes which fields the parameters of the request gave, rather than the payload. With a list of alerts within the
 // payload, they gave none.
-func noteParameters(result *mapping.Result, value any, defaults map[string]any, integration *v1alpha1.WebhookIntegration) {
+func noteParameters(result *mapping.Result, value any, query map[string]any, integration *v1alpha1.WebhookIntegration) {
 	own := integration.Spec.Mapping
-	if len(defaults) == 0 || result.Preset != "" || own != nil && own.Alerts != "" {
+	if len(query) == 0 || result.Preset != "" || own != nil && own.Alerts != "" {
 		return
 	}
 	sent, isList := value.([]any)
@@ -174,7 +167,7 @@ func noteParameters(result *mapping.Result, value any, defaults map[string]any, 
 		object, _ := sent[i].(map[string]any)
 		for f := range origins.Whole {
 			kind := &result.Alerts[i].From.Kinds[f]
-			if _, given := defaults[f.String()]; given && *kind == origins.Key && !payload.IsGiven(object, f.String()) {
+			if _, given := query[f.String()]; given && *kind == origins.Key && !payload.IsGiven(object, f.String()) {
 				*kind = origins.Request
 			}
 		}

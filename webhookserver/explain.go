@@ -58,8 +58,7 @@ func Replay(
 	target := kept.Path + "?" + query.Encode()
 	request, err := http.NewRequestWithContext(ctx, kept.Method, target, bytes.NewReader(kept.Body))
 	if err != nil { // neither can be wrong but by hand
-		p := problemNotFound
-		return p.Status, encode(&p).body, nil
+		return problemNotFound.Status, encode(&problemNotFound).body, nil
 	}
 	if kept.Header != nil {
 		request.Header = kept.Header.Clone()
@@ -71,17 +70,16 @@ func Replay(
 	h := newHandler(options, nil, nil, commit.New(nil, 1, nil), nil, newReporter(nil, nil, logr.Discard()), logr.Discard())
 	a := &authenticated{arrived: h.arrive(request), integration: integration.DeepCopy()}
 	if a.operation == nil || a.allowed != nil || a.operation.IsQuery() {
-		p := problemNotFound
-		return p.Status, encode(&p).body, nil
+		return problemNotFound.Status, encode(&problemNotFound).body, nil
 	}
 	a.integration.Spec.Verify = nil // the payload is no request
-	var s served
-	reply, p := h.serve(&s, a)
+	s := served{owner: a}
+	reply, p := h.serve(&s)
 	if p != nil {
 		reply = p.reply(nil)
 	}
-	if stored, ok := s.phase.(*stored); ok {
-		failures = stored.Failures
+	if s.accepted != nil {
+		failures = s.accepted.failures
 	}
 	return reply.Status, encode(reply.Body).body, failures
 }

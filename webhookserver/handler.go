@@ -1,7 +1,7 @@
 // Package webhookserver accepts alerts over HTTP and stores them as AlertEvents.
 //
-// A request goes through these phases (handler.serve in handler.go). Each has a type, which embeds that of the phase before, and
-// a function that makes its value, or ends the request with a problem:
+// A request goes through these phases (handler.serve in handler.go). Each has a function, which ends the request with a problem
+// or makes a value of the phase's type. That embeds the one of the phase before:
 //
 //  1. arrived: the operation of the path and the method (package protocol), and the token (authenticate.go).
 //  2. authenticated: the integration that lists the hash of the token, from an index by the tag in the token, which the
@@ -13,8 +13,8 @@
 //  6. stored: the AlertEvent, by package commit. Alerts that need a new Incident are rejected where the namespace may have none
 //     (store.go). Only then the sender gets 202 (handler.accept).
 //
-// A query and a ping of a heartbeat are answered once they are checked (query.go, heartbeat.go). The answer, the metrics, the
-// log, the span and the reports are made from the last phase that was reached.
+// A query and a ping of a heartbeat are answered once they are checked (query.go, heartbeat.go). The metrics, the log, the span
+// and the reports are made from what served says of the request.
 //
 // A problem of a request that bore a token of an integration is shown in that integration's status and in
 // a Kubernetes Event (reports.go, statuswriter.go). The token itself is in no log, metric, status, Event or answer:
@@ -102,21 +102,17 @@ func newHandler(
 	return h
 }
 
-// phase is a request as far as it has come: arrived, authenticated, checked, read, decoded or stored. Each of these has what the
-// one before has, and what its own function has found out.
-type phase interface {
-	arrival() *arrived
-	owner() *authenticated // nil without a valid token
-	isDryRun() bool
-	isBodyRead() bool // to its end, or there is none
-	forget()          // drops what the answer does not need
-}
-
-// served is a request with its answer, from which all is made that is told of it.
+// served is a request with its answer, from which all is made that is told of it. It has nothing of the body and of the alerts
+// that the answer does not need. Otherwise a client that takes its time to read the answer would keep all that its body has
+// decoded to, and nothing counts that any more.
 type served struct {
-	phase   // the last one that was reached
-	reply   protocol.Reply
-	problem *problem // that the reply describes; nil: the request is accepted
+	*arrived
+	owner    *authenticated // nil without a valid token
+	dryRun   bool
+	bodyRead bool // to its end, or there is none
+	reply    protocol.Reply
+	accepted *acceptance // the answer to a request whose alerts are stored, or would be; nil for any other
+	problem  *problem    // that the reply describes; nil: the request is accepted
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -126,23 +122,21 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := h.respond(h.arrive(r))
-	owner := s.owner()
-	if owner != nil {
-		defer owner.release() // a client may take its time to read the answer
-		owner.captured.Answered(s.reply.Status)
+	if s.owner != nil {
+		defer s.owner.release() // a client may take its time to read the answer
+		s.owner.captured.Answered(s.reply.Status)
 	}
 	encoded := h.encode(&s)
-	s.forget()
-	if !s.isBodyRead() || h.stopping.Load() {
+	if !s.bodyRead || h.stopping.Load() {
 		// Or net/http would read the rest of an unwanted body, to keep the connection. While the
 		// server stops, a sender that keeps its connection would send its next request into the end of it.
 		w.Header().Set("Connection", "close")
 	}
-	if !s.isBodyRead() || owner == nil {
+	if !s.bodyRead || s.owner == nil {
 		httpserver.NotBusy(r)
 	}
 	encoded.write(w, s.reply)
-	took := h.options.Clock.Now().Sub(s.arrival().start)
+	took := h.options.Clock.Now().Sub(s.start)
 	s.observe(took)
 	s.endSpan(took)
 	h.logServed(&s, took)
@@ -151,7 +145,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // respond answers a request. A panic becomes a problem.
 func (h *handler) respond(a *arrived) (s served) {
-	s.phase = a
+	s.arrived, s.bodyRead = a, a.Body == nil || a.Body == http.NoBody
 	defer func() {
 		if v := recover(); v != nil {
 			// Only errors of the runtime are logged: another value could quote the request. The stack has no strings in it.
@@ -159,32 +153,28 @@ func (h *handler) respond(a *arrived) (s served) {
 			h.log.Error(cause, "Recovered from a panic", "route", a.route(), "stack", string(debug.Stack()))
 			s.problem = &problemInternal
 		}
-		if owner := s.owner(); owner != nil {
-			owner.leave()
+		if s.owner != nil {
+			s.owner.leave()
 		}
 		if s.problem != nil {
 			s.reply = s.problem.reply(a.operation)
 		}
 	}()
-	owner, p := h.authenticate(a)
-	if p != nil {
-		s.problem = p
-		return s
+	if s.owner, s.problem = h.authenticate(a); s.problem == nil {
+		s.reply, s.problem = h.serve(&s)
 	}
-	s.reply, s.problem = h.serve(&s, owner)
 	return s
 }
 
 // serve takes a request of an integration through its phases to its answer.
-func (h *handler) serve(s *served, authenticated *authenticated) (reply protocol.Reply, p *problem) {
-	s.phase = authenticated
-	checked, p := h.check(authenticated)
+func (h *handler) serve(s *served) (reply protocol.Reply, p *problem) {
+	checked, p := h.check(s.owner)
 	if p != nil {
 		return reply, p
 	}
-	s.phase = checked
+	s.dryRun = checked.dryRun
 	switch {
-	case checked.operation.IsHeartbeat():
+	case checked.operation.IsHeartbeat:
 		return h.ping(checked)
 	case checked.operation.IsQuery():
 		return h.query(checked)
@@ -193,33 +183,32 @@ func (h *handler) serve(s *served, authenticated *authenticated) (reply protocol
 	if p != nil {
 		return reply, p
 	}
-	s.phase = read
+	s.bodyRead = true
 	decoded, p := h.decode(read)
 	if p != nil {
 		return reply, p
 	}
-	s.phase = decoded
 	if decoded.answer != nil {
 		return *decoded.answer, nil
 	}
-	stored, p := h.store(decoded)
+	accepted, p := h.store(decoded)
 	if p != nil {
 		return reply, p
 	}
-	s.phase = stored
-	return h.accept(stored), nil
+	s.accepted = accepted
+	return h.accept(decoded, accepted), nil
 }
 
 // report shows a problem on the integration, and tells of alerts that could not be stored.
 func (h *handler) report(s *served) {
-	owner, p := s.owner(), s.problem
+	owner, p := s.owner, s.problem
 	if owner == nil || p == nil {
 		return
 	}
 	if p.reason != "" {
 		h.reports.reportRejection(owner.integration, p.reason, p.ownerMessage())
 	}
-	if s.reply.Status >= http.StatusInternalServerError && !s.isDryRun() && !p.blocksOnlyNew() {
+	if s.reply.Status >= http.StatusInternalServerError && !s.dryRun && !p.blocksOnlyNew() {
 		h.reports.reportUnavailable(owner.integrationName())
 		h.options.Health.Missed(owner.integrationName())
 	}

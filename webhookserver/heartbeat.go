@@ -35,25 +35,14 @@ type pong struct {
 	Started   bool   `json:"started,omitempty"`
 }
 
-// heartbeat returns the heartbeat of which an alert is a signal, empty if it is none.
-func (d *decoded) heartbeat(alert int) string {
-	if d.beats == nil {
-		return ""
-	}
-	return d.beats[alert]
-}
-
 // findSignals finds the alerts that are signals of heartbeats. They are not stored.
 func (d *decoded) findSignals(all []*v1alpha1.Heartbeat) {
+	d.beats = make([]string, len(d.Alerts))
 	for _, h := range all {
 		for a := range d.Alerts {
-			if !isSignal(h, &d.Alerts[a]) {
-				continue
+			if isSignal(h, &d.Alerts[a]) {
+				d.beats[a] = h.Name // of several with the same key the last one; noteSignals notes them all
 			}
-			if d.beats == nil {
-				d.beats = make([]string, len(d.Alerts))
-			}
-			d.beats[a] = h.Name // of several with the same key the last one; hear notes them all
 		}
 	}
 }
@@ -115,8 +104,8 @@ func (h *handler) ping(c *checked) (reply protocol.Reply, p *problem) {
 	}
 	h.noteSignals(c, nil, true)
 	took := h.options.Clock.Now().Sub(c.start)
-	if reply, ok := c.operation.Accepted(protocol.Stored{Integration: c.integration.Name, Took: took}); ok {
-		return reply, nil
+	if c.operation.Accepted != nil {
+		return c.operation.Accepted(protocol.Stored{Integration: c.integration.Name, Took: took}), nil
 	}
 	return protocol.Reply{Status: status, Body: answer}, nil
 }

@@ -77,12 +77,7 @@ func TestFailuresAreReportedOnceAMinuteAndAllAreCounted(t *testing.T) {
 
 	r.reportFailures(w, []mapping.Failure{long, other})
 	reported := func() *v1alpha1.MappingFailure { // since the last call
-		p := r.pending[reportKey{NamespacedName: client.ObjectKeyFromObject(w)}]
-		if p == nil {
-			return nil
-		}
-		defer func() { p.failure = nil }()
-		return p.failure
+		return takePending[*v1alpha1.MappingFailure](r, w, "lastMappingFailure")
 	}
 	first := reported()
 	g.Expect(first.Field).To(Equal("dedupKey"))

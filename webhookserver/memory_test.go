@@ -76,7 +76,7 @@ func TestWhatIsDecodedDoesNotWaitForMemory(t *testing.T) {
 		g := NewWithT(t)
 		h := newBench().handler
 		a := &authenticated{integration: integration("team-a", "prometheus")}
-		parser := h.newParser(a, maxDecodedMemory)
+		parser := &parser{handler: h, request: a, limit: maxDecodedMemory, wait: maxDecodeWait}
 		_, _, err := parser.Parse([]byte(`{}`))
 		g.Expect(err).NotTo(HaveOccurred())
 		other := h.decoded.Reserve(a.integrationName(), maxDecodedMemory/4-1000, 0)

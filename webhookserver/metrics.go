@@ -79,11 +79,11 @@ func RegisterMetrics(registry prometheus.Registerer) {
 // valid token has none.
 func (s *served) observe(took time.Duration) {
 	var integration types.NamespacedName
-	if owner := s.owner(); owner != nil {
-		integration = owner.integrationName()
+	if s.owner != nil {
+		integration = s.owner.integrationName()
 	}
 	code := s.reply.Status
-	requestsTotal.Of(integration, strconv.Itoa(code), s.arrival().route()).Inc()
+	requestsTotal.Of(integration, strconv.Itoa(code), s.route()).Inc()
 	requestDuration.WithLabelValues(strconv.Itoa(code/100) + "xx").Observe(took.Seconds())
 	if s.problem != nil && s.problem.Type == problemDenied.Type {
 		deniedTotal.Of(integration, s.problem.reason).Inc()

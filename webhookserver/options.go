@@ -98,23 +98,11 @@ func (o Options) withDefaults() Options {
 	o.MaxBodyBytes = cmp.Or(o.MaxBodyBytes, DefaultMaxBodyBytes)
 	o.MaxInFlightWrites = cmp.Or(o.MaxInFlightWrites, DefaultMaxInFlightWrites)
 	o.ShutdownDelay = cmp.Or(o.ShutdownDelay, DefaultShutdownDelay)
-	if o.Listener == nil {
-		o.Listener = &net.ListenConfig{}
-	}
-	if o.Clock == nil {
-		o.Clock = clock.RealClock{}
-	}
-	if o.Health == nil {
-		o.Health = unobserved{o.Clock}
-	}
-	if o.Schemas == nil {
-		o.Schemas = uncheckedSchemas{}
-	}
-	if o.Capacity == nil {
-		o.Capacity = capacity.New(capacity.Limits{}, nil, o.Clock)
-	}
-	if o.Mappings == nil {
-		o.Mappings = mapping.NewCache()
-	}
+	o.Listener = cmp.Or[Listener](o.Listener, &net.ListenConfig{})
+	o.Clock = cmp.Or[Clock](o.Clock, clock.RealClock{})
+	o.Health = cmp.Or[Health](o.Health, unobserved{o.Clock})
+	o.Schemas = cmp.Or[Schemas](o.Schemas, uncheckedSchemas{})
+	o.Capacity = cmp.Or(o.Capacity, capacity.New(capacity.Limits{}, nil, o.Clock))
+	o.Mappings = cmp.Or(o.Mappings, mapping.NewCache())
 	return o
 }

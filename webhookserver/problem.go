@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
@@ -146,13 +145,6 @@ var (
 		Detail: "The log of the server has details."}
 )
 
-// allowing returns problemMethod for a path with these methods.
-func allowing(methods []string) *problem {
-	p := problemMethod.withDetail("Set the sender to use the method " + strings.Join(methods, " or ") + ".")
-	p.allow = strings.Join(methods, ", ")
-	return p
-}
-
 func (p problem) withDetail(detail string) *problem {
 	p.Detail = detail
 	return &p
@@ -200,10 +192,8 @@ func (p *problem) reply(operation *protocol.Operation) protocol.Reply {
 	if p.Status == http.StatusUnsupportedMediaType {
 		reply.Header["Accept-Encoding"] = "gzip, identity" // RFC 9110, section 12.5.3
 	}
-	if operation != nil {
-		if body, ok := operation.Rejected(p.Status, p.Title, p.Detail); ok {
-			reply.Body = body
-		}
+	if operation != nil && operation.Rejected != nil {
+		reply.Body = operation.Rejected(p.Status, p.Title, p.Detail)
 	}
 	return reply
 }

@@ -17,25 +17,21 @@ func (h *handler) query(c *checked) (reply protocol.Reply, p *problem) {
 		return reply, p
 	}
 	request := c.forOperation()
-	request.Started, request.Incidents = h.started, incidents{h, c.authenticated}
+	request.Started = h.started
+	request.HasIncident = func(name string) bool { return h.hasIncident(c.authenticated, name) }
 	return c.operation.Answer(request), nil
 }
 
-// incidents are those of the namespace of a request.
-type incidents struct {
-	handler *handler
-	request *authenticated
-}
-
-// Exists implements protocol.Incidents. It returns false if the API server does not answer. What is not Resolved is known.
-func (i incidents) Exists(incident string) bool {
-	namespace := i.request.integration.Namespace
-	if i.handler.options.Capacity.HasOpenIncident(namespace, incident) {
+// hasIncident reports whether the namespace of a request has an Incident. What is not Resolved is known; it returns false if the
+// API server does not answer.
+func (h *handler) hasIncident(a *authenticated, name string) bool {
+	namespace := a.integration.Namespace
+	if h.options.Capacity.HasOpenIncident(namespace, name) {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(i.request.Context(), commit.Timeout)
+	ctx, cancel := context.WithTimeout(a.Context(), commit.Timeout)
 	defer cancel()
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("Incident"))
-	return i.handler.live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: incident}, found) == nil
+	return h.live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, found) == nil
 }

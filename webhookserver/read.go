@@ -31,20 +31,13 @@ const dryRunParameter = "dryRun"
 // checked is a request whose query and headers are valid, to an integration that accepts it.
 type checked struct {
 	*authenticated
-	parameters
-	key       string     // idempotency key of the headers, empty without one
-	signature *signature // nil: none is required
+	dryRun    bool
+	query     map[string]any // the parameters of the query that are fields of an alert
+	key       string         // idempotency key of the headers, empty without one
+	signature *signature     // nil: none is required
 	gzipped   bool
 	limit     int64 // of the body in bytes, as sent and after decompression
 }
-
-// parameters are what the query says.
-type parameters struct {
-	dryRun   bool
-	defaults map[string]any // the parameters that are fields of an alert
-}
-
-func (c *checked) isDryRun() bool { return c.dryRun }
 
 // check checks all that can be wrong with a request before its body is read.
 func (h *handler) check(a *authenticated) (_ *checked, p *problem) {
@@ -55,12 +48,12 @@ func (h *handler) check(a *authenticated) (_ *checked, p *problem) {
 	if a.operation.IsQuery() {
 		return c, nil
 	}
-	if !a.operation.IsHeartbeat() {
-		if c.gzipped, c.limit, p = h.checkBody(a); p != nil {
+	if !a.operation.IsHeartbeat {
+		if p = h.checkBody(c); p != nil {
 			return nil, p
 		}
 	}
-	if c.parameters, p = a.parseParameters(); p != nil {
+	if p = c.parseParameters(); p != nil {
 		return nil, p
 	}
 	if c.key, p = idempotencyKey(a.Header); p != nil {
@@ -70,7 +63,7 @@ func (h *handler) check(a *authenticated) (_ *checked, p *problem) {
 		if c.signature, p = a.readSignature(); p != nil {
 			return nil, p
 		}
-		c.key = c.signature.key()
+		c.key = "Webhook-Id: " + c.signature.id // a copy of the request could name another key, and would be stored twice
 	}
 	return c, nil
 }
@@ -90,59 +83,58 @@ func (a *authenticated) checkIntegration() *problem {
 
 // parseParameters reads the query. It rejects a misspelled dryRun, or the alert of a test would be stored, and a misspelled field
 // of an alert; all other names are the sender's own.
-func (a *authenticated) parseParameters() (found parameters, p *problem) {
+func (c *checked) parseParameters() *problem {
 	given := false
-	for name, value := range a.queryParts() {
+	for name, value := range c.queryParts() {
 		switch {
 		case strings.EqualFold(name, dryRunParameter):
 			dryRun, err := strconv.ParseBool(value)
-			if err != nil || given && dryRun != found.dryRun {
-				return found, &problemDryRun
+			if err != nil || given && dryRun != c.dryRun {
+				return &problemDryRun
 			}
-			given, found.dryRun = true, dryRun
+			given, c.dryRun = true, dryRun
 		case resemblesDryRun(name):
-			return found, &problemParameter
-		case a.operation.Path == "":
-			if p := found.addDefault(name, value, a.integration.Spec.Verify != nil); p != nil {
-				return found, p
+			return &problemParameter
+		case c.operation.Path == "":
+			if p := c.addDefault(name, value); p != nil {
+				return p
 			}
 		}
 	}
-	return found, nil
+	return nil
 }
 
 // addDefault adds a parameter that is a field of an alert; there may be none if the integration requires signatures.
-func (s *parameters) addDefault(name, value string, isSigned bool) *problem {
+func (c *checked) addDefault(name, value string) *problem {
 	field, same, isText := payload.FieldOf(name)
 	invalid := func(why string) *problem {
 		shown := plaintext.Shorten(plaintext.SanitizeLine(name), maxShownParameter)
 		return problemDryRun.withDetail(fmt.Sprintf("The parameter %q %s. Nothing was stored.", shown, why))
 	}
-	given, twice := s.defaults[field]
+	given, twice := c.query[field]
 	switch {
 	case field == "", strings.TrimSpace(value) == "":
 	case !same:
 		return invalid("resembles " + field + ": write that, or another name")
 	case !isText:
 		return invalid("is not possible: " + field + " is read from the body only")
-	case isSigned:
+	case c.integration.Spec.Verify != nil:
 		return invalid("is not possible: the integration requires signatures, which do not include it")
 	case twice && given != value:
 		return invalid("is given twice")
+	case c.query == nil:
+		c.query = map[string]any{field: value}
 	default:
-		if s.defaults == nil {
-			s.defaults = map[string]any{}
-		}
-		s.defaults[field] = value
+		c.query[field] = value
 	}
 	return nil
 }
 
 // queryIdentity returns the fields that the query gives, with their values, in order. Without any it is empty, so that the ids of
 // such requests stay the same across versions.
-func (s *parameters) queryIdentity() (parts [][]byte) {
-	for _, field := range slices.Sorted(maps.Keys(s.defaults)) {
-		text, _ := s.defaults[field].(string)
+func (c *checked) queryIdentity() (parts [][]byte) {
+	for _, field := range slices.Sorted(maps.Keys(c.query)) {
+		text, _ := c.query[field].(string)
 		parts = append(parts, []byte(field), []byte(text))
 	}
 	return parts
@@ -190,8 +182,6 @@ type read struct {
 	memory *fair.Reservation // of the body
 	body   []byte            // as sent, until decode takes it
 }
-
-func (*read) isBodyRead() bool { return true }
 
 // read reads the body, unless its alerts could not be stored soon. It reads no more than a byte beyond the limit.
 func (h *handler) read(c *checked) (*read, *problem) {
@@ -271,25 +261,24 @@ func (h *handler) limitFor(preset string) int64 {
 	return limit
 }
 
-// checkBody returns whether the body is compressed, and how many bytes of it are read; or why it cannot be read, as its headers
-// say.
-func (h *handler) checkBody(a *authenticated) (gzipped bool, limit int64, p *problem) {
-	switch strings.ToLower(strings.TrimSpace(strings.Join(a.Header.Values("Content-Encoding"), ","))) {
+// checkBody finds out whether the body is compressed, and how many bytes of it are read. It returns why it cannot be read, as its
+// headers say.
+func (h *handler) checkBody(c *checked) *problem {
+	switch strings.ToLower(strings.TrimSpace(strings.Join(c.Header.Values("Content-Encoding"), ","))) {
 	case "", "identity":
 	case "gzip", "x-gzip": // RFC 9110, section 8.4.1.3: the same
-		gzipped = true
+		c.gzipped = true
 	default:
-		return false, 0, &problemEncoding
+		return &problemEncoding
 	}
-	limit = h.bodyLimit(a, gzipped)
+	c.limit = h.bodyLimit(c.authenticated, c.gzipped)
 	switch {
-	case a.ContentLength > limit:
-		return gzipped, limit, tooLargeFor(limit)
-	case gzipped && a.integration.Spec.Verify != nil:
-		return gzipped, limit,
-			problemEncoding.withDetail("The integration requires signatures of the body as it is: send it uncompressed.")
+	case c.ContentLength > c.limit:
+		return tooLargeFor(c.limit)
+	case c.gzipped && c.integration.Spec.Verify != nil:
+		return problemEncoding.withDetail("The integration requires signatures of the body as it is: send it uncompressed.")
 	}
-	return gzipped, limit, nil
+	return nil
 }
 
 // bodyMemory returns how much memory reading the request's body may take.

@@ -29,7 +29,16 @@ func (r *statusReporter) writeAll(ctx context.Context, ending bool) {
 	for r.enqueueAll(ending); r.turns.Available() > 0; {
 		r.writeNext(ctx)
 	}
-	r.ending = false
+	r.ending.Store(false)
+}
+
+// takePending returns a field that is to be written to the status of an integration, zero if it is not, and forgets it.
+func takePending[T any](r *statusReporter, w *v1alpha1.WebhookIntegration, name string) (value T) {
+	if p := r.pending[reportKey{NamespacedName: client.ObjectKeyFromObject(w)}]; p != nil {
+		value, _ = p.fields[name].(T)
+		delete(p.fields, name)
+	}
+	return value
 }
 
 func TestRejectionsAreReportedOnceAMinute(t *testing.T) {
@@ -39,12 +48,10 @@ func TestRejectionsAreReportedOnceAMinute(t *testing.T) {
 	r.health = timeFunc(func() time.Time { return now })
 	one, two := integration("team-a", "one"), integration("team-a", "two")
 	reported := func(w *v1alpha1.WebhookIntegration) string { // since the last call
-		p := r.pending[reportKey{NamespacedName: client.ObjectKeyFromObject(w)}]
-		if p == nil || p.rejection == nil {
-			return ""
+		if rejected := takePending[*rejection](r, w, "lastRejection"); rejected != nil {
+			return rejected.Message
 		}
-		defer func() { p.rejection = nil }()
-		return p.rejection.Message
+		return ""
 	}
 
 	r.reportRejection(one, "MalformedJSON", "first")
@@ -81,15 +88,12 @@ func TestTheLastRejectionOfAMinuteIsCaughtUp(t *testing.T) {
 	r := newReporter(nil, nil, logr.Discard())
 	r.health = timeFunc(func() time.Time { return now })
 	one := integration("team-a", "one")
-	key := client.ObjectKeyFromObject(one)
 	shown := func() string { // since the last call, after a look at what is due
 		r.enqueueAll(false)
-		p := r.pending[reportKey{NamespacedName: key}]
-		if p == nil || p.rejection == nil {
-			return ""
+		if rejected := takePending[*rejection](r, one, "lastRejection"); rejected != nil {
+			return rejected.Reason + rejected.Time.Format(" 15:04:05")
 		}
-		defer func() { p.rejection = nil }()
-		return p.rejection.Reason + p.rejection.Time.Format(" 15:04:05")
+		return ""
 	}
 
 	r.reportRejection(one, "MethodNotAllowed", "")

@@ -3,6 +3,7 @@ package webhookserver
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -40,11 +41,11 @@ type statusReporter struct {
 	pending   map[reportKey]*pendingReports
 	rests     map[reportKey]time.Time // until when what was written rests, of the last reportPause
 	turns     fair.Turns[reportKey]
-	changed   *sync.Cond // when something is due
-	ending    bool       // everything is to be written
+	changed   *sync.Cond  // when something is due
+	ending    atomic.Bool // everything is to be written; changes with the mutex only
 }
 
-// rejection is a Rejection with its integration.
+// rejection is a Rejection with its integration, for the Kubernetes Event.
 type rejection struct {
 	v1alpha1.Rejection
 	of *v1alpha1.WebhookIntegration
@@ -97,7 +98,7 @@ func (r *statusReporter) state(key types.NamespacedName) *reportState {
 	return state
 }
 
-// reportRejection implements reporter. Within a minute of the last one, the newest rejection waits for its end, but one with
+// reportRejection shows a rejection. Within a minute of the last one, the newest rejection waits for its end, but one with
 // which alerts are lost is not replaced by one with which none is. Nor is one that is shown, for an hour.
 func (r *statusReporter) reportRejection(integration *v1alpha1.WebhookIntegration, reason, message string) {
 	r.mu.Lock()
@@ -130,16 +131,13 @@ func (r *statusReporter) mayReject(state *reportState, integration *v1alpha1.Web
 
 // noteRejection has a rejection be shown. The caller holds the mutex.
 func (r *statusReporter) noteRejection(key types.NamespacedName, rejected rejection) {
-	now, state := r.now(), r.state(key)
-	state.rejected = now
+	state := r.state(key)
+	state.rejected = r.now()
 	if rejected.Reason != losesNone {
 		state.lost = rejected.Time.Time
 	}
 	delete(r.postponed, key)
-	r.note(reportKey{NamespacedName: key}, func(p *pendingReports) time.Time {
-		p.rejection, p.rejected = &rejected.Rejection, rejected.of
-		return now
-	})
+	r.noteField(key, "lastRejection", &rejected)
 }
 
 // noteNext has the rejections be shown whose minute has passed, or all. The caller holds the mutex.
@@ -152,7 +150,6 @@ func (r *statusReporter) noteNext(all bool) {
 	}
 }
 
-// reportHandshake implements reporter.
 func (r *statusReporter) reportHandshake(integration *v1alpha1.WebhookIntegration, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,13 +159,10 @@ func (r *statusReporter) reportHandshake(integration *v1alpha1.WebhookIntegratio
 		return
 	}
 	state.asked = now
-	r.note(reportKey{NamespacedName: key}, func(p *pendingReports) time.Time {
-		p.handshake = &v1alpha1.Handshake{Message: message, Time: v1alpha1.NewTimestamp(now)}
-		return now
-	})
+	r.noteField(key, "lastHandshake", &v1alpha1.Handshake{Message: message, Time: v1alpha1.NewTimestamp(now)})
 }
 
-// reportFailures implements reporter. It shows the most important failure, and how many occurred.
+// reportFailures shows the most important failure, and how many occurred.
 func (r *statusReporter) reportFailures(integration *v1alpha1.WebhookIntegration, failures []mapping.Failure) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -193,13 +187,9 @@ func (r *statusReporter) reportFailures(integration *v1alpha1.WebhookIntegration
 		failure.Count += last.Count
 	}
 	state.failed, state.failures = now, 0
-	r.note(reportKey{NamespacedName: key}, func(p *pendingReports) time.Time {
-		p.failure = failure
-		return now
-	})
+	r.noteField(key, "lastMappingFailure", failure)
 }
 
-// reportUnavailable implements reporter.
 func (r *statusReporter) reportUnavailable(integration types.NamespacedName) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,7 +203,7 @@ func (r *statusReporter) reportUnavailable(integration types.NamespacedName) {
 	})
 }
 
-// reportUse implements reporter. A use that the cache shows needs no lock.
+// reportUse reports the use of a token. One that the cache shows needs no lock.
 func (r *statusReporter) reportUse(integration *v1alpha1.WebhookIntegration, token *v1alpha1.Token) {
 	now := r.now()
 	for i := range integration.Status.Tokens {
@@ -242,14 +232,12 @@ func (r *statusReporter) reportUse(integration *v1alpha1.WebhookIntegration, tok
 	})
 }
 
-// reportSignal implements reporter.
 func (r *statusReporter) reportSignal(heard signal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.noteSignal(heard)
 }
 
-// writeFailure implements reporter.
 func (r *statusReporter) writeFailure(ctx context.Context, failed signal) error {
 	written := make(chan error, 1)
 	r.mu.Lock()

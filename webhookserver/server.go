@@ -44,7 +44,7 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	log := mgr.GetLogger().WithName("webhookserver")
 	tokens := newTokenIndex()
 	captures := capture.NewRecorder(mgr.GetClient(), mgr.GetAPIReader(), mgr.GetEventRecorder("tocsin"), options.Namespaces, log)
-	fed, err := informers.Feed(mgr.GetCache(), &v1alpha1.WebhookIntegration{},
+	synced, err := informers.Feed(mgr.GetCache(), &v1alpha1.WebhookIntegration{},
 		func(w *v1alpha1.WebhookIntegration, _ bool) {
 			tokens.set(w)
 			captures.Set(w)
@@ -64,7 +64,7 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	committer := commit.New(store, options.MaxInFlightWrites, options.TracerProvider)
 	reports := newReporter(mgr.GetClient(), mgr.GetEventRecorder("tocsin"), log)
 	reports.health, reports.live = options.Health, mgr.GetAPIReader()
-	ready := func() bool { return fed.HasSynced() && options.Heartbeats.Synced() && options.Capacity.Synced() }
+	ready := func() bool { return synced() && options.Heartbeats.Synced() && options.Capacity.Synced() }
 	h := newHandler(options, ready, tokens, committer, mgr.GetAPIReader(), reports, log)
 	h.captures = captures
 	return &Server{options: options, handler: h, committer: committer, store: store, reports: reports, log: log}, nil

@@ -31,10 +31,6 @@ type reportKey struct {
 	isBeat bool
 }
 
-func keyOfBeat(h *v1alpha1.Heartbeat) reportKey {
-	return reportKey{client.ObjectKeyFromObject(h), true}
-}
-
 // object returns an empty object of the kind, with the name.
 func (k reportKey) object() client.Object {
 	var object client.Object = &v1alpha1.WebhookIntegration{}
@@ -49,10 +45,7 @@ func (k reportKey) object() client.Object {
 // pendingReports is what is to be written to the status of an integration or of a heartbeat, by one patch. What cannot be written
 // stays.
 type pendingReports struct {
-	rejection   *v1alpha1.Rejection
-	rejected    *v1alpha1.WebhookIntegration // what the Kubernetes Event of the rejection is about
-	failure     *v1alpha1.MappingFailure
-	handshake   *v1alpha1.Handshake
+	fields      map[string]any               // of the integration's status, written whatever they were
 	unavailable int                          // 5xx answers
 	uses        map[string]v1alpha1.TokenUse // by the hash of the token
 	beat        heardTimes                   // of the heartbeat
@@ -67,12 +60,23 @@ type pendingReports struct {
 
 // noteSignal notes a signal of a heartbeat, and who waits until it is written, if anybody does. The caller holds the mutex.
 func (r *statusReporter) noteSignal(s signal, waiting ...chan<- error) {
-	r.note(keyOfBeat(s.heartbeat), func(p *pendingReports) time.Time {
+	r.note(reportKey{client.ObjectKeyFromObject(s.heartbeat), true}, func(p *pendingReports) time.Time {
 		if p.uid != s.heartbeat.UID {
 			p.uid, p.beat = s.heartbeat.UID, heardTimes{}
 		}
 		p.waiting = append(p.waiting, waiting...)
 		return p.beat.hear(s)
+	})
+}
+
+// noteField has a field of an integration's status be written now. The caller holds the mutex.
+func (r *statusReporter) noteField(integration types.NamespacedName, name string, value any) {
+	r.note(reportKey{NamespacedName: integration}, func(p *pendingReports) time.Time {
+		if p.fields == nil {
+			p.fields = map[string]any{}
+		}
+		p.fields[name] = value
+		return r.now()
 	})
 }
 
@@ -135,7 +139,7 @@ func (r *statusReporter) run(ctx context.Context) {
 func (r *statusReporter) enqueueAll(ending bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ending = ending
+	r.ending.Store(ending)
 	r.noteNext(ending)
 	maps.DeleteFunc(r.rests, func(key reportKey, _ time.Time) bool { return r.restOf(key).IsZero() })
 	for key, p := range r.pending {
@@ -162,9 +166,9 @@ func (r *statusReporter) writeNext(ctx context.Context) bool {
 	for _, waiting := range p.waiting {
 		waiting <- err
 	}
-	if err == nil && p.rejection != nil {
-		r.recorder.Eventf(p.rejected, nil, corev1.EventTypeWarning, "Rejected", "Receive",
-			"Rejected a request (%s): %s", p.rejection.Reason, p.rejection.Message)
+	if rejected, ok := p.fields["lastRejection"].(*rejection); ok && err == nil {
+		r.recorder.Eventf(rejected.of, nil, corev1.EventTypeWarning, "Rejected", "Receive",
+			"Rejected a request (%s): %s", rejected.Reason, rejected.Message)
 	}
 	r.finish(key, &p, failure, due, err)
 	return true
@@ -180,11 +184,10 @@ func (r *statusReporter) next() (key reportKey, p pendingReports, ok bool) {
 			pending := r.pending[key]
 			pending.turn = turn
 			p = *pending
-			p.uses = maps.Clone(p.uses)
-			p.waiting = slices.Clone(p.waiting)
+			p.fields, p.uses, p.waiting = maps.Clone(p.fields), maps.Clone(p.uses), slices.Clone(p.waiting)
 			return key, p, true
 		}
-		if r.ending {
+		if r.ending.Load() {
 			return key, p, false
 		}
 		r.changed.Wait()
@@ -197,7 +200,11 @@ func (r *statusReporter) next() (key reportKey, p pendingReports, ok bool) {
 func (r *statusReporter) write(ctx context.Context, key reportKey, p *pendingReports) (failure, due time.Time, err error) {
 	var reader client.Reader = r.client
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
-		fields, object := p.fields(r.now()), key.object()
+		fields, object := map[string]any{}, key.object()
+		maps.Copy(fields, p.fields)
+		if p.unavailable > 0 { // the time of the write is never before the answers, so no report replaces a later one
+			fields["lastUnavailableTime"] = v1alpha1.NewTimestamp(r.now())
+		}
 		if key.isBeat || len(p.uses) > 0 {
 			if err := r.read(ctx, reader, key, object); err != nil {
 				return err
@@ -209,7 +216,7 @@ func (r *statusReporter) write(ctx context.Context, key reportKey, p *pendingRep
 			if object.UID != p.uid {
 				return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("heartbeats").GroupResource(), key.Name)
 			}
-			failure, due = p.addSignals(fields, object, r.now(), r.isEnding())
+			failure, due = p.addSignals(fields, object, r.now(), r.ending.Load())
 		case *v1alpha1.WebhookIntegration:
 			p.addUses(fields, object)
 		}
@@ -231,25 +238,6 @@ func (r *statusReporter) read(ctx context.Context, reader client.Reader, key rep
 	return err
 }
 
-// fields returns the fields of the status that are written whatever they were. The time of 5xx answers is that of the write: it
-// is never before the answer, and no report replaces a later one.
-func (p *pendingReports) fields(now time.Time) map[string]any {
-	fields := map[string]any{}
-	if p.rejection != nil {
-		fields["lastRejection"] = p.rejection
-	}
-	if p.failure != nil {
-		fields["lastMappingFailure"] = p.failure
-	}
-	if p.handshake != nil {
-		fields["lastHandshake"] = p.handshake
-	}
-	if p.unavailable > 0 {
-		fields["lastUnavailableTime"] = v1alpha1.NewTimestamp(now)
-	}
-	return fields
-}
-
 // addUses adds the uses of the tokens that are listed.
 func (p *pendingReports) addUses(fields map[string]any, integration *v1alpha1.WebhookIntegration) {
 	if len(p.uses) == 0 {
@@ -258,10 +246,9 @@ func (p *pendingReports) addUses(fields map[string]any, integration *v1alpha1.We
 	known := slices.AppendSeq(integration.Status.Tokens, maps.Values(p.uses))
 	var uses []v1alpha1.TokenUse
 	for _, listed := range integration.Spec.Tokens {
-		isOfListed := func(u v1alpha1.TokenUse) bool { return u.Name == listed.Name && u.SHA256 == listed.SHA256 }
-		for at, use := range slices.Backward(known) { // the newest one comes last
-			if isOfListed(use) {
-				uses = append(uses, known[at])
+		for _, use := range slices.Backward(known) { // the newest one comes last
+			if use.Name == listed.Name && use.SHA256 == listed.SHA256 {
+				uses = append(uses, use)
 				break
 			}
 		}
@@ -303,7 +290,7 @@ func (r *statusReporter) finish(key reportKey, written *pendingReports, failure,
 		return
 	case err != nil:
 		if apierrors.IsInvalid(err) { // texts of requests and of policies must not keep a signal from being written
-			p.rejection, p.failure, p.handshake = nil, nil, nil
+			clear(p.fields)
 		}
 		p.due = now.Add(min(reportPause<<min(p.failed, 10), maxReportPause))
 		p.failed++
@@ -330,21 +317,16 @@ func (r *statusReporter) finish(key reportKey, written *pendingReports, failure,
 			p.due = due
 		}
 	}
-	if !r.ending || err == nil {
-		r.enqueue(key, p, r.ending && (p.changes > written.changes || !due.IsZero()))
+	if ending := r.ending.Load(); !ending || err == nil {
+		r.enqueue(key, p, ending && (p.changes > written.changes || !due.IsZero()))
 	}
 }
 
-// subtract removes what is written.
 func (p *pendingReports) subtract(written *pendingReports, failure time.Time, signals bool) {
-	if p.rejection == written.rejection {
-		p.rejection, p.rejected = nil, nil
-	}
-	if p.failure == written.failure {
-		p.failure = nil
-	}
-	if p.handshake == written.handshake {
-		p.handshake = nil
+	for name, value := range written.fields {
+		if p.fields[name] == value {
+			delete(p.fields, name)
+		}
 	}
 	p.unavailable -= written.unavailable
 	for token, use := range written.uses {
@@ -358,15 +340,7 @@ func (p *pendingReports) subtract(written *pendingReports, failure time.Time, si
 }
 
 func (p *pendingReports) isEmpty() bool {
-	return p.rejection == nil && p.failure == nil && p.handshake == nil && p.unavailable == 0 &&
-		len(p.uses)+len(p.waiting) == 0 && p.beat == heardTimes{}
-}
-
-// isEnding reports whether everything is to be written.
-func (r *statusReporter) isEnding() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ending
+	return len(p.fields)+len(p.uses)+len(p.waiting)+p.unavailable == 0 && p.beat == heardTimes{}
 }
 
 // patchStatus sets fields of an object's status, unless it is not the version any more that was read, if it was.

@@ -21,12 +21,6 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
 
-// stored is a request whose alerts are stored, or would be but for dryRun.
-type stored struct {
-	*decoded
-	accepted *acceptance
-}
-
 // acceptance is the body of the answer to a request that was accepted, or would be but for dryRun.
 type acceptance struct {
 	Status   string            `json:"status"`
@@ -34,6 +28,8 @@ type acceptance struct {
 	Preset   string            `json:"preset,omitempty"` // that the body was read with
 	Alerts   []acceptedAlert   `json:"alerts"`
 	Warnings []payload.Warning `json:"warnings"`
+
+	failures []mapping.Failure // for Replay
 }
 
 type acceptedAlert struct {
@@ -54,7 +50,7 @@ type acceptedAlert struct {
 const noEffect = "none, as far as is known: no incident is open for this key"
 
 // store stores the alerts of a request unless it is a dry run.
-func (h *handler) store(d *decoded) (_ *stored, p *problem) {
+func (h *handler) store(d *decoded) (_ *acceptance, p *problem) {
 	alerts, receipt := d.kept(), commit.Receipt{}
 	if !commit.Fits(alerts) { // the last bound, after all that anything adds
 		return nil, &problemBatchTooLarge
@@ -71,7 +67,7 @@ func (h *handler) store(d *decoded) (_ *stored, p *problem) {
 	case len(d.invalid) > 0:
 		return nil, d.invalidProblem()
 	}
-	return &stored{decoded: d, accepted: newAcceptance(d, receipt)}, nil
+	return newAcceptance(d, receipt), nil
 }
 
 // storeAlerts stores the alerts of a request, or those that do not need an Incident for which there is no capacity. In the
@@ -79,7 +75,7 @@ func (h *handler) store(d *decoded) (_ *stored, p *problem) {
 func (h *handler) storeAlerts(d *decoded, alerts []v1alpha1.Alert) (commit.Receipt, *problem) {
 	// Where no new Incidents are allowed, an alert that needs one would wait as an AlertEvent, without the sender's knowledge.
 	blocked := integrations.Blocked(d.integration) != ""
-	storable := h.options.Capacity.Reserve(d.integration.Namespace, alerts, blocked)
+	storable := h.options.Capacity.ReserveIncidents(d.integration.Namespace, alerts, blocked)
 	receipt, p := h.storeParts(d, alerts, storable)
 	if p != nil {
 		return commit.Receipt{}, p
@@ -103,11 +99,10 @@ func (h *handler) storeAlerts(d *decoded, alerts []v1alpha1.Alert) (commit.Recei
 // of the key has that part. The rest goes to the next one. So each copy stores what no other has stored. If nothing can be stored
 // now, the AlertEvents are read: the answer to an earlier copy may be lost, and its alerts wait to be folded.
 func (h *handler) storeParts(d *decoded, requested, storable []v1alpha1.Alert) (all commit.Receipt, p *problem) {
-	switch {
-	case d.requestKey != "":
-	case len(storable) == 0:
-		return all, nil
-	default:
+	if d.requestKey == "" {
+		if len(storable) == 0 {
+			return all, nil
+		}
 		return h.submit(d, storable, 0)
 	}
 	stored := make(map[string]*v1alpha1.Alert, len(requested)) // by id, which is derived from the body; nil: not yet
@@ -115,7 +110,7 @@ func (h *handler) storeParts(d *decoded, requested, storable []v1alpha1.Alert) (
 		stored[requested[i].ID] = nil
 	}
 	for part, missing := 0, len(stored); missing > 0; part++ {
-		receipt, p := h.submitOrFind(d, storable, part)
+		receipt, p := h.submit(d, storable, part)
 		if p != nil {
 			return all, p
 		}
@@ -147,26 +142,6 @@ func (h *handler) storeParts(d *decoded, requested, storable []v1alpha1.Alert) (
 	return all, nil
 }
 
-// submitOrFind stores the alerts of a request with an idempotency key as the part with this number, or if there are none, finds
-// the part that an earlier copy has stored. The receipt is empty if there is none.
-func (h *handler) submitOrFind(d *decoded, alerts []v1alpha1.Alert, part int) (commit.Receipt, *problem) {
-	if len(alerts) > 0 {
-		return h.submit(d, alerts, part)
-	}
-	memory := h.bodies.Reserve(d.integrationName(), queryMemory, 0)
-	if memory == nil {
-		return commit.Receipt{}, &problemOverload
-	}
-	defer memory.Release()
-	ctx, cancel := h.storeContext(d)
-	defer cancel()
-	receipt, err := h.committer.Find(ctx, types.NamespacedName{Namespace: d.integration.Namespace, Name: d.eventName(part)})
-	if err != nil {
-		return receipt, problemUnknown.causedBy(err)
-	}
-	return receipt, nil
-}
-
 // eventName returns the name of the AlertEvent with a part of the request, empty without an idempotency key.
 func (d *decoded) eventName(part int) string {
 	key := d.requestKey
@@ -179,25 +154,32 @@ func (d *decoded) eventName(part int) string {
 	return v1alpha1.KeyedEventName(d.integration.Name, key)
 }
 
-// storeContext returns the context of a call of the committer. It does not end when the client hangs up: a request that has
-// arrived whole is better stored, and many senders do not wait for the answer.
-func (h *handler) storeContext(d *decoded) (context.Context, context.CancelFunc) {
-	timeout := min(commit.Timeout, requestTimeout-h.options.Clock.Now().Sub(d.start))
-	return context.WithTimeout(context.WithoutCancel(d.Context()), timeout)
-}
-
-// submit hands the alerts to the committer, those of a request with an idempotency key as the part with this number.
+// submit hands the alerts to the committer, those of a request with an idempotency key as the part with this number. Without
+// alerts it finds the part that an earlier copy has stored; the receipt is empty if there is none.
 func (h *handler) submit(d *decoded, alerts []v1alpha1.Alert, part int) (commit.Receipt, *problem) {
-	submission := commit.Submission{
+	timeout := min(commit.Timeout, requestTimeout-h.options.Clock.Now().Sub(d.start))
+	// The client may hang up: a request that has arrived whole is better stored, and many senders do not wait for the answer.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.Context()), timeout)
+	defer cancel()
+	if len(alerts) == 0 {
+		memory := h.bodies.Reserve(d.integrationName(), queryMemory, 0)
+		if memory == nil {
+			return commit.Receipt{}, &problemOverload
+		}
+		defer memory.Release()
+		receipt, err := h.committer.Find(ctx, types.NamespacedName{Namespace: d.integration.Namespace, Name: d.eventName(part)})
+		if err != nil {
+			return receipt, problemUnknown.causedBy(err)
+		}
+		return receipt, nil
+	}
+	receipt, err := h.committer.Commit(ctx, commit.Submission{
 		Integration: d.integrationName(),
 		Defaults:    d.integration.Spec.Defaults,
 		Received:    d.received,
 		Alerts:      alerts,
 		EventName:   d.eventName(part),
-	}
-	ctx, cancel := h.storeContext(d)
-	defer cancel()
-	receipt, err := h.committer.Commit(ctx, submission)
+	})
 	if err != nil {
 		return receipt, commitProblem(err, d.token)
 	}
@@ -236,7 +218,7 @@ func commitProblem(err error, token string) *problem {
 func newAcceptance(d *decoded, receipt commit.Receipt) *acceptance {
 	a := &acceptance{
 		Status: "accepted", Event: receipt.EventName, Preset: d.Preset, Warnings: d.Warnings,
-		Alerts: make([]acceptedAlert, 0, len(d.Alerts)),
+		Alerts: make([]acceptedAlert, 0, len(d.Alerts)), failures: d.Failures,
 	}
 	if d.dryRun {
 		a.Status = "dryRun"
@@ -248,7 +230,7 @@ func newAcceptance(d *decoded, receipt commit.Receipt) *acceptance {
 			continue
 		}
 		alert := &d.Alerts[i].Alert
-		if name := d.heartbeat(i); name != "" {
+		if name := d.beats[i]; name != "" {
 			a.Alerts = append(a.Alerts, acceptedAlert{Dropped: true, DedupKey: alert.DedupKey, Heartbeat: name})
 			continue
 		}
@@ -271,22 +253,21 @@ func newAcceptance(d *decoded, receipt commit.Receipt) *acceptance {
 }
 
 // accept returns the answer to a request whose alerts are stored, or would be.
-func (h *handler) accept(s *stored) protocol.Reply {
-	if s.dryRun {
-		return protocol.Reply{Status: http.StatusOK, Body: s.accepted}
+func (h *handler) accept(d *decoded, accepted *acceptance) protocol.Reply {
+	if d.dryRun {
+		return protocol.Reply{Status: http.StatusOK, Body: accepted}
 	}
-	described := protocol.Stored{Integration: s.integration.Name, Took: h.options.Clock.Now().Sub(s.start)}
-	if alerts := s.accepted.Alerts; len(alerts) > 0 {
+	if d.operation.Accepted == nil {
+		return protocol.Reply{Status: http.StatusAccepted, Body: accepted}
+	}
+	described := protocol.Stored{Integration: d.integration.Name, Took: h.options.Clock.Now().Sub(d.start)}
+	if alerts := accepted.Alerts; len(alerts) > 0 {
 		_, described.IncidentName, _ = strings.Cut(alerts[0].Incident, "/")
 		described.DedupKey = alerts[0].DedupKey
 	}
-	if reply, ok := s.operation.Accepted(described); ok {
-		return reply
-	}
-	return protocol.Reply{Status: http.StatusAccepted, Body: s.accepted}
+	return d.operation.Accepted(described)
 }
 
-// answer is an encoded answer.
 type answer struct {
 	contentType string
 	body        []byte
@@ -295,28 +276,26 @@ type answer struct {
 // encode encodes the answer to a request. That to a dry run has all the alerts: it takes its turn to encode it, and memory until
 // it is written; without them it becomes a problem.
 func (h *handler) encode(s *served) (a answer) {
-	tried, ok := s.phase.(*stored)
-	if s.problem != nil || !ok || !tried.dryRun {
+	if s.problem != nil || s.accepted == nil || !s.dryRun {
 		return encode(s.reply.Body)
 	}
-	failed := h.enter(tried.authenticated)
+	failed := h.enter(s.owner)
 	if failed == nil {
 		a = encode(s.reply.Body)
-		tried.leave()
-		_, failed = h.reserve(tried.authenticated, int64(len(a.body)))
+		s.owner.leave()
+		_, failed = h.reserve(s.owner, int64(len(a.body)))
 	}
-	for i := range tried.accepted.Alerts {
-		accepted := &tried.accepted.Alerts[i]
+	for i := range s.accepted.Alerts {
+		accepted := &s.accepted.Alerts[i]
 		accepted.Alert, accepted.Sources = nil, nil // they may be collected while the answer is written
 	}
 	if failed != nil {
-		s.problem, s.reply = failed, failed.reply(tried.operation)
+		s.problem, s.reply = failed, failed.reply(s.operation)
 		a = encode(s.reply.Body)
 	}
 	return a
 }
 
-// write writes an answer.
 func (a answer) write(w http.ResponseWriter, reply protocol.Reply) {
 	header := w.Header()
 	for name, value := range reply.Header {
@@ -330,7 +309,6 @@ func (a answer) write(w http.ResponseWriter, reply protocol.Reply) {
 	_, _ = w.Write(a.body) // it fails when the client has disconnected
 }
 
-// encode encodes the body of an answer.
 func encode(body any) answer {
 	contentType := "application/json"
 	switch body := body.(type) {

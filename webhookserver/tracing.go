@@ -35,7 +35,7 @@ func (h *handler) beginSpan(a *authenticated) *authenticated {
 // endSpan ends the span of a request, if it has one. Of a failure it records only the problem's type: details may
 // quote the alert.
 func (s *served) endSpan(took time.Duration) {
-	owner, p, status := s.owner(), s.problem, s.reply.Status
+	owner, p, status := s.owner, s.problem, s.reply.Status
 	if owner == nil || owner.span == nil {
 		return
 	}
@@ -46,9 +46,9 @@ func (s *served) endSpan(took time.Duration) {
 	if status >= http.StatusInternalServerError {
 		owner.span.SetStatus(codes.Error, "")
 	}
-	if stored, ok := s.phase.(*stored); ok && p == nil {
+	if s.accepted != nil && p == nil {
 		owner.span.SetAttributes(
-			attribute.Int("tocsin.alert.count", len(stored.accepted.Alerts)), attribute.Bool("tocsin.dry_run", stored.dryRun))
+			attribute.Int("tocsin.alert.count", len(s.accepted.Alerts)), attribute.Bool("tocsin.dry_run", s.dryRun))
 	}
 	owner.span.End(trace.WithTimestamp(owner.start.Add(took)))
 }

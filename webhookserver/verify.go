@@ -66,9 +66,6 @@ func (a *authenticated) readSignature() (*signature, *problem) {
 	return s, nil
 }
 
-// key returns the signed id as the idempotency key: a copy of the request could name another one, and would be stored twice.
-func (s *signature) key() string { return "Webhook-Id: " + s.id }
-
 // verify checks that one of the signatures of the id, the time and the body is valid for one of the keys. Nil requires none.
 func (s *signature) verify(required *v1alpha1.Verification, body []byte) *problem {
 	if s == nil {

@@ -12,6 +12,7 @@ import (
 	"os"
 
 	"github.com/go-logr/logr"
+	"gocloud.dev/blob"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -33,38 +34,32 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	flags.StringVar(&c.url, "archive", "",
 		"URL of the bucket to write records to: s3://, gs://, azblob:// or file:///. Required. Credentials come from the environment.")
 	program := process.Program{
-		Name:    "archiver",
-		Title:   "tocsin-archiver",
-		Usage:   "Tocsin's archiver writes a record of every episode that ends to object storage.",
-		Flags:   flags,
-		Command: &c,
+		Title:    "tocsin-archiver",
+		Usage:    "Tocsin's archiver writes a record of every episode that ends to object storage.",
+		Flags:    flags,
+		Validate: c.validate,
+		Run: func(ctx context.Context, config *rest.Config, log logr.Logger) error {
+			archive.RegisterMetrics(metrics.Registry)
+			return c.run(ctx, config, log)
+		},
 	}
 	return program.Execute(args, stdout, stderr)
 }
 
-// command implements process.Command.
+// command is what the flags say.
 type command struct {
 	options process.Options
 	url     string // of the bucket
 }
 
-// Validate returns all errors of the flags.
-func (c *command) Validate() error {
+func (c *command) validate() error {
 	if err := bucket.Check(c.url); err != nil {
 		return errors.Join(fmt.Errorf("--archive: %w", err), c.options.Validate())
 	}
 	return c.options.Validate()
 }
 
-// Check does nothing: no flag asks for anything but to run.
-func (*command) Check() (report string, err error) { return "", nil }
-
-// Run archives until ctx ends.
-func (c *command) Run(ctx context.Context, config *rest.Config, log logr.Logger) error {
-	archive.RegisterMetrics(metrics.Registry)
-	return c.run(ctx, config, log)
-}
-
 func (c *command) run(ctx context.Context, config *rest.Config, log logr.Logger) error {
-	return archiver.Run(ctx, config, log, &c.options, bucket.URL(c.url))
+	open := func(ctx context.Context) (*blob.Bucket, error) { return bucket.Open(ctx, c.url) }
+	return archiver.Run(ctx, config, log, &c.options, open)
 }

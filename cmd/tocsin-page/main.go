@@ -35,33 +35,28 @@ func execute(args []string, stdout, stderr io.Writer) int {
 	flags.StringVar(&c.cluster.CAFile, "certificate-authority", "",
 		"File with the certificate of the authority that signs the API server's. Default: the authorities of the system.")
 	program := process.Program{
-		Name:  "page",
 		Title: "tocsin-page",
 		Usage: "Tocsin's page shows Incidents in the browser. It serves many users and has no credentials:\n" +
 			"each request bears the token of its user.",
-		Flags:   flags,
-		Cluster: &c.cluster,
-		Command: &c,
+		Flags:    flags,
+		Cluster:  &c.cluster,
+		Validate: c.validate,
+		Run:      c.run,
 	}
 	return program.Execute(args, stdout, stderr)
 }
 
-// command implements process.Command.
+// command is what the flags say.
 type command struct {
 	cluster              rest.Config
 	address, clusterName string
 }
 
-// Validate returns all errors of the flags.
-func (c *command) Validate() error {
+func (c *command) validate() error {
 	return errors.Join(process.CheckAddress("bind-address", c.address, false), checkCluster(&c.cluster))
 }
 
-// Check does nothing: no flag asks for anything but to serve.
-func (*command) Check() (report string, err error) { return "", nil }
-
-// Run serves until ctx ends.
-func (c *command) Run(ctx context.Context, config *rest.Config, log logr.Logger) error {
+func (c *command) run(ctx context.Context, config *rest.Config, log logr.Logger) error {
 	config = rest.CopyConfig(config)
 	config.UserAgent = "tocsin-page/" + buildinfo.Read().Version
 	server, err := page.ForUsers(ctx, page.NewConnector(config), c.address, c.clusterName)

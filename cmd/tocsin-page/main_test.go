@@ -68,7 +68,7 @@ func TestAUserOfTheCluster(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	server := command{address: address, clusterName: "prod-1"}
-	go func() { ended <- server.Run(ctx, rest.AnonymousClientConfig(config), logr.Discard()) }()
+	go func() { ended <- server.run(ctx, rest.AnonymousClientConfig(config), logr.Discard()) }()
 	get := func(path, token string) (code int, body string) {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
 		g.Expect(err).NotTo(HaveOccurred())

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
+	"gocloud.dev/blob"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -27,7 +29,6 @@ func Cached() map[client.Object]cache.ByObject {
 	}}
 }
 
-// toName keeps the name of an Incident, and when it was resolved.
 func toName(object any) (any, error) {
 	incident, ok := object.(*v1alpha1.Incident)
 	if !ok {
@@ -49,28 +50,31 @@ type archiver struct {
 	limiter flowcontrol.RateLimiter
 	now     func() time.Time
 
-	store    store
-	turns    map[client.ObjectKey]*turn // of the Incidents that wait
-	combined time.Time                  // when objects were last combined
+	open     OpenBucket
+	bucket   atomic.Pointer[blob.Bucket] // nil until it has answered
+	failing  bool                        // it did not answer the last time
+	answered bool                        // it has, since the last round that succeeded
+	combined time.Time                   // when objects were last combined
+
+	turns map[client.ObjectKey]*turn // of the Incidents that wait
 }
 
 // Add adds the archiving to a manager whose cache has what Cached says. It runs while the manager leads.
-func Add(mgr ctrl.Manager, at Location) error {
+func Add(mgr ctrl.Manager, open OpenBucket) error {
 	live, err := client.New(mgr.GetConfig(), client.Options{Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
 	if err != nil {
 		return fmt.Errorf("making the client of Incidents: %w", err)
 	}
-	if err := mgr.Add(newArchiver(at, mgr.GetCache(), live, mgr.GetLogger().WithName("archive"))); err != nil {
+	if err := mgr.Add(newArchiver(open, mgr.GetCache(), live, mgr.GetLogger().WithName("archive"))); err != nil {
 		return fmt.Errorf("adding the archiving of episodes: %w", err)
 	}
 	return nil
 }
 
-func newArchiver(at Location, names client.Reader, live client.Client, log logr.Logger) *archiver {
+func newArchiver(open OpenBucket, names client.Reader, live client.Client, log logr.Logger) *archiver {
 	return &archiver{
-		cache: names, live: live, log: log, now: time.Now,
+		cache: names, live: live, log: log, now: time.Now, open: open,
 		limiter: flowcontrol.NewTokenBucketRateLimiter(readRate, readBurst),
-		store:   store{at: at},
 	}
 }
 
@@ -80,7 +84,7 @@ func (a *archiver) Start(ctx context.Context) error {
 	combining.Go(func() { wait.UntilWithContext(ctx, a.combine, roundInterval) })
 	defer func() {
 		combining.Wait()
-		if bucket := a.store.bucket.Load(); bucket != nil {
+		if bucket := a.bucket.Load(); bucket != nil {
 			_ = bucket.Close()
 		}
 		waitingIncidents.Set(0) // of another process from now on
@@ -106,34 +110,31 @@ func (a *archiver) Start(ctx context.Context) error {
 	return nil
 }
 
-// sleep waits, at most until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	<-ctx.Done()
 }
 
-// conclude reports how a round went.
 func (a *archiver) conclude(operation string, err error) {
-	s := &a.store
 	if err != nil {
 		failuresTotal.WithLabelValues(operation).Inc()
 	}
 	switch {
 	case err != nil && operation != operationIncident:
-		if !s.failing {
+		if !a.failing {
 			a.log.Error(err, "Archive is unavailable; Incidents that it lacks are kept until it is back", "operation", operation)
 		}
-		s.failing = true
+		a.failing = true
 		return
 	case err != nil:
 		a.log.Error(err, "Incidents cannot be read or noted as archived")
 	}
-	if s.answered {
-		if s.failing {
+	if a.answered {
+		if a.failing {
 			a.log.Info("Archive is available")
 		}
-		s.failing, s.answered = false, false
+		a.failing, a.answered = false, false
 		lastSuccess.SetToCurrentTime()
 	}
 }
@@ -145,7 +146,7 @@ func (a *archiver) round(ctx context.Context) (operation string, err error) {
 	if err != nil {
 		return operationIncident, err
 	}
-	bucket, err := a.store.reach(ctx)
+	bucket, err := a.reach(ctx)
 	if err != nil {
 		return operationRead, err
 	}

@@ -116,14 +116,13 @@ func (r *rig) archiver() *archiver {
 		<-ended
 	})
 	r.Expect(names.WaitForCacheSync(ctx)).To(BeTrue())
-	a := newArchiver(r, names, r.client(config), logr.Discard())
+	a := newArchiver(r.open, names, r.client(config), logr.Discard())
 	_, err = a.waiting(r.ctx)
 	r.Expect(err).NotTo(HaveOccurred())
 	return a
 }
 
-// Open implements Location.
-func (r *rig) Open(context.Context) (*blob.Bucket, error) {
+func (r *rig) open(context.Context) (*blob.Bucket, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.down {

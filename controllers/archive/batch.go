@@ -98,7 +98,6 @@ func (a *archiver) read(ctx context.Context, name client.ObjectKey, into *batch)
 	return done.all, nil
 }
 
-// write stores the records of a batch.
 func (a *archiver) write(ctx context.Context, bucket *blob.Bucket, b *batch) error {
 	for day, ofDay := range b.records {
 		writing, cancel := context.WithTimeout(ctx, writeTimeout)
@@ -107,7 +106,7 @@ func (a *archiver) write(ctx context.Context, bucket *blob.Bucket, b *batch) err
 		if err != nil {
 			return err
 		}
-		a.store.answered = true
+		a.answered = true
 		recordsTotal.Add(float64(len(ofDay)))
 		bytesTotal.Add(float64(size))
 	}

@@ -2,7 +2,6 @@ package archive
 
 import "time"
 
-// Limits and delays of the archiving.
 const (
 	// roundInterval is the least time between the beginnings of two rounds.
 	roundInterval = 10 * time.Second

@@ -31,8 +31,8 @@ func (acknowledgementRule) alert(f *folding, a receivedAlert, _ earlier) {
 	}
 }
 
-func (acknowledgementRule) finish(f *folding, _ earlier) {
-	at := acknowledgedUntil(f.status, &f.in.Policy)
+func (r acknowledgementRule) finish(f *folding, _ earlier) {
+	at := r.due(f.status, &f.in.Policy)
 	if at.IsZero() || !f.in.Now.After(at) || f.isBehind() {
 		return
 	}
@@ -46,13 +46,9 @@ func (acknowledgementRule) finish(f *folding, _ earlier) {
 	f.plan.Write, f.plan.Urgent, f.plan.ByTime = true, true, true
 }
 
+// due is when the acknowledgement of an Open Incident expires; zero if it does not. It does not while a repetition could not be
+// stored, or the time is not certain, see Policy.QuietFrom.
 func (acknowledgementRule) due(status *v1alpha1.IncidentStatus, p *Policy) time.Time {
-	return acknowledgedUntil(status, p)
-}
-
-// acknowledgedUntil is when the acknowledgement of an Open Incident expires; zero if it does not. It does not while a repetition
-// could not be stored, or the time is not certain, see Policy.QuietFrom.
-func acknowledgedUntil(status *v1alpha1.IncidentStatus, p *Policy) time.Time {
 	given := status.Acknowledgement
 	if status.State != v1alpha1.IncidentOpen || given == nil || !isSet(given.ExpirationTime) {
 		return time.Time{}

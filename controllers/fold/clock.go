@@ -17,8 +17,8 @@ import (
 type clockRule struct{ noRule }
 
 // begin forgets an end that was kept back if the resolvedTime is of the future. Otherwise the Incident would fire again in
-// Alertmanager, which has been told of its end, see KeepsFiring, once that time is now. If only the end is of the future, nothing
-// tells whether Alertmanager has been told of it.
+// Alertmanager, which has been told of its end, see EndIsKeptBack, once that time is now. If only the end is of the future,
+// nothing tells whether Alertmanager has been told of it.
 func (clockRule) begin(f *folding) {
 	f.redateAcknowledgement()
 	status := f.status
@@ -89,6 +89,19 @@ func (f *folding) redateSilence() {
 // IsFuture reports whether a time that was noted is further ahead of now than clocks differ: the clock by which it was noted was
 // wrong, or has been set back.
 func IsFuture(t, now time.Time) bool { return t.Sub(now) > MaxClockDifference }
+
+// LeadOf returns how far a clock is ahead that showed a time, cut to seconds, at some moment between sent and received. It
+// returns the smallest difference that is possible.
+func LeadOf(date, sent, received time.Time) time.Duration {
+	switch {
+	case date.After(received):
+		return date.Sub(received)
+	case sent.Sub(date) > time.Second:
+		return date.Add(time.Second).Sub(sent)
+	default:
+		return 0
+	}
+}
 
 // Latest returns the latest of the times, of which there must be one.
 func Latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }

@@ -1,6 +1,7 @@
 package fold
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,8 +45,9 @@ func Deadline(incident *v1alpha1.Incident, p Policy) (at time.Time, ok bool) {
 func openDeadline(incident *v1alpha1.Incident, p *Policy) (at time.Time, expires bool) {
 	status := &incident.Status
 	since := valueOf(status.LastAlertTime, status.OpenedTime, &v1alpha1.Timestamp{Time: incident.CreationTimestamp.Time})
-	quietFrom, never := quietFrom(incident.Spec.DedupKey, p)
-	if since.IsZero() || never {
+	quietFrom := Latest(p.QuietFrom, p.Heartbeats.HeardSince)
+	// While a heartbeat is missed, the sender may be dead, or its job may have failed.
+	if since.IsZero() || p.Heartbeats.Missed || slices.Contains(p.Heartbeats.Keys, incident.Spec.DedupKey) {
 		return time.Time{}, false
 	}
 	if p.AutoResolveAfter > 0 {
@@ -59,16 +61,6 @@ func openDeadline(incident *v1alpha1.Incident, p *Policy) (at time.Time, expires
 		return end, true
 	}
 	return at, false
-}
-
-// quietFrom is since when an Open Incident is without alerts at the earliest, unless a rule says that it never is.
-func quietFrom(dedupKey string, p *Policy) (from time.Time, never bool) {
-	from = p.QuietFrom
-	for _, r := range rules {
-		since, isNever := r.quiet(dedupKey, p)
-		from, never = Latest(from, since), never || isNever
-	}
-	return from, never
 }
 
 // expiryOf returns how long an Incident stays open after a firing alert that is not repeated; nil if its sender does not

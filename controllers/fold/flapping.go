@@ -82,7 +82,7 @@ func (flappingRule) ends(f *folding) {
 		length = durationOr(p.KeepFiringFor, 0)
 	}
 	switch {
-	case firesOn(status): // also if it ends now, with a severity that the timeline may lack
+	case continuesLast(status): // also if it ends now, with a severity that the timeline may lack
 		if kept.StartTime = known.KeptFiring.StartTime; status.Mute == nil { // which has hidden a rise
 			kept.Severity = known.KeptFiring.Severity
 		}
@@ -163,7 +163,7 @@ func (f *folding) endFlapping(at time.Time) (ended bool) {
 		return false
 	}
 	end := *known.EndTime
-	if f.status.State == v1alpha1.IncidentOpen && firesOn(f.status) {
+	if f.status.State == v1alpha1.IncidentOpen && continuesLast(f.status) {
 		known.KeptFiring.EndTime = end
 	}
 	known.EndTime = nil
@@ -173,7 +173,8 @@ func (f *folding) endFlapping(at time.Time) (ended bool) {
 
 // raiseKept has the severity rise with which the Incident is forwarded.
 func (f *folding) raiseKept() {
-	if severity := f.status.Alert.Severity; firesOn(f.status) && IsMoreSevere(severity, f.status.Flapping.KeptFiring.Severity) {
+	severity := f.status.Alert.Severity
+	if continuesLast(f.status) && IsMoreSevere(severity, f.status.Flapping.KeptFiring.Severity) {
 		f.status.Flapping.KeptFiring.Severity = severity
 	}
 }

@@ -179,7 +179,7 @@ func TestOnlySoManyOpeningsAreKept(t *testing.T) {
 
 // isForwarded reports whether an Incident is forwarded as one that fires.
 func (b *foldBench) isForwarded() bool {
-	return b.status().State == v1alpha1.IncidentOpen && !IsHeld(b.status(), b.now) || KeepsFiring(b.status(), b.now)
+	return b.status().State == v1alpha1.IncidentOpen && !IsHeld(b.status(), b.now) || EndIsKeptBack(b.status(), b.now)
 }
 
 func TestAnEndIsKeptBack(t *testing.T) {
@@ -268,9 +268,9 @@ func TestAnEndIsKeptBack(t *testing.T) {
 			g.Expect(bench.status().State).To(Equal(v1alpha1.IncidentResolved))
 			end := minute(test.until)
 			g.Expect(ForwardedEnd(bench.status())).To(Equal(end))
-			g.Expect(KeepsFiring(bench.status(), end.Add(-time.Second))).To(Equal(end.After(bench.status().ResolvedTime.Time)))
-			g.Expect(KeepsFiring(bench.status(), end)).To(BeFalse())
-			g.Expect(KeepsFiring(bench.status(), minute(0))).To(BeFalse(), "if the clock is set back")
+			g.Expect(EndIsKeptBack(bench.status(), end.Add(-time.Second))).To(Equal(end.After(bench.status().ResolvedTime.Time)))
+			g.Expect(EndIsKeptBack(bench.status(), end)).To(BeFalse())
+			g.Expect(EndIsKeptBack(bench.status(), minute(0))).To(BeFalse(), "if the clock is set back")
 		})
 	}
 }
@@ -320,7 +320,7 @@ func TestWhatAWindowHidesIsNotKeptFiring(t *testing.T) {
 	g.Expect(bench.status().Mute.ForwardedSeverity).To(Equal(v1alpha1.SeverityError))
 	bench.toggle(9)
 	bench.at(10)
-	g.Expect(KeepsFiring(bench.status(), minute(10))).To(BeTrue())
+	g.Expect(EndIsKeptBack(bench.status(), minute(10))).To(BeTrue())
 	bench.toggle(11)
 	g.Expect(ForwardedSeverity(bench.status())).To(Equal(v1alpha1.SeverityError))
 	g.Expect(ForwardedPeriods(bench.status())).To(ContainElement(SeverityPeriod{Severity: "error", From: minute(6)}))
@@ -333,8 +333,8 @@ func TestAClockThatWasSetBackKeepsNothingFiring(t *testing.T) {
 	g.Expect(ForwardedEnd(bench.status())).To(Equal(minute(65)))
 	bench.at(1)
 	g.Expect(bench.flapping().Status).To(Equal(metav1.ConditionFalse))
-	g.Expect(KeepsFiring(bench.status(), minute(1))).To(BeFalse())
-	g.Expect(KeepsFiring(bench.status(), minute(64))).To(BeFalse(), "nor when that time comes")
+	g.Expect(EndIsKeptBack(bench.status(), minute(1))).To(BeFalse())
+	g.Expect(EndIsKeptBack(bench.status(), minute(64))).To(BeFalse(), "nor when that time comes")
 }
 
 // TestAnEndThatWasToldStaysSo has the clock set back by an hour after the end that was kept back has been forwarded.
@@ -357,7 +357,7 @@ func TestAnEndThatWasToldStaysSo(t *testing.T) {
 			}
 			g.Expect(keptFiring(bench.status())).To(BeNil())
 			for _, n := range []int{7, 8, 64} {
-				g.Expect(KeepsFiring(bench.status(), minute(n))).To(BeFalse())
+				g.Expect(EndIsKeptBack(bench.status(), minute(n))).To(BeFalse())
 			}
 			g.Expect(bench.at(8).IsIdle()).To(BeTrue())
 		})
@@ -440,7 +440,7 @@ func TestAPersonEndsTheHighestSeverity(t *testing.T) {
 	bench.toggle(1, 2, 3, 4, 5, 6)
 	bench.at(7, eventOf(7, firingAt("info")))
 	bench.at(8, eventOf(8, resolvedByMaria()))
-	g.Expect(KeepsFiring(bench.status(), minute(8))).To(BeFalse())
+	g.Expect(EndIsKeptBack(bench.status(), minute(8))).To(BeFalse())
 	periods := ForwardedPeriods(bench.status())
 	g.Expect(periods[len(periods)-1]).To(Equal(SeverityPeriod{Severity: "error", From: minute(5), To: minute(8)}))
 }
@@ -452,7 +452,7 @@ func TestFlappingInAMaintenanceWindow(t *testing.T) {
 	bench.toggle(8)
 	g.Expect(bench.status().Mute).To(HaveValue(HaveField("ForwardedSeverity", v1alpha1.SeverityError)), "it fires in Alertmanager")
 	bench.toggle(9)
-	g.Expect(KeepsFiring(bench.status(), minute(13))).To(BeTrue())
+	g.Expect(EndIsKeptBack(bench.status(), minute(13))).To(BeTrue())
 
 	bench.at(20)
 	bench.maintain(windowOf("db", 20, 30))

@@ -34,7 +34,7 @@ const (
 	ResultSilenced       = "silenced"
 	ResultAssigned       = "assigned"
 	ResultUnassigned     = "unassigned"
-	ResultLate           = "late"
+	ResultLate           = "late" // it changes no state: stale, overtaken, or the Incident was Resolved already
 	ResultNoMatch        = "nomatch"
 	ResultReplayed       = "replayed"
 	ResultRestored       = "restored"
@@ -59,9 +59,9 @@ type Input struct {
 
 // Queue knows the AlertEvents of an Incident.
 type Queue interface {
-	// Lists reports whether an AlertEvent is listed for this Incident: the quorum list, which began after the Incident was
+	// IsListed reports whether an AlertEvent is listed for this Incident: the quorum list, which began after the Incident was
 	// read, has it without a mark for the Incident. A provisional plan goes by the cache instead.
-	Lists(uid string) bool
+	IsListed(uid string) bool
 
 	// Version returns the place of an AlertEvent in commit order, see Stored.
 	Version(event *v1alpha1.AlertEvent) string
@@ -118,13 +118,13 @@ func Decide(in Input) Plan {
 
 // folding is one fold under way.
 type folding struct {
-	in        Input                    // with an empty Incident if there is none
-	spec      v1alpha1.IncidentSpec    // of the Incident; empty while there is none
-	status    *v1alpha1.IncidentStatus // of the plan
-	sizeBound int                      // the content is not larger than this
-	ledger    *ledgerBook
-	unmatched []v1alpha1.LedgerEntry // events whose alerts came before there was an Incident; none if it has a status
-	plan      Plan
+	in             Input                    // with an empty Incident if there is none
+	spec           v1alpha1.IncidentSpec    // of the Incident; empty while there is none
+	status         *v1alpha1.IncidentStatus // of the plan
+	sizeBound      int                      // the content is not larger than this
+	ledger         *ledgerBook
+	beforeIncident []v1alpha1.LedgerEntry // events that came before there was an Incident, and match nothing
+	plan           Plan
 }
 
 // rule is what a feature adds to the life cycle, at certain moments of a fold. All that the feature decides lies in the file of
@@ -139,9 +139,6 @@ type rule interface {
 	// takeReport folds a report that the life cycle does not know, and returns its result; empty for all other alerts.
 	takeReport(f *folding, a receivedAlert) (result string)
 
-	// quiet returns the earliest time from which the lack of alerts may end an Open Incident with the key, or that it never does.
-	quiet(dedupKey string, p *Policy) (from time.Time, never bool)
-
 	// due returns when the rule changes the Incident if no alert comes until then; zero if it does not. It is folded at that time,
 	// even if it is Resolved. The rule must change it then: otherwise it is folded again and again.
 	due(status *v1alpha1.IncidentStatus, p *Policy) time.Time
@@ -152,7 +149,6 @@ type rule interface {
 
 // rules are those of all features. The order matters where a rule reads what an earlier one has decided in the same fold.
 var rules = [...]rule{
-	heartbeatRule{},       // nothing ends for want of alerts while a heartbeat is missed
 	acknowledgementRule{}, // acknowledgements expire
 	silenceRule{},         // requests for silences, and which silence covers the Incident
 	holdRule{},            // an episode is not forwarded yet
@@ -187,7 +183,7 @@ func openFold(in Input) *folding {
 	f.plan.Status, f.status = *stored.DeepCopy(), &f.plan.Status
 	f.ledger = openLedger(stored.Ledger, in.Incident.ResourceVersion, in.Queue)
 	if stored.State == "" {
-		f.unmatched = f.settledBefore()
+		f.beforeIncident = f.settledBefore()
 	}
 	for _, r := range rules {
 		r.begin(f)
@@ -200,7 +196,7 @@ func openFold(in Input) *folding {
 func (f *folding) isFull() bool {
 	needed := 1
 	if f.plan.Write {
-		needed += len(f.unmatched)
+		needed += len(f.beforeIncident)
 	}
 	return f.ledger.space() < needed
 }
@@ -212,7 +208,7 @@ func (f *folding) pending() []versionedEvent {
 	for _, event := range f.in.Events {
 		uid := string(event.UID)
 		switch {
-		case seen[event.UID] || !f.in.Queue.Lists(uid) || !f.concerns(event):
+		case seen[event.UID] || !f.in.Queue.IsListed(uid) || !f.concerns(event):
 			continue
 		case f.ledger.has(uid):
 			f.plan.ToSettle = append(f.plan.ToSettle, event.UID)
@@ -239,7 +235,7 @@ func (f *folding) concerns(event *v1alpha1.AlertEvent) bool {
 func (f *folding) settledBefore() []v1alpha1.LedgerEntry {
 	var entries []v1alpha1.LedgerEntry
 	for _, event := range f.in.Settled {
-		if entry := entryOf(event); f.in.Queue.Lists(entry.UID) && !f.ledger.has(entry.UID) {
+		if entry := entryOf(event); f.in.Queue.IsListed(entry.UID) && !f.ledger.has(entry.UID) {
 			entries = append(entries, entry)
 		}
 	}
@@ -278,7 +274,7 @@ func (f *folding) foldEvent(event versionedEvent) {
 		f.ledger.advance(event.version)
 		f.plan.Write = true
 	case unmatched:
-		f.unmatched = append(f.unmatched, entryOf(event.AlertEvent))
+		f.beforeIncident = append(f.beforeIncident, entryOf(event.AlertEvent))
 	}
 	f.plan.Unmatched = f.plan.Unmatched || unmatched
 	f.plan.ToSettle = append(f.plan.ToSettle, event.UID)
@@ -366,7 +362,7 @@ func (f *folding) written() *v1alpha1.Incident {
 func (f *folding) closeLedger() {
 	if f.plan.Write {
 		// What came before the Incident is settled with it, and must not be found again as its own.
-		f.ledger.addBefore(f.unmatched)
+		f.ledger.addBefore(f.beforeIncident)
 	}
 	f.status.Ledger = f.ledger.close()
 }
@@ -398,6 +394,5 @@ func (noRule) ends(*folding)                                              {}
 func (noRule) alert(*folding, receivedAlert, earlier)                     {}
 func (noRule) finish(*folding, earlier)                                   {}
 func (noRule) takeReport(*folding, receivedAlert) string                  { return "" }
-func (noRule) quiet(string, *Policy) (from time.Time, never bool)         { return from, never }
 func (noRule) due(*v1alpha1.IncidentStatus, *Policy) (never time.Time)    { return never }
 func (noRule) bare(_, _ *v1alpha1.IncidentStatus, _ *Policy, _ time.Time) {}

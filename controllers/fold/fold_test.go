@@ -92,8 +92,8 @@ func (b *foldBench) input(events ...*v1alpha1.AlertEvent) Input {
 	}
 }
 
-// Lists implements Queue.
-func (b *foldBench) Lists(uid string) bool { return !b.gone[uid] }
+// IsListed implements Queue.
+func (b *foldBench) IsListed(uid string) bool { return !b.gone[uid] }
 
 // Version implements Queue.
 func (*foldBench) Version(event *v1alpha1.AlertEvent) string { return Stored{}.Version(event) }

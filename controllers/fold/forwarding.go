@@ -84,7 +84,7 @@ func (known *KnownForwarding) isExcluded() bool {
 type forwardingRule struct{ noRule }
 
 func (forwardingRule) alert(f *folding, _ receivedAlert, before earlier) {
-	if !before.isOpen && f.status.State == v1alpha1.IncidentOpen && !firesOn(f.status) {
+	if !before.isOpen && f.status.State == v1alpha1.IncidentOpen && !continuesLast(f.status) {
 		f.status.Forwarding = nil // people are to be told anew
 	}
 }
@@ -129,8 +129,7 @@ func (f *folding) isHeld() bool {
 
 // isTold reports whether an Alertmanager has accepted the current episode, as far as its status or this leader knows.
 func (f *folding) isTold() bool {
-	known := &f.in.Forwarding
-	return wasAccepted(f.status) || known.Severity != "" && known.Opened.Equal(valueOf(f.status.OpenedTime).Time)
+	return wasAccepted(f.status) || f.isKnownPosted()
 }
 
 // wasAccepted reports whether an Alertmanager has accepted the episode, by its status.
@@ -145,8 +144,8 @@ func WasHeld(status *v1alpha1.IncidentStatus, ended time.Time) bool {
 		!ended.Before(valueOf(status.OpenedTime).Time)
 }
 
-// KeepsFiring reports whether a Resolved Incident is forwarded as one that fires.
-func KeepsFiring(status *v1alpha1.IncidentStatus, now time.Time) bool {
+// EndIsKeptBack reports whether a Resolved Incident is forwarded as one that fires.
+func EndIsKeptBack(status *v1alpha1.IncidentStatus, now time.Time) bool {
 	return status.State == v1alpha1.IncidentResolved && keptFiring(status) != nil && now.Before(ForwardedEnd(status)) &&
 		!IsFuture(valueOf(status.ResolvedTime).Time, now)
 }
@@ -162,7 +161,7 @@ func ForwardedEnd(status *v1alpha1.IncidentStatus) time.Time {
 
 // ForwardedSeverity returns the severity with which an Incident is forwarded unless it is muted. It does not fall while it flaps.
 func ForwardedSeverity(status *v1alpha1.IncidentStatus) v1alpha1.Severity {
-	if kept := keptFiring(status); kept != nil && (status.State == v1alpha1.IncidentResolved || firesOn(status)) {
+	if kept := keptFiring(status); kept != nil && (status.State == v1alpha1.IncidentResolved || continuesLast(status)) {
 		return kept.Severity
 	}
 	return status.Alert.Severity
@@ -176,9 +175,9 @@ func keptFiring(status *v1alpha1.IncidentStatus) *v1alpha1.KeptFiring {
 	return status.Flapping.KeptFiring
 }
 
-// firesOn reports whether the current episode has opened before the end of the last one was forwarded, and the Incident flaps:
-// Alertmanager is told of nothing but a rise of the severity.
-func firesOn(status *v1alpha1.IncidentStatus) bool {
+// continuesLast reports whether the current episode has opened before the end of the last one was forwarded, and the Incident
+// flaps: Alertmanager is told of nothing but a rise of the severity.
+func continuesLast(status *v1alpha1.IncidentStatus) bool {
 	kept := keptFiring(status)
 	return kept != nil && isSet(status.Flapping.EndTime) && valueOf(status.OpenedTime).Before(kept.EndTime.Time)
 }
@@ -192,7 +191,7 @@ func ForwardedPeriods(status *v1alpha1.IncidentStatus) []SeverityPeriod {
 		return periods
 	}
 	to := kept.EndTime.Time
-	if status.State == v1alpha1.IncidentOpen && firesOn(status) {
+	if status.State == v1alpha1.IncidentOpen && continuesLast(status) {
 		to = time.Time{}
 	}
 	begun := slices.IndexFunc(periods, func(p SeverityPeriod) bool { return !p.From.Before(kept.StartTime.Time) })

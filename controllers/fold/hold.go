@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
@@ -50,7 +52,7 @@ func (holdRule) due(status *v1alpha1.IncidentStatus, _ *Policy) time.Time {
 // on stays forwarded.
 func (f *folding) hold(at time.Time) bool {
 	p := &f.in.Policy
-	if f.status.State != v1alpha1.IncidentOpen || !isSet(f.status.OpenedTime) || p.Absent || firesOn(f.status) {
+	if f.status.State != v1alpha1.IncidentOpen || !isSet(f.status.OpenedTime) || p.Absent || continuesLast(f.status) {
 		return false
 	}
 	episode, opened := f.episode(), f.status.OpenedTime.Time
@@ -71,16 +73,9 @@ func holdOf(after *v1alpha1.ForwardAfter, severity v1alpha1.Severity) time.Durat
 	if after == nil {
 		return 0
 	}
-	own := after.Default
-	switch severity {
-	case v1alpha1.SeverityCritical:
-		own = cmp.Or(after.Critical, own)
-	case v1alpha1.SeverityError:
-		own = cmp.Or(after.Error, own)
-	case v1alpha1.SeverityWarning:
-		own = cmp.Or(after.Warning, own)
-	case v1alpha1.SeverityInfo:
-		own = cmp.Or(after.Info, own)
-	}
-	return min(max(0, durationOr(own, 0)), maxHold)
+	own := map[v1alpha1.Severity]*metav1.Duration{
+		v1alpha1.SeverityCritical: after.Critical, v1alpha1.SeverityError: after.Error,
+		v1alpha1.SeverityWarning: after.Warning, v1alpha1.SeverityInfo: after.Info,
+	}[severity]
+	return min(max(0, durationOr(cmp.Or(own, after.Default), 0)), maxHold)
 }

@@ -29,7 +29,7 @@ func openLedger(stored v1alpha1.Ledger, incidentVersion string, events Queue) *l
 	}
 	for _, entry := range stored.Events {
 		book.known[entry.UID] = true
-		if events.Lists(entry.UID) {
+		if events.IsListed(entry.UID) {
 			book.entries = append(book.entries, entry)
 		}
 	}
@@ -77,8 +77,8 @@ func entryOf(event *v1alpha1.AlertEvent) v1alpha1.LedgerEntry {
 // Stored is a Queue in which all AlertEvents exist and their objects tell the commit order.
 type Stored struct{}
 
-// Lists implements Queue.
-func (Stored) Lists(string) bool { return true }
+// IsListed implements Queue.
+func (Stored) IsListed(string) bool { return true }
 
 // Version implements Queue. It returns the resourceVersion of the mark, else that of the AlertEvent itself, which an update of
 // the metadata changes.

@@ -30,7 +30,7 @@ const maxEpisodeTitle, bytesPerChar = 256, 6
 type receivedAlert struct {
 	*v1alpha1.Alert
 	received    time.Time
-	heard       time.Time // when it ended the quiet, see heardTime
+	heard       time.Time // when it was received, see heardTime
 	defaults    *v1alpha1.AlertDefaults
 	integration string // of the event or, if it names none, of the Incident
 	overtaken   bool   // a newer event is folded already
@@ -149,11 +149,8 @@ func isStaleResolve(s *v1alpha1.IncidentStatus, a receivedAlert) bool {
 	if IsFuture(last.Time, a.heard) && IsFuture(valueOf(s.LastAlertTime).Time, a.heard) {
 		return false
 	}
-	about := a.EndTime
-	if !isSet(about) {
-		about = a.StartTime
-	}
-	return isSet(about) && about.Before(last.Truncate(unitOf(about.Time)))
+	about := valueOf(a.EndTime, a.StartTime)
+	return !about.IsZero() && about.Before(last.Truncate(unitOf(about.Time)))
 }
 
 // unitOf is the unit in which a sender appears to give a time. Some give the end of an alert in seconds and its start

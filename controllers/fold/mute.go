@@ -71,9 +71,9 @@ func (f *folding) muteOf(before earlier, isOpen, muted bool) *v1alpha1.Mute {
 	case mute != nil && isOpen && isSet(mute.EndTime) && !f.in.Now.Before(mute.EndTime.Time) && f.isKnownPosted():
 		// Of another window: what was posted after the last one fires on, or people would be told of an end that is none.
 		return &v1alpha1.Mute{StartTime: now, ForwardedSeverity: f.in.Forwarding.Severity}
-	case mute != nil && (before.isOpen || firesOn(f.status)):
+	case mute != nil && (before.isOpen || continuesLast(f.status)):
 		return &v1alpha1.Mute{StartTime: mute.StartTime, ForwardedSeverity: mute.ForwardedSeverity}
-	case isOpen && (before.isOpen || firesOn(f.status)):
+	case isOpen && (before.isOpen || continuesLast(f.status)):
 		return &v1alpha1.Mute{StartTime: now, ForwardedSeverity: before.forwarded}
 	case isOpen:
 		return &v1alpha1.Mute{StartTime: now}
@@ -89,9 +89,6 @@ func (f *folding) isKnownPosted() bool {
 }
 
 func sameMute(a, b *v1alpha1.Mute) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return a.Window == b.Window && valueOf(a.EndTime).Equal(valueOf(b.EndTime).Time) && a.StartTime.Equal(b.StartTime.Time) &&
-		a.ForwardedSeverity == b.ForwardedSeverity
+	return a == b || a != nil && b != nil && a.Window == b.Window && a.ForwardedSeverity == b.ForwardedSeverity &&
+		a.StartTime.Equal(b.StartTime.Time) && valueOf(a.EndTime).Equal(valueOf(b.EndTime).Time)
 }

@@ -78,6 +78,26 @@ type Presets interface {
 	LateFiringWindow(preset string) (window time.Duration, ok bool)
 }
 
+// Heartbeats is what the heartbeats of an integration mean for its Incidents.
+type Heartbeats struct {
+	Missed     bool      // one is missed, or none watches the integration's link: no Incident ends for want of alerts
+	HeardSince time.Time // all are looked at since then, and none has been missed; zero without any
+	Keys       []string  // their dedup keys: their own Incidents end when they are heard
+}
+
+// HeartbeatType is the type of the alerts about heartbeats. Package heartbeat resolves the Incident of one that was deleted only
+// if it has this type.
+const HeartbeatType = "heartbeat"
+
+func heartbeatsOf(beats []*v1alpha1.Heartbeat) (h Heartbeats) {
+	for _, beat := range beats {
+		h.Missed = h.Missed || beat.Status.MissedTime != nil
+		h.HeardSince = Latest(h.HeardSince, valueOf(beat.Status.MissedUntilTime).Time, valueOf(beat.Status.ObservedTime).Time)
+		h.Keys = append(h.Keys, v1alpha1.HeartbeatKey(beat.Name))
+	}
+	return h
+}
+
 // PolicyOf returns the policy of an integration with its heartbeats; nil stands for one that does not exist. The presets may be
 // nil if the window for late firings does not matter.
 func PolicyOf(integration *v1alpha1.WebhookIntegration, presets Presets, beats ...*v1alpha1.Heartbeat) Policy {

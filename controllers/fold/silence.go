@@ -105,7 +105,8 @@ func (f *folding) updateSilenced() {
 	if status.State == "" || reason == "" {
 		return
 	}
-	differs := !isSame(status.SilencedBy, covering)
+	none := &v1alpha1.Silence{}
+	differs := *cmp.Or(status.SilencedBy, none) != *cmp.Or(covering, none)
 	if !f.condition(v1alpha1.ConditionSilenced, value, f.in.Now, reason, message) && !differs {
 		return
 	}
@@ -128,13 +129,6 @@ func (f *folding) silenced(requested bool) (value metav1.ConditionStatus, reason
 		return metav1.ConditionFalse, v1alpha1.ReasonNotSilenced, messageNotSilenced
 	}
 	return "", "", ""
-}
-
-func isSame(a, b *v1alpha1.Silence) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return *a == *b
 }
 
 // describe returns the author, the end and the comment of a silence, for the condition.

@@ -113,7 +113,7 @@ func (e *endpoint) health(isOwn func(types.NamespacedName) bool, now time.Time) 
 		if p.record.rejects(isOwn, now) {
 			h.rejections.Insert(rejection)
 		}
-		h.isClockWrong = h.isClockWrong || p.skew.isWrong()
+		h.isClockWrong = h.isClockWrong || p.skew.wrong.Load()
 	}
 	return h, h.total > 0
 }
@@ -131,7 +131,10 @@ func (h *endpointHealth) describeFailures(name string) string {
 func (t *term) describeHealth(
 	condition *metav1.Condition, endpoints []*endpoint, integration types.NamespacedName, now time.Time,
 ) bool {
-	isOwn := func(incident types.NamespacedName) bool { return t.incidents.integrationOf(incident) == integration }
+	isOwn := func(incident types.NamespacedName) bool {
+		known, _, _ := t.incidents.get(incident)
+		return incident.Namespace == integration.Namespace && known.integration == integration.Name
+	}
 	var working, failing, rejecting, wrong []string
 	for _, e := range endpoints {
 		h, known := e.health(isOwn, now)

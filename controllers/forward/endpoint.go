@@ -23,7 +23,7 @@ type endpoint struct {
 func newEndpoint(term *term, t *config.Target) *endpoint {
 	e := &endpoint{term: term, name: t.Name(), signal: newSignal(), posters: newGroup[*poster]()}
 	e.target.Store(t)
-	e.silencer = newSilencer(term, e.name, e.posters)
+	e.silencer = &silencer{term: term, name: e.name, posters: e.posters}
 	return e
 }
 

@@ -92,7 +92,7 @@ func TestEveryPodOfAHeadlessServiceGetsEveryAlert(t *testing.T) {
 		alert := v1alpha1.Alert{DedupKey: key, Status: v1alpha1.AlertFiring}
 		typed(key)(&alert)
 		_, after := incidents.fold(alert)
-		incidents.term.notify(client.ObjectKeyFromObject(after), time.Now())
+		incidents.term.enqueue(client.ObjectKeyFromObject(after), time.Now())
 	}
 	has := func(want int, pods ...int) {
 		t.Helper()

@@ -12,7 +12,7 @@
 //     expire and ends do not.
 //  3. poster.prepare (poster.go) reads each of them, has package alerts, which is pure, decide with which labels Alertmanager is
 //     to know it, adds what was posted before and must end, and makes the alerts.
-//  4. The splitter of the poster posts them in one request. If Alertmanager accepts only some, it finds out which.
+//  4. poster.post posts them in one request. If Alertmanager accepts only some, it finds out which.
 //  5. The record of the poster (record.go) has what was accepted and rejected, by Incident. The next round, the status of the
 //     Incident (reporter, record.go) and the condition of its integration (condition.go) depend on it.
 //
@@ -229,7 +229,7 @@ func (t *term) clock() (now time.Time, ok bool) {
 
 // Start implements manager.Runnable: it keeps the endpoints of the newest configuration until ctx ends.
 func (t *term) Start(ctx context.Context) error {
-	defer t.forwarder.term.CompareAndSwap(t, nil) // it knows all open Incidents
+	defer t.forwarder.term.CompareAndSwap(t, nil) // which frees its memory of all open Incidents
 	defer t.endpoints.running.Wait()
 	toolscache.WaitForCacheSync(ctx.Done(), t.synced...)
 	t.endpoints.running.Go(func() { t.reporter.run(ctx) })
@@ -261,14 +261,14 @@ func (t *term) watch(objects cache.Informers) error {
 	if err != nil {
 		return err
 	}
-	t.synced = []toolscache.InformerSynced{incidents.HasSynced, integrations.HasSynced}
+	t.synced = []toolscache.InformerSynced{incidents, integrations}
 	return nil
 }
 
 func (t *term) incidentChanged(incident *v1alpha1.Incident, initial bool) {
 	before, news := t.incidents.put(incident, time.Time{})
 	if news && !initial {
-		t.notifyIfUrgent(before.content, incident)
+		t.enqueueIfUrgent(before.content, incident)
 	}
 }
 
@@ -276,8 +276,8 @@ func (t *term) incidentChanged(incident *v1alpha1.Incident, initial bool) {
 func (t *term) observe(incident *v1alpha1.Incident) {
 	if incident.Status.State == v1alpha1.IncidentResolved {
 		t.resolved(incident)
-	} else if before, news := t.incidents.setUnshown(incident); news {
-		t.notifyIfUrgent(before.content, incident)
+	} else if before, news := t.incidents.putUnshown(incident); news {
+		t.enqueueIfUrgent(before.content, incident)
 	}
 }
 
@@ -302,21 +302,21 @@ func (t *term) readLost(ctx context.Context) {
 	}, lostAfter/2)
 }
 
-// notifyIfUrgent has an Incident that is not Resolved posted, if that cannot wait for the next round.
-func (t *term) notifyIfUrgent(before, after *v1alpha1.Incident) {
+// enqueueIfUrgent has an Incident that is not Resolved posted before the next round, if that is needed.
+func (t *term) enqueueIfUrgent(before, after *v1alpha1.Incident) {
 	received, urgent := alerts.Urgent(before, after, t.forwarder.current().AlertLabels)
 	if before == nil && t.forwarder.apiTime().Sub(received) > lostAfter {
 		received = time.Time{} // it was only not known
 	}
 	if urgent {
-		t.notify(client.ObjectKeyFromObject(after), received)
+		t.enqueue(client.ObjectKeyFromObject(after), received)
 	}
 }
 
 // incidentGone takes in that an Incident is Resolved, or deleted.
 func (t *term) incidentGone(incident *v1alpha1.Incident) {
 	if t.incidents.gone(incident, t.forwarder.apiTime()) {
-		t.notify(client.ObjectKeyFromObject(incident), time.Time{})
+		t.enqueue(client.ObjectKeyFromObject(incident), time.Time{})
 	}
 }
 
@@ -329,7 +329,7 @@ func (t *term) resolved(incident *v1alpha1.Incident) {
 		return
 	}
 	t.incidents.keep(incident)
-	t.notify(client.ObjectKeyFromObject(incident), ended.Time)
+	t.enqueue(client.ObjectKeyFromObject(incident), ended.Time)
 }
 
 // integrationChanged has the Incidents of an integration forwarded anew if its change affects them.
@@ -341,7 +341,7 @@ func (t *term) integrationChanged(integration *v1alpha1.WebhookIntegration, init
 		return
 	}
 	for _, incident := range t.incidents.of(key) {
-		t.notify(incident, time.Time{})
+		t.enqueue(incident, time.Time{})
 	}
 }
 
@@ -349,8 +349,8 @@ func (t *term) integrationGone(integration *v1alpha1.WebhookIntegration) {
 	t.incidents.replaceIntegration(client.ObjectKeyFromObject(integration), nil)
 }
 
-// notify puts an Incident in the queue of every poster.
-func (t *term) notify(key types.NamespacedName, received time.Time) {
+// enqueue puts an Incident in the queue of every poster.
+func (t *term) enqueue(key types.NamespacedName, received time.Time) {
 	for _, e := range t.endpoints.all() {
 		for _, p := range e.posters.all() {
 			p.schedule.changed.add(key, received)

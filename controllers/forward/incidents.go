@@ -18,19 +18,25 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
-// incidents has what a term knows of Incidents, and reads from the API server those that the cache lacks.
+// incidents has the integrations, and the Incidents that the forwarding has to look at again and again: those that are open or
+// were resolved a short while ago, and those that silences concern. Most Incidents are neither. It reads from the API server
+// those that the cache lacks.
 type incidents struct {
-	*index
 	api      client.Reader
 	settings func() *alerts.Settings
 	resolved *expirecache.LRUExpireCache // compact Incidents by version: a Resolved one is posted again and again
 	reads    flowcontrol.RateLimiter
+
+	mu           sync.Mutex
+	index        map[types.NamespacedName]indexed
+	integrations map[types.NamespacedName]*v1alpha1.WebhookIntegration // must not be modified
 }
 
 func newIncidents(api client.Reader, settings func() *alerts.Settings) *incidents {
 	return &incidents{
-		index: newIndex(), api: api, settings: settings, resolved: expirecache.NewLRUExpireCache(maxResolved),
+		api: api, settings: settings, resolved: expirecache.NewLRUExpireCache(maxResolved),
 		reads: flowcontrol.NewTokenBucketRateLimiter(readRate, readRate),
+		index: map[types.NamespacedName]indexed{}, integrations: map[types.NamespacedName]*v1alpha1.WebhookIntegration{},
 	}
 }
 
@@ -67,10 +73,9 @@ func (i *incidents) mayRead(key types.NamespacedName) bool {
 
 // readResolved returns an Incident that the index knows and the cache lacks, nil if there is none.
 func (i *incidents) readResolved(ctx context.Context, known version) (*v1alpha1.Incident, error) {
-	if kept, ok := i.resolved.Get(known); ok {
-		if incident, ok := kept.(*v1alpha1.Incident); ok {
-			return incident, nil
-		}
+	kept, _ := i.resolved.Get(known)
+	if incident, ok := kept.(*v1alpha1.Incident); ok {
+		return incident, nil
 	}
 	incident, err := i.readLive(ctx, known)
 	if incident == nil {
@@ -78,7 +83,7 @@ func (i *incidents) readResolved(ctx context.Context, known version) (*v1alpha1.
 	}
 	if incident.Status.Flapping != nil || incident.Status.State != v1alpha1.IncidentResolved {
 		// Its end is forwarded later than the cache shows it, or it is open again.
-		i.setUnshown(incident)
+		i.putUnshown(incident)
 		known.resource = incident.ResourceVersion
 	}
 	return i.keepAs(known, incident), nil
@@ -112,43 +117,29 @@ func (i *incidents) keepAs(known version, incident *v1alpha1.Incident) *v1alpha1
 	return kept
 }
 
-// index knows the integrations, and the Incidents that the forwarding has to look at again and again: those that are open or
-// were resolved a short while ago, and those that silences concern. Most Incidents are neither.
-type index struct {
-	mu           sync.Mutex
-	incidents    map[types.NamespacedName]indexed
-	integrations map[types.NamespacedName]*v1alpha1.WebhookIntegration // must not be modified
-}
-
 // indexed is an Incident in the index.
 type indexed struct {
 	content     *v1alpha1.Incident // also without a status; must not be modified; nil: it is Resolved or gone
-	unshown     time.Time          // when this version was read or written, if the cache has not shown it; long ago: it is read
+	unshown     time.Time          // when this version was read or written, if the cache has not shown it; readLost reads it in time
 	version     string             // its resourceVersion, or that of its end as the cache showed it
 	integration string
 	resolved    time.Time // or when its end is forwarded, if that is later; zero while it is open
 	silences    bool      // it is acknowledged, or has or is to have a silence
 }
 
-func newIndex() *index {
-	return &index{
-		incidents: map[types.NamespacedName]indexed{}, integrations: map[types.NamespacedName]*v1alpha1.WebhookIntegration{},
-	}
-}
-
 // put indexes an Incident as it is now, and returns what was known, and whether this is news: not if that is known, or a newer
 // version. One that was resolved before the time since is forgotten at once, unless silences concern it.
-func (x *index) put(incident *v1alpha1.Incident, since time.Time) (before indexed, news bool) {
-	return x.replace(incident, since, time.Time{})
+func (i *incidents) put(incident *v1alpha1.Incident, since time.Time) (before indexed, news bool) {
+	return i.replace(incident, since, time.Time{})
 }
 
-// setUnshown does what put does, for an Incident that the API server has and the cache may not have shown: a watch may lose it.
-func (x *index) setUnshown(incident *v1alpha1.Incident) (before indexed, news bool) {
-	return x.replace(incident, time.Time{}, time.Now())
+// putUnshown does what put does, for an Incident that the API server has and the cache may not have shown: a watch may lose it.
+func (i *incidents) putUnshown(incident *v1alpha1.Incident) (before indexed, news bool) {
+	return i.replace(incident, time.Time{}, time.Now())
 }
 
 // replace stores also a version that is known already, if the cache shows it now.
-func (x *index) replace(incident *v1alpha1.Incident, since, unshown time.Time) (before indexed, news bool) {
+func (i *incidents) replace(incident *v1alpha1.Incident, since, unshown time.Time) (before indexed, news bool) {
 	key, status := client.ObjectKeyFromObject(incident), &incident.Status
 	entry := indexed{
 		version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, silences: silences.Concern(status),
@@ -158,144 +149,136 @@ func (x *index) replace(incident *v1alpha1.Incident, since, unshown time.Time) (
 	} else {
 		entry.content, entry.unshown = incident, unshown
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	before, ok := x.incidents[key]
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	before, ok := i.index[key]
 	same := before.version == entry.version && before.resolved.Equal(entry.resolved)
 	if ok && (queue.NewerVersion(before.version, entry.version) || same && before.unshown.IsZero()) {
 		return before, false
 	}
-	x.incidents[key] = entry
-	x.tidy(key, since)
+	i.index[key] = entry
+	i.tidy(key, since)
 	return before, !same
 }
 
 // gone notes that the cache shows an Incident no longer: it is Resolved or deleted, in this version. It reports whether that is
 // news.
-func (x *index) gone(incident *v1alpha1.Incident, now time.Time) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+func (i *incidents) gone(incident *v1alpha1.Incident, now time.Time) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	key := client.ObjectKeyFromObject(incident)
-	known, ok := x.incidents[key]
+	known, ok := i.index[key]
 	isNew := queue.NewerVersion(incident.ResourceVersion, known.version)
 	isShown := known.content != nil && incident.ResourceVersion == known.version // the cache missed how it went
 	if ok && !isNew && !known.unshown.IsZero() {
 		// A later write opened it, or the cache missed how it went: it is read.
 		known.unshown = known.unshown.Add(-lostAfter)
-		x.incidents[key] = known
+		i.index[key] = known
 		return false
 	}
 	if ok && !isNew && !isShown {
 		return false
 	}
-	x.incidents[key] = indexed{
+	i.index[key] = indexed{
 		version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, resolved: now, silences: known.silences,
 	}
 	return true
 }
 
 // missing notes that an Incident does not exist. What a poster has posted about it still ends, see alerts.History.
-func (x *index) missing(key types.NamespacedName, version string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.incidents[key].version == version {
-		delete(x.incidents, key)
+func (i *incidents) missing(key types.NamespacedName, version string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.index[key].version == version {
+		delete(i.index, key)
 	}
 }
 
 // get returns an Incident and its integration, nil if there is none; not ok if the Incident is not indexed.
-func (x *index) get(key types.NamespacedName) (entry indexed, integration *v1alpha1.WebhookIntegration, ok bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	entry, ok = x.incidents[key]
-	return entry, x.integrations[types.NamespacedName{Namespace: key.Namespace, Name: entry.integration}], ok
-}
-
-// integrationOf returns the integration of an Incident.
-func (x *index) integrationOf(key types.NamespacedName) types.NamespacedName {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return types.NamespacedName{Namespace: key.Namespace, Name: x.incidents[key].integration}
+func (i *incidents) get(key types.NamespacedName) (entry indexed, integration *v1alpha1.WebhookIntegration, ok bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	entry, ok = i.index[key]
+	return entry, i.integrations[types.NamespacedName{Namespace: key.Namespace, Name: entry.integration}], ok
 }
 
 // replaceIntegration sets an integration, nil if it was deleted, and returns what it was.
-func (x *index) replaceIntegration(
+func (i *incidents) replaceIntegration(
 	key types.NamespacedName, integration *v1alpha1.WebhookIntegration,
 ) (before *v1alpha1.WebhookIntegration) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	before = x.integrations[key]
-	if x.integrations[key] = integration; integration == nil {
-		delete(x.integrations, key)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	before = i.integrations[key]
+	if i.integrations[key] = integration; integration == nil {
+		delete(i.integrations, key)
 	}
 	return before
 }
 
 // hasIntegration reports whether the cache shows an integration.
-func (x *index) hasIntegration(integration types.NamespacedName) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.integrations[integration] != nil
+func (i *incidents) hasIntegration(integration types.NamespacedName) bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.integrations[integration] != nil
 }
 
 // lost returns the Incidents that the cache should have shown for long.
-func (x *index) lost() []types.NamespacedName {
-	return x.filter(func(_ types.NamespacedName, entry indexed) bool { return entry.isLost() })
+func (i *incidents) lost() []types.NamespacedName {
+	return i.filter(func(_ types.NamespacedName, entry indexed) bool { return entry.isLost() })
 }
 
 // isUnresolved reports whether an Incident is known that is not Resolved; it may have no status yet.
-func (x *index) isUnresolved(key types.NamespacedName) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.incidents[key].content != nil
+func (i *incidents) isUnresolved(key types.NamespacedName) bool {
+	known, _, _ := i.get(key)
+	return known.content != nil
 }
 
 // active returns the Incidents that are open, and those that were resolved after a time. It forgets what was resolved before.
-func (x *index) active(since time.Time) (open, ended []types.NamespacedName) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for key, entry := range x.incidents {
+func (i *incidents) active(since time.Time) (open, ended []types.NamespacedName) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	for key, entry := range i.index {
 		switch {
 		case entry.content != nil:
 			open = append(open, key)
 		case !entry.isOver(since):
 			ended = append(ended, key)
 		default:
-			x.tidy(key, since)
+			i.tidy(key, since)
 		}
 	}
 	return open, ended
 }
 
 // silenced returns the Incidents that silences concern.
-func (x *index) silenced() []types.NamespacedName {
-	return x.filter(func(_ types.NamespacedName, entry indexed) bool { return entry.silences })
+func (i *incidents) silenced() []types.NamespacedName {
+	return i.filter(func(_ types.NamespacedName, entry indexed) bool { return entry.silences })
 }
 
 // open returns the Incidents that are open.
-func (x *index) open() []types.NamespacedName {
-	return x.filter(func(_ types.NamespacedName, entry indexed) bool { return entry.content != nil })
+func (i *incidents) open() []types.NamespacedName {
+	return i.filter(func(_ types.NamespacedName, entry indexed) bool { return entry.content != nil })
 }
 
 // muted returns the Incidents that are open and muted by their status.
-func (x *index) muted() []types.NamespacedName {
-	return x.filter(func(_ types.NamespacedName, entry indexed) bool {
+func (i *incidents) muted() []types.NamespacedName {
+	return i.filter(func(_ types.NamespacedName, entry indexed) bool {
 		return entry.content != nil && entry.content.Status.Mute != nil
 	})
 }
 
 // of returns the Incidents of an integration.
-func (x *index) of(integration types.NamespacedName) []types.NamespacedName {
-	return x.filter(func(key types.NamespacedName, entry indexed) bool {
+func (i *incidents) of(integration types.NamespacedName) []types.NamespacedName {
+	return i.filter(func(key types.NamespacedName, entry indexed) bool {
 		return types.NamespacedName{Namespace: key.Namespace, Name: entry.integration} == integration
 	})
 }
 
-func (x *index) filter(selects func(types.NamespacedName, indexed) bool) []types.NamespacedName {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+func (i *incidents) filter(selects func(types.NamespacedName, indexed) bool) []types.NamespacedName {
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	var keys []types.NamespacedName
-	for key, entry := range x.incidents {
+	for key, entry := range i.index {
 		if selects(key, entry) {
 			keys = append(keys, key)
 		}
@@ -304,9 +287,9 @@ func (x *index) filter(selects func(types.NamespacedName, indexed) bool) []types
 }
 
 // tidy forgets an Incident that was resolved before a time, unless silences concern it.
-func (x *index) tidy(key types.NamespacedName, since time.Time) {
-	if entry := x.incidents[key]; entry.isOver(since) && !entry.silences {
-		delete(x.incidents, key)
+func (i *incidents) tidy(key types.NamespacedName, since time.Time) {
+	if entry := i.index[key]; entry.isOver(since) && !entry.silences {
+		delete(i.index, key)
 	}
 }
 

@@ -105,7 +105,7 @@ func TestTheIndexHasOnlyWhatIsLookedAtAgain(t *testing.T) {
 	g := NewWithT(t)
 	now := time.Now()
 	const day = 24 * time.Hour
-	x, version := newIndex(), 0
+	x, version := newIncidents(nil, nil), 0
 	incident := func(name string, state v1alpha1.IncidentState, resolved time.Duration, change func(*v1alpha1.IncidentStatus)) {
 		i := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 		version++
@@ -154,7 +154,7 @@ func TestTheIndexHasOnlyWhatIsLookedAtAgain(t *testing.T) {
 	open, ended = x.active(now.Add(-15 * time.Minute))
 	g.Expect(names(open)).To(ConsistOf("acknowledged"))
 	g.Expect(names(ended)).To(ConsistOf("resolved"))
-	g.Expect(x.incidents).To(HaveLen(4), "no more than a round needs, and what silences concern")
+	g.Expect(x.index).To(HaveLen(4), "no more than a round needs, and what silences concern")
 }
 
 // The cache shows the end of an Incident, and the fold or a sweep tells what became of it, in any order.
@@ -171,7 +171,7 @@ func TestTheIndexKnowsTheNewestVersion(t *testing.T) {
 		return i
 	}
 	key := types.NamespacedName{Namespace: namespace, Name: "a"}
-	x := newIndex()
+	x := newIncidents(nil, nil)
 	set := func(incident *v1alpha1.Incident) bool {
 		_, news := x.put(incident, now.Add(-time.Hour))
 		return news
@@ -179,18 +179,18 @@ func TestTheIndexKnowsTheNewestVersion(t *testing.T) {
 	g.Expect(set(version("9", time.Time{}))).To(BeTrue())
 	g.Expect(set(version("10", now.Add(-time.Second)))).To(BeTrue(), "the fold tells")
 	g.Expect(x.gone(version("10", time.Time{}), now)).To(BeFalse(), "it is known")
-	g.Expect(x.incidents[key].resolved).To(BeTemporally("~", now.Add(-time.Second), time.Millisecond))
+	g.Expect(x.index[key].resolved).To(BeTemporally("~", now.Add(-time.Second), time.Millisecond))
 
 	g.Expect(set(version("11", time.Time{}))).To(BeTrue(), "it is open again")
 	g.Expect(set(version("10", now))).To(BeFalse(), "a sweep read it before")
-	g.Expect(x.incidents[key].resolved).To(BeZero())
+	g.Expect(x.index[key].resolved).To(BeZero())
 	g.Expect(x.gone(version("12", time.Time{}), now)).To(BeTrue(), "somebody else resolved or deleted it")
 	_, ended := x.active(now.Add(-time.Minute))
 	g.Expect(ended).To(ConsistOf(key), "its alert has to end")
 
 	g.Expect(set(version("13", time.Time{}))).To(BeTrue())
 	g.Expect(x.gone(version("13", time.Time{}), now)).To(BeTrue(), "a new list lacks it, and no event told its end")
-	g.Expect(x.incidents[key].content).To(BeNil())
+	g.Expect(x.index[key].content).To(BeNil())
 	g.Expect(set(version("14", now))).To(BeTrue())
 }
 
@@ -203,12 +203,12 @@ func TestWhatAFoldWroteIsKnown(t *testing.T) {
 	}
 	key := types.NamespacedName{Namespace: namespace, Name: "a"}
 	synctest.Test(t, func(t *testing.T) {
-		g, x := NewWithT(t), newIndex()
-		write := func(number string) bool { _, news := x.setUnshown(version(number)); return news }
+		g, x := NewWithT(t), newIncidents(nil, nil)
+		write := func(number string) bool { _, news := x.putUnshown(version(number)); return news }
 		show := func(number string) bool { _, news := x.put(version(number), time.Time{}); return news }
 		lost := func() bool {
 			time.Sleep(lostAfter)
-			return x.incidents[key].isLost()
+			return x.index[key].isLost()
 		}
 		g.Expect(write("8")).To(BeTrue())
 		g.Expect(lost()).To(BeTrue(), "the watch does not show it")
@@ -219,7 +219,7 @@ func TestWhatAFoldWroteIsKnown(t *testing.T) {
 		g.Expect(lost()).To(BeFalse())
 		g.Expect(write("11")).To(BeTrue())
 		g.Expect(show("10")).To(BeFalse(), "the watch is late")
-		g.Expect(x.incidents[key].version).To(Equal("11"))
+		g.Expect(x.index[key].version).To(Equal("11"))
 		g.Expect(x.gone(version("10"), time.Now())).To(BeFalse(), "it is open again, or a new list lacks it")
 		g.Expect(x.lost()).To(ConsistOf(key), "it is read at once")
 		g.Expect(show("11")).To(BeFalse())
@@ -235,7 +235,7 @@ func TestAnIncidentThatTheWatchLostIsForwarded(t *testing.T) {
 		go r.term.readLost(t.Context())
 		_, incident := r.fold(v1alpha1.Alert{DedupKey: "k", Status: v1alpha1.AlertFiring})
 		key := client.ObjectKeyFromObject(incident)
-		delete(r.term.incidents.incidents, key)
+		delete(r.term.incidents.index, key)
 		r.term.observe(incident)
 		r.wait(time.Hour)
 		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=warning"))
@@ -251,6 +251,6 @@ func TestAnIncidentThatTheWatchLostIsForwarded(t *testing.T) {
 		delete(r.objects, key)
 		r.wait(2 * alerts.MaxRoundInterval)
 		r.Expect(r.am.firing()).To(BeEmpty())
-		r.Expect(r.term.incidents.incidents).To(BeEmpty())
+		r.Expect(r.term.incidents.index).To(BeEmpty())
 	})
 }

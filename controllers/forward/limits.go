@@ -23,10 +23,10 @@ const (
 	readRate    = 100
 	readTimeout = time.Second
 
-	// maxAlone bounds the Incidents in one turn that are posted alone because Alertmanager has not accepted their alerts,
-	// isolationTime for how long after a failure new requests are made to find such, and then to post them, and partTimeout each of
-	// those, unless Alertmanager is slow: together they take much less than the shortest expiry. maxAlone that get no answer are
-	// posted within isolationTime, so that those of one namespace do not keep those of others back.
+	// maxAlone bounds the Incidents in one turn that are posted alone because Alertmanager has not accepted their alerts. For
+	// isolationTime after a failure, new requests are made to find such Incidents; then they are posted for as long at most.
+	// partTimeout bounds each of these requests, unless Alertmanager is slow. Together they take much less than the shortest
+	// expiry, and maxAlone without an answer take less than isolationTime, so those of one namespace do not keep others back.
 	maxAlone      = 4
 	isolationTime = 10 * time.Second
 	partTimeout   = 2 * time.Second

@@ -55,8 +55,8 @@ func newWorld(t *rapid.T) *world {
 func (w *world) lead() {
 	w.cluster.clock = func() (time.Time, bool) { return w.time, true }
 	w.poster = newPoster(w.cluster.term, "alertmanager:9093", "model")
-	w.poster.configured.Store(&attempt{target: w.target, client: w.am.client()})
-	at, _ := w.poster.attempt()
+	w.poster.configured.Store(&conditions{target: w.target, client: w.am.client()})
+	at, _ := w.poster.conditions()
 	if err := w.poster.readFormer(w.Context(), at); err != nil {
 		w.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func (w *world) sweep() {
 // post empties the queue, unless a request fails.
 func (w *world) post() {
 	for {
-		at, _ := w.poster.attempt()
+		at, _ := w.poster.conditions()
 		b := w.poster.next(w.Context(), at)
 		if len(b.posts)+len(b.alone) == 0 {
 			return
@@ -105,7 +105,7 @@ func (w *world) pass(d time.Duration) {
 
 // setOf returns the labels that may differ between the sets of an Incident; empty if none is to fire.
 func (w *world) setOf(incident *v1alpha1.Incident) string {
-	if incident == nil || incident.Status.State != v1alpha1.IncidentOpen && !fold.KeepsFiring(&incident.Status, w.time) {
+	if incident == nil || incident.Status.State != v1alpha1.IncidentOpen && !fold.EndIsKeptBack(&incident.Status, w.time) {
 		return ""
 	}
 	name := incident.Status.Alert.Type

@@ -30,30 +30,28 @@ type poster struct {
 	incidents *incidents
 	windows   *maintenance.Windows
 	schedule  *schedule
-	splitter  *splitter
 	record    *record
 	skew      *skew
+	reporter  *reporter
+	took      time.Duration // by the last request that was accepted
 
 	// knowsFormer says that the posts of earlier leaders were read, or could not be for long, see postMuted.
 	knowsFormer atomic.Bool
 
-	configured atomic.Pointer[attempt] // its target and client
+	configured atomic.Pointer[conditions] // its target and client
 }
 
 func newPoster(t *term, name, address string) *poster {
 	p := &poster{
 		address: address, log: t.forwarder.log.WithValues("alertmanager", name, "address", address),
-		metrics: addressMetrics{name, address}, clock: t.clock, dialer: t.forwarder.Dialer, record: newRecord(),
-		incidents: t.incidents, windows: t.forwarder.Windows,
+		metrics: addressMetrics{name, address}, clock: t.clock, dialer: t.forwarder.Dialer,
+		record:    &record{began: time.Now(), incidents: map[types.NamespacedName]*postedState{}},
+		incidents: t.incidents, windows: t.forwarder.Windows, reporter: t.reporter,
 	}
-	p.configured.Store(&attempt{})
+	p.configured.Store(&conditions{})
 	p.metrics.succeeded(time.Now())
 	p.schedule = newSchedule(t.incidents, p.record)
 	p.skew = &skew{metrics: p.metrics, log: p.log}
-	p.splitter = &splitter{
-		clock: p.clock, skew: p.skew, record: p.record, metrics: p.metrics, log: p.log,
-		accepted: t.reporter.add, retry: p.schedule.changed.add,
-	}
 	return p
 }
 
@@ -68,12 +66,12 @@ func (p *poster) configure(t *config.Target) {
 		p.log.Error(err, "Alertmanager cannot be configured")
 	}
 	before.client.Close()
-	p.configured.Store(&attempt{target: t, client: client})
+	p.configured.Store(&conditions{target: t, client: client})
 	p.schedule.changed.signal.give()
 }
 
-// attempt returns what the next request begins with. It is not ok while nothing may be posted.
-func (p *poster) attempt() (at attempt, ok bool) {
+// conditions returns what the next request begins with. It is not ok while nothing may be posted.
+func (p *poster) conditions() (at conditions, ok bool) {
 	at = *p.configured.Load()
 	at.ahead = p.skew.get()
 	at.now, ok = p.clock()
@@ -81,10 +79,10 @@ func (p *poster) attempt() (at attempt, ok bool) {
 }
 
 // run posts until ctx ends. Its first request, and that after a failure, only asks for Alertmanager's clock, so that firing
-// alerts do not arrive already ended. It is empty: an answer to it is no success.
+// alerts do not arrive already ended. It is empty, so an answer to it proves nothing about alerts.
 func (p *poster) run(ctx context.Context) {
 	defer p.metrics.remove()
-	var round attempt       // at which the last round began
+	var round conditions    // at which the last round began
 	var due time.Time       // when the next one begins
 	var logged time.Time    // when the failure was last logged; zero while nothing fails
 	probe := true           // nothing was accepted since the last round began: the next request is posted even if it is empty
@@ -94,7 +92,7 @@ func (p *poster) run(ctx context.Context) {
 	learn := sync.OnceFunc(func() { p.learnFormer(ctx, &running) })
 	defer running.Wait()
 	for ctx.Err() == nil {
-		at, ok := p.attempt()
+		at, ok := p.conditions()
 		if !ok {
 			sleep(ctx, minBackoff, nil)
 			continue
@@ -102,7 +100,7 @@ func (p *poster) run(ctx context.Context) {
 		var err error
 		b := &batch{}
 		if !knowsClock {
-			err = p.splitter.request(ctx, at, nil, alertmanager.RequestTimeout)
+			err = p.request(ctx, at, nil, alertmanager.RequestTimeout)
 		} else {
 			isDue := at.target != round.target || !time.Now().Before(due)
 			if isDue && p.schedule.beginRound(at.now.Add(-at.target.EndedWindow())) {
@@ -151,7 +149,7 @@ func (p *poster) learnFormer(ctx context.Context, running *sync.WaitGroup) {
 	tried := make(chan struct{})
 	running.Go(func() {
 		defer p.record.dropFormer()
-		at, _ := p.attempt()
+		at, _ := p.conditions()
 		began, delays := time.Now(), newBackoff()
 		err := p.readFormer(ctx, at)
 		close(tried)
@@ -165,7 +163,7 @@ func (p *poster) learnFormer(ctx context.Context, running *sync.WaitGroup) {
 				delay = at.target.RoundInterval()
 			}
 			sleep(ctx, delay, nil)
-			at, _ = p.attempt()
+			at, _ = p.conditions()
 			err = p.readFormer(ctx, at)
 		}
 		p.postMuted()
@@ -194,7 +192,7 @@ func (p *poster) postMuted() {
 
 // readFormer records the alerts that fire in Alertmanager: an earlier leader may have posted them, with labels that no status has
 // any more. Without an answer, muted Incidents get their current labels, and old alerts fire until they expire.
-func (p *poster) readFormer(ctx context.Context, at attempt) error {
+func (p *poster) readFormer(ctx context.Context, at conditions) error {
 	return at.client.Labels(ctx, at.target.ExternalLabels, func(labels map[string]string) {
 		key, _ := alerts.IncidentOf(labels)
 		known, integration, ok := p.incidents.get(key)
@@ -206,7 +204,7 @@ func (p *poster) readFormer(ctx context.Context, at attempt) error {
 }
 
 // next returns the posts of the next request.
-func (p *poster) next(ctx context.Context, at attempt) *batch {
+func (p *poster) next(ctx context.Context, at conditions) *batch {
 	b := &batch{}
 	p.schedule.fill(ctx, b, func(key types.NamespacedName, received time.Time) *post {
 		return p.prepare(ctx, at, key, received)
@@ -216,9 +214,9 @@ func (p *poster) next(ctx context.Context, at attempt) *batch {
 
 // deliver posts a batch: all in one request, which is empty if there are none, and then those that were rejected before. It fails
 // if Alertmanager accepts nothing at all.
-func (p *poster) deliver(ctx context.Context, at attempt, b *batch) error {
+func (p *poster) deliver(ctx context.Context, at conditions, b *batch) error {
 	if len(b.posts) > 0 || len(b.alone) == 0 {
-		if err := p.splitter.post(ctx, at, b.posts, alertmanager.RequestTimeout); err != nil {
+		if err := p.post(ctx, at, b.posts, alertmanager.RequestTimeout); err != nil {
 			return err
 		}
 	}
@@ -227,20 +225,20 @@ func (p *poster) deliver(ctx context.Context, at attempt, b *batch) error {
 			p.schedule.putBack(b.alone[i:])
 			break
 		}
-		if err := p.splitter.post(ctx, at, b.alone[i:i+1], p.splitter.partTimeout()); err != nil {
+		if err := p.post(ctx, at, b.alone[i:i+1], p.partTimeout()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// attempt is what the posts of a request have in common.
-type attempt struct {
+// conditions is what the posts of a request have in common.
+type conditions struct {
 	target   *config.Target
 	client   *alertmanager.Client // nil: http_config cannot be used
 	now      time.Time            // by the API server's clock
 	ahead    time.Duration        // how far the Alertmanager's clock is ahead of that
-	deadline time.Time            // until when a request that failed is split, see splitter; zero: none has failed
+	deadline time.Time            // until when a request that failed is split, see post; zero: none has failed
 }
 
 // post is what is posted about one Incident.
@@ -255,7 +253,7 @@ type post struct {
 
 // prepare makes the alerts of an Incident. It returns nil if nothing is to be posted: it cannot be read, and the next round tries
 // again, or Alertmanager neither is to know the Incident nor has known it.
-func (p *poster) prepare(ctx context.Context, at attempt, key types.NamespacedName, received time.Time) *post {
+func (p *poster) prepare(ctx context.Context, at conditions, key types.NamespacedName, received time.Time) *post {
 	incident, integration, err := p.incidents.read(ctx, key)
 	if err != nil {
 		p.log.Error(err, "Incident cannot be posted", "namespace", key.Namespace, "incident", key.Name)
@@ -265,7 +263,7 @@ func (p *poster) prepare(ctx context.Context, at attempt, key types.NamespacedNa
 	// Without the integration, a set that fires is neither renewed nor ended, so nothing changes if the integration is created
 	// again within the expiry; otherwise the set ends with it.
 	stays := integration == nil && incident != nil &&
-		(incident.Status.State == v1alpha1.IncidentOpen || fold.KeepsFiring(&incident.Status, at.now))
+		(incident.Status.State == v1alpha1.IncidentOpen || fold.EndIsKeptBack(&incident.Status, at.now))
 	if wanted.IsMuted() && !p.knowsFormer.Load() {
 		return nil
 	}
@@ -273,7 +271,7 @@ func (p *poster) prepare(ctx context.Context, at attempt, key types.NamespacedNa
 		wanted = p.record.extend(key, wanted, &at.target.Target, at.now)
 	}
 	if wanted.IsEmpty() {
-		p.record.accept(key, "", time.Time{})
+		p.record.setFiring(key, "", time.Time{})
 		return nil
 	}
 	one := &post{key: key, received: received, wanted: wanted}
@@ -289,23 +287,10 @@ func (p *poster) prepare(ctx context.Context, at attempt, key types.NamespacedNa
 
 var errNoClock = errors.New("the API server's time is not known, or the lease has run out")
 
-// splitter posts Incidents.
-type splitter struct {
-	clock    clock
-	skew     *skew
-	record   *record
-	metrics  addressMetrics
-	log      logr.Logger
-	accepted func(types.NamespacedName)            // is called when an Incident fires with another severity than before
-	retry    func(types.NamespacedName, time.Time) // has an Incident posted again
-
-	took time.Duration // by the last request that was accepted
-}
-
 // partTimeout bounds a request with a part of the Incidents, or with one alone: others wait for it. An Alertmanager that is slow
 // gets twice the time of the last request that it has accepted, or it would never accept a part.
-func (s *splitter) partTimeout() time.Duration {
-	return min(max(partTimeout, 2*s.took), alertmanager.RequestTimeout)
+func (p *poster) partTimeout() time.Duration {
+	return min(max(partTimeout, 2*p.took), alertmanager.RequestTimeout)
 }
 
 // post posts Incidents in one request, or an empty list if there are none. It fails if Alertmanager accepts nothing at all.
@@ -316,89 +301,89 @@ func (s *splitter) partTimeout() time.Duration {
 //
 // The first failure sets a deadline. After that, all that are left may be the cause: they are posted alone later, so that those
 // of others do not expire.
-func (s *splitter) post(ctx context.Context, at attempt, posts []*post, timeout time.Duration) error {
-	cause := s.request(ctx, at, posts, timeout)
+func (p *poster) post(ctx context.Context, at conditions, posts []*post, timeout time.Duration) error {
+	cause := p.request(ctx, at, posts, timeout)
 	if cause == nil {
-		s.accept(posts)
+		p.accept(posts)
 		return nil
 	}
 	if len(posts) == 0 {
 		return cause
 	}
-	if err := s.request(ctx, at, nil, alertmanager.RequestTimeout); err != nil {
+	if err := p.request(ctx, at, nil, alertmanager.RequestTimeout); err != nil {
 		return err
 	}
 	if at.deadline.IsZero() {
 		at.deadline = time.Now().Add(isolationTime)
 	}
 	if len(posts) == 1 || time.Now().After(at.deadline) {
-		for _, p := range posts {
-			s.reject(p, cause, len(posts) == 1)
+		for _, one := range posts {
+			p.reject(one, cause, len(posts) == 1)
 		}
 		return nil
 	}
 	half := len(posts) / 2
 	for _, part := range [][]*post{posts[:half], posts[half:]} {
-		if err := s.post(ctx, at, part, s.partTimeout()); err != nil {
+		if err := p.post(ctx, at, part, p.partTimeout()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *splitter) request(ctx context.Context, at attempt, posts []*post, timeout time.Duration) error {
+func (p *poster) request(ctx context.Context, at conditions, posts []*post, timeout time.Duration) error {
 	alerts := []json.RawMessage{}
-	for _, p := range posts {
-		alerts = append(alerts, p.alerts...)
+	for _, one := range posts {
+		alerts = append(alerts, one.alerts...)
 	}
 	began := time.Now()
-	sent, ok := s.clock()
+	sent, ok := p.clock()
 	err := errNoClock
 	if ok { // else the process was frozen since it looked last
 		var date time.Time
 		date, err = at.client.PostAlerts(ctx, alerts, timeout)
-		if received, ok := s.clock(); ok && !date.IsZero() {
-			s.skew.compare(date, sent, received)
+		if received, ok := p.clock(); ok && !date.IsZero() {
+			p.skew.compare(date, sent, received)
 		}
 	}
 	if err != nil {
-		s.metrics.count(resultFailed, len(alerts))
+		p.metrics.count(resultFailed, len(alerts))
 		return err
 	}
 	if len(posts) > 0 { // an empty request may take no time
-		s.took = time.Since(began)
+		p.took = time.Since(began)
 	}
-	s.metrics.count(resultSent, len(alerts))
-	now, _ := s.clock()
-	for _, p := range posts {
-		if !p.received.IsZero() {
-			latency.Observe(max(0, now.Sub(p.received).Seconds()))
+	p.metrics.count(resultSent, len(alerts))
+	now, _ := p.clock()
+	for _, one := range posts {
+		if !one.received.IsZero() {
+			latency.Observe(max(0, now.Sub(one.received).Seconds()))
 		}
 	}
 	return nil
 }
 
 // accept records that Alertmanager has accepted a request with these Incidents, or an empty one.
-func (s *splitter) accept(posts []*post) {
-	s.metrics.succeeded(time.Now())
-	for _, p := range posts {
-		if s.record.accept(p.key, p.wanted.Firing(), p.opened) {
-			s.accepted(p.key)
+func (p *poster) accept(posts []*post) {
+	p.metrics.succeeded(time.Now())
+	for _, one := range posts {
+		if p.record.setFiring(one.key, one.wanted.Firing(), one.opened) {
+			p.reporter.add(one.key)
 		}
 	}
-	s.record.succeed()
+	p.record.succeed()
 }
 
 // reject records that Alertmanager does not accept the alerts of an Incident, alone or with others. They are posted alone, first
 // after short delays and then in every round.
-func (s *splitter) reject(p *post, cause error, alone bool) {
-	s.metrics.count(resultRejected, len(p.alerts))
-	since, isFirst := s.record.reject(p.key, cause, alone)
+func (p *poster) reject(one *post, cause error, alone bool) {
+	p.metrics.count(resultRejected, len(one.alerts))
+	since, isFirst := p.record.reject(one.key, cause, alone)
 	if isFirst {
-		s.log.Error(cause, "Alertmanager does not accept the alerts of an Incident",
-			"namespace", p.key.Namespace, "incident", p.key.Name)
+		p.log.Error(cause, "Alertmanager does not accept the alerts of an Incident",
+			"namespace", one.key.Namespace, "incident", one.key.Name)
 	}
 	if failing := time.Since(since); failing < retryWindow { // each delay doubles that
-		time.AfterFunc(max(minBackoff, failing), func() { s.retry(p.key, p.received) })
+		time.AfterFunc(max(minBackoff, failing), func() { p.schedule.changed.add(one.key, one.received) })
 	}
 }

@@ -65,7 +65,7 @@ func (r *rig) lead() {
 
 func (r *rig) newPoster(am *fakeAlertmanager) *poster {
 	s := newPoster(r.term, "alertmanager:9093", r.Name())
-	s.configured.Store(&attempt{target: r.target, client: am.client()})
+	s.configured.Store(&conditions{target: r.target, client: am.client()})
 	return s
 }
 
@@ -278,7 +278,7 @@ func TestNewLeaderEndsWhatFiredOfADeletedIncident(t *testing.T) {
 		key := r.alert("k", v1alpha1.AlertFiring)
 		r.stop()
 		r.delete(key)
-		delete(r.term.incidents.incidents, key)
+		delete(r.term.incidents.index, key)
 		r.lead()
 		r.wait(time.Second)
 		poster := r.poster
@@ -321,15 +321,15 @@ func TestANewLeaderWithAnOldCache(t *testing.T) {
 		r := newRig(t)
 		r.lead()
 		key := r.alert("k", v1alpha1.AlertFiring)
-		old := r.term.incidents.incidents[key]
+		old := r.term.incidents.index[key]
 		r.alert("k", v1alpha1.AlertFiring, severity("critical"))
 		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=critical"))
-		shown := r.term.incidents.incidents[key]
-		r.term.incidents.incidents[key] = old
+		shown := r.term.incidents.index[key]
+		r.term.incidents.index[key] = old
 		r.lead()
 		r.wait(alerts.FormerDelay / 2)
 		r.Expect(r.am.firing()).To(ContainElement("alertname=mon severity=critical"))
-		r.term.incidents.incidents[key] = shown
+		r.term.incidents.index[key] = shown
 		r.poster.schedule.changed.add(key, time.Time{})
 		r.wait(time.Hour)
 		r.Expect(r.am.firing()).To(ConsistOf("alertname=mon severity=critical"))
@@ -718,7 +718,7 @@ func TestNothingIsPostedAfterTheLease(t *testing.T) {
 		r.wait(time.Minute)
 		lease.ended = true
 		requests := r.am.requests
-		at, _ := r.poster.attempt()
+		at, _ := r.poster.conditions()
 		r.Expect(r.poster.deliver(t.Context(), at, b)).To(MatchError(errNoClock), "it was frozen just before it posts")
 		r.alert("new", v1alpha1.AlertFiring)
 		r.wait(time.Hour)
@@ -836,7 +836,7 @@ func TestStormDoesNotStopTheSweep(t *testing.T) {
 		}
 		r.alert("last", v1alpha1.AlertFiring)
 		s.schedule.round = slices.Repeat([]types.NamespacedName{{Namespace: "shop", Name: v1alpha1.IncidentName("mon", "last")}}, 100)
-		at, _ := s.attempt()
+		at, _ := s.conditions()
 		posts := s.next(t.Context(), at).posts
 		r.Expect(posts).To(HaveLen(batchIncidents))
 		swept := 0

@@ -24,14 +24,14 @@ type record struct {
 	failing   time.Time // since when it accepts nothing; zero: it does
 	failure   cause     // of that
 	rejection cause     // of the newest rejected Incident
-	incidents map[types.NamespacedName]*state
+	incidents map[types.NamespacedName]*postedState
 	rejected  int // how many Incidents are rejected: most often none
 
 	formerBytes int // how much addFormer has kept
 }
 
-// state is what a poster knows of an Incident in its Alertmanager.
-type state struct {
+// postedState is what a poster knows of an Incident in its Alertmanager.
+type postedState struct {
 	history  alerts.History    // what it has posted
 	severity v1alpha1.Severity // with which the Incident fires, by what Alertmanager has accepted; empty: it does not
 	opened   time.Time         // when the episode opened that it has accepted
@@ -54,17 +54,13 @@ func (c *cause) set(err error, now time.Time) {
 	}
 }
 
-func newRecord() *record {
-	return &record{began: time.Now(), incidents: map[types.NamespacedName]*state{}}
-}
-
 // change changes the state of an Incident. An empty state takes no memory.
-func (r *record) change(key types.NamespacedName, change func(*state)) {
+func (r *record) change(key types.NamespacedName, change func(*postedState)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := r.incidents[key]
 	if s == nil {
-		s = &state{}
+		s = &postedState{}
 	} else if !s.rejected.IsZero() {
 		r.rejected--
 	}
@@ -83,7 +79,7 @@ func (r *record) change(key types.NamespacedName, change func(*state)) {
 func (r *record) extend(
 	key types.NamespacedName, wanted alerts.Wanted, target *alerts.Target, now time.Time,
 ) (extended alerts.Wanted) {
-	r.change(key, func(s *state) { extended = s.history.Extend(wanted, target, now) })
+	r.change(key, func(s *postedState) { extended = s.history.Extend(wanted, target, now) })
 	return extended
 }
 
@@ -91,7 +87,7 @@ func (r *record) extend(
 func (r *record) addFormer(
 	key types.NamespacedName, labels map[string]string, wanted alerts.Wanted, target *alerts.Target, now time.Time,
 ) {
-	r.change(key, func(s *state) {
+	r.change(key, func(s *postedState) {
 		if r.formerBytes < maxFormerBytes {
 			r.formerBytes += s.history.AddFormer(labels, wanted, target, now)
 		}
@@ -113,14 +109,14 @@ func (r *record) withFormer() (keys []types.NamespacedName) {
 // dropFormer drops what has expired of that.
 func (r *record) dropFormer() {
 	for _, key := range r.withFormer() {
-		r.change(key, func(s *state) { s.history.DropFormer() })
+		r.change(key, func(s *postedState) { s.history.DropFormer() })
 	}
 }
 
-// accept notes that Alertmanager has accepted an Incident with a severity, empty if it does not fire, in the episode that opened
-// at a time. It reports whether it fires with another severity, or in another episode, than before.
-func (r *record) accept(key types.NamespacedName, severity v1alpha1.Severity, opened time.Time) (isNew bool) {
-	r.change(key, func(s *state) {
+// setFiring notes that Alertmanager has accepted an Incident with a severity, empty if it does not fire, in the episode that
+// opened at a time. It reports whether it fires with another severity, or in another episode, than before.
+func (r *record) setFiring(key types.NamespacedName, severity v1alpha1.Severity, opened time.Time) (isNew bool) {
+	r.change(key, func(s *postedState) {
 		isNew = severity != "" && (s.severity != severity || !s.opened.Equal(opened))
 		s.severity, s.opened, s.rejected, s.alone = severity, opened, time.Time{}, false
 	})
@@ -130,7 +126,7 @@ func (r *record) accept(key types.NamespacedName, severity v1alpha1.Severity, op
 // reject notes that Alertmanager accepts requests, but not those with an Incident, alone or with others. It returns since when.
 func (r *record) reject(key types.NamespacedName, err error, alone bool) (since time.Time, isFirst bool) {
 	now := time.Now()
-	r.change(key, func(s *state) {
+	r.change(key, func(s *postedState) {
 		r.rejection.set(err, now)
 		isFirst = s.rejected.IsZero()
 		s.rejected, s.alone = cmp.Or(s.rejected, now), s.alone || alone
@@ -231,7 +227,7 @@ func (r *record) causes() (failure, rejection string) {
 }
 
 // health reports whether Alertmanager accepts alerts. It is not known until the first request has been accepted or requests have
-// failed for failingAfter. One that accepts only empty requests fails as well, see splitter.
+// failed for failingAfter. One that accepts only empty requests fails as well, see poster.post.
 func (r *record) health(now time.Time) (healthy, known bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -91,7 +91,7 @@ func (s *schedule) fill(ctx context.Context, b *batch, prepare func(types.Namesp
 	}
 }
 
-// isolate has an Incident posted alone, unless it is not rejected.
+// isolate has an Incident posted alone if it is rejected, and reports whether it is.
 func (s *schedule) isolate(key types.NamespacedName, received time.Time) bool {
 	switch rejected, alone := s.record.isRejected(key); {
 	case !rejected:
@@ -119,7 +119,8 @@ func (s *schedule) nextAlone(last bool) (key types.NamespacedName, received time
 	return key, received, ok
 }
 
-// takeOpen takes the open Incidents that changed, and then those of the round.
+// takeOpen takes the open Incidents that changed, and then those of the round. Those that changed and are not open are left to
+// takeEnded.
 func (s *schedule) takeOpen(ctx context.Context, b *batch, take func(types.NamespacedName, time.Time)) {
 	for ctx.Err() == nil && b.fits(changedIncidents, changedBytes) {
 		key, received, ok := s.changed.next()

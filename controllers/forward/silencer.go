@@ -31,10 +31,6 @@ type silencer struct {
 	ended    map[types.NamespacedName]time.Time        // the endTime of requests whose silence somebody has ended
 }
 
-func newSilencer(term *term, name string, posters *group[*poster]) *silencer {
-	return &silencer{term: term, name: name, posters: posters}
-}
-
 // run reconciles the silences until ctx ends.
 func (s *silencer) run(ctx context.Context) {
 	synced := silencesSynced.WithLabelValues(s.name)
@@ -45,7 +41,7 @@ func (s *silencer) run(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		err := alertmanager.ErrNoClient
 		for _, poster := range s.posters.all() {
-			at, ok := poster.attempt()
+			at, ok := poster.conditions()
 			if !ok || at.client == nil || ctx.Err() != nil {
 				continue
 			}
@@ -65,7 +61,7 @@ func (s *silencer) run(ctx context.Context) {
 
 // reconcile compares the silences in one Alertmanager with those that are wanted, and changes them. It reports whether that
 // answers.
-func (s *silencer) reconcile(ctx context.Context, at attempt) (answers bool, err error) {
+func (s *silencer) reconcile(ctx context.Context, at conditions) (answers bool, err error) {
 	installation, err := s.term.forwarder.installation.ID(ctx)
 	if err != nil {
 		return false, fmt.Errorf("reading the identity of this installation: %w", err)
@@ -83,7 +79,7 @@ func (s *silencer) reconcile(ctx context.Context, at attempt) (answers bool, err
 		return false, errors.Join(unread, unmatched, err)
 	}
 	if unmatched == nil {
-		s.setSilenced(matching.Longest(), plan.EndedRequests(), inStatus)
+		s.setSilenced(matching.Longest, plan.EndedRequests(), inStatus)
 	}
 	return true, errors.Join(unread, unmatched, s.change(ctx, at.client, plan.Calls()))
 }
@@ -108,7 +104,7 @@ func (s *silencer) want(ctx context.Context, plan *silences.Plan) (inStatus []ty
 }
 
 // readSilenced reads which silences match the alerts of Incidents. Those that Tocsin does not have are none of its own.
-func (s *silencer) readSilenced(ctx context.Context, at attempt, matching *silences.Matching) error {
+func (s *silencer) readSilenced(ctx context.Context, at conditions, matching *silences.Matching) error {
 	since := at.now.Add(-at.target.EndedWindow())
 	return at.client.SilencedAlerts(ctx, at.target.ExternalLabels, func(labels map[string]string, silencedBy []string) {
 		key, _ := alerts.IncidentOf(labels)
@@ -136,7 +132,7 @@ func (s *silencer) change(ctx context.Context, client *alertmanager.Client, call
 		}
 		failures = 0
 		if call.Expire != "" { // Alertmanager has to receive the end of an alert again that ended under the silence
-			s.term.notify(call.Incident, time.Time{})
+			s.term.enqueue(call.Incident, time.Time{})
 		}
 	}
 	return first

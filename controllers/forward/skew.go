@@ -16,14 +16,14 @@ const skewSlack = 5 * time.Second
 // skew is how far an Alertmanager's clock is ahead of the API server's, by the Date of its answers.
 type skew struct {
 	ahead   atomic.Int64 // nanoseconds
-	wrong   atomic.Bool
+	wrong   atomic.Bool  // it differs by more than clocks may, or did lately and hardly agrees
 	metrics addressMetrics
 	log     logr.Logger
 }
 
 // compare notes the Date of an answer. sent and received are by the API server's clock.
 func (s *skew) compare(date, sent, received time.Time) {
-	ahead := leadOf(date, sent, received)
+	ahead := fold.LeadOf(date, sent, received)
 	s.ahead.Store(int64(ahead))
 	s.metrics.setAhead(ahead)
 	wasWrong := s.wrong.Load()
@@ -39,24 +39,8 @@ func (s *skew) compare(date, sent, received time.Time) {
 	}
 }
 
-// isWrong reports whether the clock differs by more than clocks may, or did lately and hardly agrees.
-func (s *skew) isWrong() bool { return s.wrong.Load() }
-
 // get returns how far the clock is ahead; negative if it is behind.
 func (s *skew) get() time.Duration { return time.Duration(s.ahead.Load()) }
-
-// leadOf returns how far a clock is ahead that showed a time, cut to seconds, at some moment between sent and received. It
-// returns the smallest difference that is possible.
-func leadOf(date, sent, received time.Time) time.Duration {
-	switch {
-	case date.After(received):
-		return date.Sub(received)
-	case sent.Sub(date) > time.Second:
-		return date.Add(time.Second).Sub(sent)
-	default:
-		return 0
-	}
-}
 
 // isWrong reports whether clocks differ by more than clocks may.
 func isWrong(ahead time.Duration) bool { return ahead.Abs() > fold.MaxClockDifference }

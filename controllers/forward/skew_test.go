@@ -16,7 +16,7 @@ func TestAClockAtTheLimitDoesNotChangeTheConditions(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	is := func(ahead time.Duration) bool {
 		s.compare(now.Add(ahead), now, now)
-		return s.isWrong()
+		return s.wrong.Load()
 	}
 	g.Expect(is(59 * time.Second)).To(BeFalse())
 	g.Expect(is(60 * time.Second)).To(BeFalse())

@@ -62,8 +62,6 @@ type owed struct {
 	about *v1alpha1.Timestamp
 }
 
-func (p *plan) isIdle() bool { return p.alert == nil && !p.changed }
-
 // decision decides about one heartbeat.
 type decision struct {
 	*facts
@@ -83,7 +81,9 @@ func decide(f *facts) *plan {
 	case d.updated.Spec.Suspend:
 		d.suspend()
 	case s.ObservedTime == nil && !f.absent:
-		d.observe()
+		// Signals are expected from now on. If an Incident is open, because the status was lost, it ends when the heartbeat is heard.
+		s.ObservedTime = new(v1alpha1.NewTimestamp(d.now))
+		d.adopt()
 	}
 	for _, t := range []*v1alpha1.Timestamp{
 		s.LastSignalTime, s.LastStartTime, s.FailedTime, s.ObservedTime, s.AlertTime, s.MissedTime, s.MissedUntilTime,
@@ -100,13 +100,6 @@ func decide(f *facts) *plan {
 	d.describe()
 	d.status, d.changed = *s, !reflect.DeepEqual(*s, f.heartbeat.Status)
 	return &d.plan
-}
-
-// observe notes a heartbeat of which signals are expected from now on. If an Incident of it is open, because its status was lost,
-// it ends when it is heard.
-func (d *decision) observe() {
-	d.updated.Status.ObservedTime = new(v1alpha1.NewTimestamp(d.now))
-	d.adopt()
 }
 
 // adopt takes an open Incident for that of an alert of now, which the status has lost.

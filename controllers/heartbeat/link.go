@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -37,24 +36,18 @@ const (
 
 // links gives each federated integration the heartbeat of its link, unless it has one.
 type links struct {
-	cache    client.Reader
-	live     client.Client
-	recorder events.EventRecorder
+	*reconciler
+
 	patience time.Duration
 }
 
-func addLinks(mgr ctrl.Manager, live client.Client, recorder events.EventRecorder) error {
-	l := &links{mgr.GetCache(), live, recorder, linkPatience}
-	err := ctrl.NewControllerManagedBy(mgr).
+func addLinks(mgr ctrl.Manager, r *reconciler) error {
+	l := &links{r, linkPatience}
+	return requests.Complete("the heartbeats of links", ctrl.NewControllerManagedBy(mgr).
 		Named("link").
 		Watches(&v1alpha1.WebhookIntegration{}, requests.OfObject[*v1alpha1.WebhookIntegration]()).
 		Watches(&v1alpha1.Heartbeat{}, watchHeartbeats()).
-		WithOptions(requests.Options(mgr, "link", "integration", concurrency, requests.NameOf)).
-		Complete(l)
-	if err != nil {
-		return fmt.Errorf("adding the heartbeats of links: %w", err)
-	}
-	return nil
+		WithOptions(requests.Options(mgr, "link", "integration", concurrency, requests.NameOf)), l)
 }
 
 // watchHeartbeats enqueues the integration of a heartbeat that comes, goes or is another. One of its own may be another leader's.

@@ -37,13 +37,11 @@ func (c *collector) report(ctx context.Context, cache client.Reader) {
 	context.AfterFunc(ctx, func() { c.cache.CompareAndSwap(&cache, nil) })
 }
 
-// Describe implements prometheus.Collector.
 func (c *collector) Describe(descs chan<- *prometheus.Desc) {
 	descs <- lastSignalDesc
 	descs <- missedDesc
 }
 
-// Collect implements prometheus.Collector.
 func (c *collector) Collect(metrics chan<- prometheus.Metric) {
 	cache := c.cache.Load()
 	if cache == nil {

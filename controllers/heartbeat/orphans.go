@@ -19,7 +19,7 @@ import (
 type orphans struct{ *reconciler }
 
 func addOrphans(mgr ctrl.Manager, r *reconciler) error {
-	err := ctrl.NewControllerManagedBy(mgr).
+	return requests.Complete("the orphans of heartbeats", ctrl.NewControllerManagedBy(mgr).
 		Named("heartbeat-orphans").
 		Watches(&v1alpha1.Incident{}, requests.OnChange(func(
 			_ context.Context, _, after *v1alpha1.Incident, _ bool, queue requests.Queue,
@@ -35,12 +35,7 @@ func addOrphans(mgr ctrl.Manager, r *reconciler) error {
 				requests.Add(queue, heartbeats.IncidentOf(before))
 			}
 		})).
-		WithOptions(requests.Options(mgr, "heartbeat-orphans", "incident", concurrency, requests.NameOf)).
-		Complete(orphans{r})
-	if err != nil {
-		return fmt.Errorf("adding the orphans of heartbeats: %w", err)
-	}
-	return nil
+		WithOptions(requests.Options(mgr, "heartbeat-orphans", "incident", concurrency, requests.NameOf)), orphans{r})
 }
 
 // Reconcile resolves an Incident if its heartbeat is not there any more. The cache may not show one that is.

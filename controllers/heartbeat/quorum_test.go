@@ -70,7 +70,7 @@ func TestTheCacheHidesTheHeartbeatOfALink(t *testing.T) {
 			return c.Get(ctx, key, object, options...)
 		},
 	})
-	l := &links{empty, s.Live, s.events, time.Hour}
+	l := &links{&reconciler{cache: empty, live: s.Live, recorder: s.events}, time.Hour}
 	integration := &v1alpha1.WebhookIntegration{}
 	s.Expect(s.Live.Get(s.Ctx, s.IntegrationKey(), integration)).To(Succeed())
 	integration.Spec.Federate = true

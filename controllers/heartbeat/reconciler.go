@@ -11,8 +11,6 @@
 //
 // So after a crash, the next leader finds in the status which alert is to be stored, and the API server stores only one of the
 // name. If a quota or a policy denies an alert, the status tells the truth meanwhile, and the alert is stored when it can be.
-//
-// Of a Heartbeat that is deleted nothing is left but its Incident, which is resolved.
 package heartbeat
 
 import (
@@ -81,7 +79,7 @@ func Add(mgr ctrl.Manager, live client.Client, health replica.Health) error {
 	r := &reconciler{
 		cache: mgr.GetCache(), live: live, health: health, recorder: mgr.GetEventRecorder("tocsin"),
 	}
-	err := ctrl.NewControllerManagedBy(mgr).
+	err := requests.Complete("the heartbeats", ctrl.NewControllerManagedBy(mgr).
 		Named("heartbeat").
 		Watches(&v1alpha1.Heartbeat{}, requests.OfObject[*v1alpha1.Heartbeat]()).
 		Watches(&v1alpha1.WebhookIntegration{}, r.watchIntegrations()).
@@ -89,12 +87,8 @@ func Add(mgr ctrl.Manager, live client.Client, health replica.Health) error {
 			leading.report(ctx, r.cache)
 			return nil
 		})).
-		WithOptions(requests.Options(mgr, "heartbeat", "heartbeat", concurrency, requests.NameOf)).
-		Complete(r)
-	if err != nil {
-		return fmt.Errorf("adding the heartbeats: %w", err)
-	}
-	return cmp.Or(addOrphans(mgr, r), addLinks(mgr, live, r.recorder))
+		WithOptions(requests.Options(mgr, "heartbeat", "heartbeat", concurrency, requests.NameOf)), r)
+	return cmp.Or(err, addOrphans(mgr, r), addLinks(mgr, r))
 }
 
 // watchIntegrations enqueues the heartbeats of an integration that comes, goes or becomes ready: before, they are not judged.
@@ -126,7 +120,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return ctrl.Result{}, fmt.Errorf("reading the Heartbeat: %w", err)
 	}
 	decided, now, err := r.decide(ctx, r.cache, h)
-	if err == nil && !decided.isIdle() {
+	if err == nil && (decided.changed || decided.alert != nil) {
 		err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 			if err := r.live.Get(ctx, request.NamespacedName, h); err != nil {
 				return err

@@ -383,7 +383,7 @@ func TestNamesOfLinks(t *testing.T) {
 
 func TestAFederatedIntegrationHasTheHeartbeatOfItsLink(t *testing.T) {
 	s := newSite(t)
-	l := &links{s.Live, s.Live, s.events, time.Hour}
+	l := &links{s.reconciler, time.Hour}
 	reconcile := func() []*v1alpha1.Heartbeat {
 		_, err := l.Reconcile(s.Ctx, ctrl.Request{NamespacedName: s.IntegrationKey()})
 		s.Expect(err).NotTo(HaveOccurred())

@@ -261,7 +261,7 @@ func (r *reconciler) announce(ctx context.Context, incident *v1alpha1.Incident, 
 	for i := range plan.Transitions {
 		transition := &plan.Transitions[i]
 		line := logger
-		if transition.Type == v1alpha1.TransitionOpened || transition.Type == v1alpha1.TransitionReopened {
+		if opens(transition.Type) {
 			line = line.WithValues("title", plaintext.OneLine(incident.Status.Alert.Title, maxLoggedTitle, maxLoggedTitle))
 		}
 		if r.notices.TryAccept() {

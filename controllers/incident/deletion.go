@@ -9,7 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -40,11 +39,11 @@ func (r *reconciler) Delete(
 		return 0, err
 	}
 	for _, incident := range incidents {
-		isHeld := func(entry v1alpha1.LedgerEntry) bool { return listed.has(entry.UID, incident.Name) }
+		isListed := func(entry v1alpha1.LedgerEntry) bool { return listed.has(entry.UID, incident.Name) }
 		if !more() {
 			break
 		}
-		if slices.ContainsFunc(incident.Status.Ledger.Events, isHeld) {
+		if slices.ContainsFunc(incident.Status.Ledger.Events, isListed) {
 			continue
 		}
 		removed, err := r.remove(ctx, incident)
@@ -121,8 +120,7 @@ func (r *reconciler) deleteEnded(ctx context.Context, o *facts, due time.Time) (
 		}
 		return result, nil
 	}
-	always := func() bool { return true }
-	deleted, err := r.Delete(ctx, o.key.Namespace, []*v1alpha1.Incident{o.incident}, always)
+	deleted, err := r.Delete(ctx, o.key.Namespace, []*v1alpha1.Incident{o.incident}, func() bool { return true })
 	if err != nil || deleted == 0 {
 		wait := min(max(waited, writeInterval), deletionRetry)
 		return ctrl.Result{RequeueAfter: wait}, err // a change of the Incident brings it back sooner
@@ -139,13 +137,9 @@ func (r *reconciler) deleteEnded(ctx context.Context, o *facts, due time.Time) (
 // awaitDeletion has the alerts of an Incident wait that is being deleted: nothing is folded into it, and once it is gone, they
 // open it anew. Those that it has counted must not do so; its ledger tells them.
 func (r *reconciler) awaitDeletion(ctx context.Context, o *facts) (ctrl.Result, error) {
-	counted := sets.New[types.UID]()
-	for _, entry := range o.incident.Status.Ledger.Events {
-		counted.Insert(types.UID(entry.UID))
-	}
 	waiting := !o.nextFold.IsZero()
 	for _, event := range o.toFold {
-		if counted.Has(event.UID) {
+		if isFolded(o.incident, event) {
 			r.releases.Settle(event, o.key.Name)
 			r.releases.Mark(event, o.key.Name)
 		} else {

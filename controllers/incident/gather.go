@@ -1,6 +1,7 @@
 package incident
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,7 +36,7 @@ type facts struct {
 	silenced  fold.Silencing
 	forwarded fold.KnownForwarding
 	began     time.Time     // when the reconciliation began
-	lag       time.Duration // until an Incident may be read for which the cache is behind, unless the watch shows it before
+	lag       time.Duration // how long to wait before an Incident for which the cache is behind is read from the quorum
 	now       time.Time     // by the own clock, for pauses
 	apiTime   time.Time     // by the API server's, for everything else
 }
@@ -248,10 +249,7 @@ func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *fa
 // missedUntil returns until when a heartbeat of an integration was missed that was deleted lately; zero if none was. A time of
 // the future is of now: the API server's clock was set back.
 func (r *reconciler) missedUntil(integration types.NamespacedName, now time.Time) time.Time {
-	deleted, ok := r.missedBeats.Get(integration)
-	if !ok {
-		return time.Time{}
-	}
+	deleted, _ := r.missedBeats.Get(integration)
 	until, _ := deleted.(time.Time)
 	if fold.IsFuture(until, now) {
 		until = now
@@ -295,10 +293,7 @@ func (o *facts) integration() types.NamespacedName {
 		return key
 	}
 	for _, event := range o.toFold {
-		if event.Spec.IntegrationName != "" {
-			key.Name = event.Spec.IntegrationName
-			break
-		}
+		key.Name = cmp.Or(key.Name, event.Spec.IntegrationName)
 	}
 	return key
 }
@@ -333,8 +328,8 @@ func (r *reconciler) decide(o *facts) (plan fold.Plan, err error) {
 	}), nil
 }
 
-// onlyRepeats reports whether the Incident is open and every alert for it is firing: no state changes.
-func (o *facts) onlyRepeats() bool {
+// hasOnlyFirings reports whether the Incident is open and every alert for it is firing. The severity may change, but no state.
+func (o *facts) hasOnlyFirings() bool {
 	return o.incident != nil && o.incident.Status.State == v1alpha1.IncidentOpen && len(o.toFold) > 0 &&
 		!o.hasAlert(func(status v1alpha1.AlertStatus) bool { return status != v1alpha1.AlertFiring })
 }
@@ -378,8 +373,8 @@ type knownQueue struct {
 	memory *queue.Memory
 }
 
-// Lists implements fold.Queue.
-func (q knownQueue) Lists(uid string) bool { return q.list.has(uid, q.key.Name) }
+// IsListed implements fold.Queue.
+func (q knownQueue) IsListed(uid string) bool { return q.list.has(uid, q.key.Name) }
 
 // Version implements fold.Queue.
 func (q knownQueue) Version(event *v1alpha1.AlertEvent) string { return q.memory.Version(event) }

@@ -41,7 +41,7 @@ func (r *reconciler) watchMaintenance(ctx context.Context, queue requests.Queue)
 		for namespace, windows := range w.changed(now, gone, r.Health.APITime().Add(-timeStep)) {
 			for _, integration := range r.covered(ctx, namespace, windows) {
 				for _, name := range r.counts.OfIntegration(namespace, integration) {
-					requests.AddUrgent(queue, types.NamespacedName{Namespace: namespace, Name: name})
+					requests.AddFirst(queue, types.NamespacedName{Namespace: namespace, Name: name})
 				}
 			}
 		}

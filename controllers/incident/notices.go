@@ -27,35 +27,35 @@ const maxLoggedTitle = 128
 // maxNote is how many bytes the note of a Kubernetes Event may have.
 const maxNote = 1024
 
-// kubernetesEvent is how a transition shows as a Kubernetes Event.
-type kubernetesEvent struct {
-	eventType string
-	action    string // as events.k8s.io requires
+// actions lists the actions, which events.k8s.io requires, of the Kubernetes Events on an Incident by their reason, which is the
+// transition's type. A transition that is not listed has none.
+var actions = map[v1alpha1.TransitionType]string{
+	v1alpha1.TransitionOpened:          "Open",
+	v1alpha1.TransitionReopened:        "Reopen",
+	v1alpha1.TransitionResolved:        "Resolve",
+	v1alpha1.TransitionAcknowledged:    "Acknowledge",
+	v1alpha1.TransitionUnacknowledged:  "Unacknowledge",
+	v1alpha1.TransitionAssigned:        "Assign",
+	v1alpha1.TransitionUnassigned:      "Unassign",
+	v1alpha1.TransitionSilenced:        "Silence",
+	v1alpha1.TransitionUnsilenced:      "Unsilence",
+	v1alpha1.TransitionSeverityChanged: "ChangeSeverity",
 }
 
-// kubernetesEvents lists the Kubernetes Events on an Incident by their reason, which is the transition's
-// type. A transition that is not listed has none.
-var kubernetesEvents = map[v1alpha1.TransitionType]kubernetesEvent{
-	v1alpha1.TransitionOpened:          {corev1.EventTypeWarning, "Open"},
-	v1alpha1.TransitionReopened:        {corev1.EventTypeWarning, "Reopen"},
-	v1alpha1.TransitionResolved:        {corev1.EventTypeNormal, "Resolve"},
-	v1alpha1.TransitionAcknowledged:    {corev1.EventTypeNormal, "Acknowledge"},
-	v1alpha1.TransitionUnacknowledged:  {corev1.EventTypeNormal, "Unacknowledge"},
-	v1alpha1.TransitionAssigned:        {corev1.EventTypeNormal, "Assign"},
-	v1alpha1.TransitionUnassigned:      {corev1.EventTypeNormal, "Unassign"},
-	v1alpha1.TransitionSilenced:        {corev1.EventTypeNormal, "Silence"},
-	v1alpha1.TransitionUnsilenced:      {corev1.EventTypeNormal, "Unsilence"},
-	v1alpha1.TransitionSeverityChanged: {corev1.EventTypeNormal, "ChangeSeverity"},
+// opens reports whether an episode begins with a transition of a type.
+func opens(kind v1alpha1.TransitionType) bool {
+	return kind == v1alpha1.TransitionOpened || kind == v1alpha1.TransitionReopened
 }
 
 // emit records the Kubernetes Event of a transition that is written.
 func emit(recorder events.EventRecorder, incident *v1alpha1.Incident, transition *v1alpha1.Transition) {
-	entry, ok := kubernetesEvents[transition.Type]
+	action, ok := actions[transition.Type]
 	if !ok {
 		return
 	}
-	if incident.Status.Alert.Severity == v1alpha1.SeverityInfo {
-		entry.eventType = corev1.EventTypeNormal
+	eventType := corev1.EventTypeNormal
+	if opens(transition.Type) && incident.Status.Alert.Severity != v1alpha1.SeverityInfo {
+		eventType = corev1.EventTypeWarning
 	}
 	note := transition.Message
 	if transition.Comment != "" {
@@ -67,5 +67,5 @@ func emit(recorder events.EventRecorder, incident *v1alpha1.Incident, transition
 	if len(note) > maxNote {
 		note = strings.ToValidUTF8(note[:maxNote-len("…")], "") + "…"
 	}
-	recorder.Eventf(incident, nil, entry.eventType, string(transition.Type), entry.action, "%s", note)
+	recorder.Eventf(incident, nil, eventType, string(transition.Type), action, "%s", note)
 }

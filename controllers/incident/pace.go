@@ -12,7 +12,6 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
-	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
@@ -135,10 +134,6 @@ type lastWrite struct {
 	outdated        bool // the write failed: the Incident has a newer version, or is gone
 }
 
-func newWriteMemory(clock replica.Clock) *writeMemory {
-	return &writeMemory{cache.NewLRUExpireCacheWithClock(maxRememberedWrites, clock)}
-}
-
 func (m *writeMemory) wrote(incident *v1alpha1.Incident, now time.Time) {
 	m.writes.Add(client.ObjectKeyFromObject(incident), lastWrite{
 		time: now, resourceVersion: incident.ResourceVersion, resolved: incident.Status.State == v1alpha1.IncidentResolved,
@@ -160,9 +155,8 @@ func (m *writeMemory) forget(key types.NamespacedName) { m.writes.Remove(key) }
 
 // last returns the last write of an Incident, ok false when none is remembered.
 func (m *writeMemory) last(key types.NamespacedName) (last lastWrite, ok bool) {
-	if value, found := m.writes.Get(key); found {
-		last, ok = value.(lastWrite)
-	}
+	value, _ := m.writes.Get(key)
+	last, ok = value.(lastWrite)
 	return last, ok
 }
 
@@ -195,9 +189,6 @@ func (m *writeMemory) readDelay(key types.NamespacedName, now time.Time) time.Du
 
 // writeDelay returns how long the Incident is not to be written for anything but a change of state.
 func (m *writeMemory) writeDelay(key types.NamespacedName, now time.Time) time.Duration {
-	last, ok := m.last(key)
-	if !ok {
-		return 0
-	}
+	last, _ := m.last(key)
 	return max(0, writeInterval-now.Sub(last.time))
 }

@@ -141,7 +141,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return r.handleFailure(ctx, o, err)
 	}
-	r.settle(o, plan) // if nothing was confirmed, the plan settles only AlertEvents that the stored ledger has
+	r.settle(o, plan) // without a confirmed fold, only AlertEvents that the stored ledger has
 	return r.finish(ctx, o, plan)
 }
 
@@ -204,8 +204,8 @@ func (r *reconciler) handleFailure(ctx context.Context, o *facts, err error) (ct
 
 // delayFold returns how long to wait before anything is decided: until an Incident is read for which the cache is behind, until
 // one that could not be written is tried again, until the memory shows what the cache shows, and until a busy Incident may be
-// written again if its alerts change no state. delayWrite repeats the last check after the decision; this one saves the fold, and
-// the read of one that is Resolved.
+// written again if its alerts change no state. delayWrite checks that again after the decision; to check it here saves the fold,
+// and the read of an Incident that is Resolved.
 func (r *reconciler) delayFold(o *facts) time.Duration {
 	if o.lag > 0 {
 		return o.lag // the watch brings it back sooner
@@ -215,7 +215,7 @@ func (r *reconciler) delayFold(o *facts) time.Duration {
 		return wait
 	case o.unknown:
 		return staleRetry
-	case (o.onlyRepeats() || r.staysResolved(o)) && !o.ledgerNearlyFull():
+	case (o.hasOnlyFirings() || r.staysResolved(o)) && !o.ledgerNearlyFull():
 		return r.writes.writeDelay(o.key, o.now)
 	default:
 		return 0

@@ -56,7 +56,6 @@ type Options struct {
 	// TracerProvider makes the spans of folds. Nil: there are none.
 	TracerProvider trace.TracerProvider
 
-	// Clock tells the time.
 	Clock replica.Clock
 }
 
@@ -83,7 +82,7 @@ func Add(
 		return o.Memory.Turn(request.NamespacedName)
 	})
 	options.RecoverPanic = new(true)
-	err := ctrl.NewControllerManagedBy(mgr).
+	err := requests.Complete("the fold of Incidents", ctrl.NewControllerManagedBy(mgr).
 		Named("incident").
 		Watches(&v1alpha1.AlertEvent{}, r.onEvent()).
 		Watches(&v1alpha1.Incident{}, r.onIncident()).
@@ -96,18 +95,15 @@ func Add(
 		WatchesRawSource(requests.Source("blocked", r.watchBlocked)).
 		WatchesRawSource(requests.Source("forwarding", r.watchForwarding)).
 		WatchesRawSource(requests.Source("maintenance", r.watchMaintenance)).
-		WithOptions(options).
-		Complete(r)
-	if err != nil {
-		return nil, fmt.Errorf("adding the fold of Incidents: %w", err)
-	}
-	return r.blocked, nil
+		WithOptions(options), r)
+	return r.blocked, err
 }
 
 // newReconciler returns a reconciler. The caller sets the other fields.
 func newReconciler(cache client.Reader, live client.Client, lists *quorumLists, o Options) *reconciler {
 	return &reconciler{
-		Options: o, cache: cache, live: live, lists: lists, writes: newWriteMemory(o.Clock),
+		Options: o, cache: cache, live: live, lists: lists,
+		writes:  &writeMemory{expirecache.NewLRUExpireCacheWithClock(maxRememberedWrites, o.Clock)},
 		loading: fair.NewPlaces(loadingFolds), loaded: lru.New(keptLoads),
 		gate: newWriteGate(writeConcurrency, o.Ingest), blocked: newBlocked(o.Clock), foldAlerts: fold.Decide,
 		retentions: expirecache.NewLRUExpireCache(maxRetentions), missedBeats: expirecache.NewLRUExpireCache(maxMissed),

@@ -26,10 +26,10 @@ import (
 // onEvent enqueues the Incidents of an AlertEvent
 //   - when it comes: all of them,
 //   - when it gets a mark: those that the mark names, whose ledgers get space,
-//   - when it is gone: those that are Open, for the same reason.
+//   - when it is gone: those that are Open, whose ledgers get space too.
 //
-// Alerts that fire for an open Incident, and do not make it more severe, are not urgent. All AlertEvents that are there at the
-// start are: they have waited longest.
+// Alerts that fire for an open Incident, and do not make it more severe, come after the others. All AlertEvents that are there at
+// the start come first: they have waited longest.
 func (r *reconciler) onEvent() handler.EventHandler {
 	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.AlertEvent, initial bool, folds requests.Queue) {
 		if after != nil {
@@ -55,7 +55,7 @@ func (r *reconciler) onEvent() handler.EventHandler {
 				if firing && !initial && r.repeats(ctx, after, key) {
 					requests.Add(folds, key)
 				} else {
-					requests.AddUrgent(folds, key)
+					requests.AddFirst(folds, key)
 				}
 			}
 		}
@@ -187,7 +187,7 @@ func (r *reconciler) missesAnother(ctx context.Context, h *v1alpha1.Heartbeat, b
 
 // watchBlocked has Incidents enqueued that can be created again.
 func (r *reconciler) watchBlocked(_ context.Context, folds requests.Queue) error {
-	r.wake = func(incident types.NamespacedName) { requests.AddUrgent(folds, incident) }
+	r.wake = func(incident types.NamespacedName) { requests.AddFirst(folds, incident) }
 	return nil
 }
 

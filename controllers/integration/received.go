@@ -45,10 +45,6 @@ type receivedEntry struct {
 	queued  bool      // whether due is going to be called
 }
 
-func newReceivedTimes() *receivedTimes {
-	return &receivedTimes{entries: map[types.NamespacedName]*receivedEntry{}}
-}
-
 // note records the time of alerts, and reports whether due has to be called because of it.
 func (m *receivedTimes) note(key types.NamespacedName, received time.Time, keyless bool) bool {
 	m.mu.Lock()
@@ -70,23 +66,24 @@ func (m *receivedTimes) note(key types.NamespacedName, received time.Time, keyle
 	return first
 }
 
-// due returns the time to write over the stored one. It is nil when there is nothing newer, or nothing to
-// write before wait is over.
+// due returns the time to write over the stored one. It is nil when there is nothing newer, or nothing to write before wait is
+// over. keyless is when the newest firing alert without a dedup key was received, zero if none was since the last call.
 func (m *receivedTimes) due(
 	key types.NamespacedName, stored *v1alpha1.Timestamp, now time.Time,
-) (received *v1alpha1.Timestamp, wait time.Duration) {
+) (received *v1alpha1.Timestamp, wait time.Duration, keyless time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	entry := m.entries[key]
 	if entry == nil {
-		return nil, 0
+		return nil, 0, keyless
 	}
 	entry.queued = false
+	keyless, entry.keyless = entry.keyless, time.Time{}
 	newest := v1alpha1.NewTimestamp(entry.newest)
 	since := entry.written
 	if stored != nil {
 		if !newest.After(stored.Time) {
-			return nil, 0
+			return nil, 0, keyless
 		}
 		// What is stored was received before it was written, so another leader's minute counts too.
 		if stored.After(since) && !stored.After(now) {
@@ -95,19 +92,9 @@ func (m *receivedTimes) due(
 	}
 	if wait = receivedInterval - now.Sub(since); wait > 0 {
 		entry.queued = true
-		return nil, wait
+		return nil, wait, keyless
 	}
-	return &newest, 0
-}
-
-// takeKeyless returns when the newest firing alert without a dedup key was received, zero if none was since the last call.
-func (m *receivedTimes) takeKeyless(key types.NamespacedName) (received time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if entry := m.entries[key]; entry != nil {
-		received, entry.keyless = entry.keyless, time.Time{}
-	}
-	return received
+	return &newest, 0, keyless
 }
 
 func (m *receivedTimes) wrote(key types.NamespacedName, now time.Time) {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	expirecache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -65,29 +66,25 @@ type reconciler struct {
 	cache    client.Reader
 	live     client.StatusClient
 	received *receivedTimes
-	full     *fullNamespaces
+	full     *expirecache.LRUExpireCache // the namespaces that are full, or were lately: the reason
 	recorder events.EventRecorder
 }
 
 func newReconciler(cache client.Reader, live client.StatusClient, recorder events.EventRecorder, options Options) *reconciler {
-	full := &fullNamespaces{last: map[string]fullNamespace{}}
-	return &reconciler{options, cache, live, newReceivedTimes(), full, recorder}
+	received := &receivedTimes{entries: map[types.NamespacedName]*receivedEntry{}}
+	full := expirecache.NewLRUExpireCacheWithClock(maxFull, options.Clock)
+	return &reconciler{options, cache, live, received, full, recorder}
 }
 
 // Add adds the controller to the manager of a leader's term.
 func Add(mgr ctrl.Manager, live client.StatusClient, options Options) error {
 	r := newReconciler(mgr.GetCache(), live, mgr.GetEventRecorder("tocsin"), options)
-	err := ctrl.NewControllerManagedBy(mgr).
+	return requests.Complete("the status of WebhookIntegrations", ctrl.NewControllerManagedBy(mgr).
 		Named("webhookintegration").
 		Watches(&v1alpha1.WebhookIntegration{}, requests.OfObject[*v1alpha1.WebhookIntegration]()).
 		Watches(&v1alpha1.AlertEvent{}, r.watchReceived()).
 		WatchesRawSource(requests.Source("conditions", r.watchConditions)).
-		WithOptions(requests.Options(mgr, "integration", "integration", concurrency, requests.NameOf)).
-		Complete(r)
-	if err != nil {
-		return fmt.Errorf("adding the status of WebhookIntegrations: %w", err)
-	}
-	return nil
+		WithOptions(requests.Options(mgr, "integration", "integration", concurrency, requests.NameOf)), r)
 }
 
 // Reconcile brings the status of one integration up to date.
@@ -102,10 +99,10 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	own, now := r.options.Clock.Now(), r.options.Health.APITime()
 	ready, next := readiness(&integration, now)
-	received, wait := r.received.due(req.NamespacedName, integration.Status.LastReceivedTime, own)
+	received, wait, keyless := r.received.due(req.NamespacedName, integration.Status.LastReceivedTime, own)
 
 	updated := integration.DeepCopy()
-	r.setKeyless(updated)
+	setKeyless(updated, v1alpha1.NewTimestamp(keyless))
 	if received != nil {
 		updated.Status.LastReceivedTime = received
 	}
@@ -129,9 +126,8 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // setKeyless brings lastKeylessTime up to date. What came before the spec changed says nothing about the new one.
-func (r *reconciler) setKeyless(integration *v1alpha1.WebhookIntegration) {
+func setKeyless(integration *v1alpha1.WebhookIntegration, keyless v1alpha1.Timestamp) {
 	status := &integration.Status
-	keyless := v1alpha1.NewTimestamp(r.received.takeKeyless(client.ObjectKeyFromObject(integration)))
 	switch {
 	case status.ObservedGeneration != integration.Generation:
 		status.LastKeylessTime = nil
@@ -215,7 +211,8 @@ func readiness(integration *v1alpha1.WebhookIntegration, now time.Time) (ready m
 	}
 	slices.Sort(valid)
 
-	ready = falseCondition(v1alpha1.ConditionReady, integration)
+	ready.Type, ready.ObservedGeneration = v1alpha1.ConditionReady, integration.Generation
+	ready.Status = metav1.ConditionFalse
 	switch {
 	case !integration.DeletionTimestamp.IsZero():
 		ready.Reason, ready.Message = v1alpha1.ReasonTerminating, "The integration is being deleted: its tokens are not valid."
@@ -248,15 +245,6 @@ func invalidKey(integration *v1alpha1.WebhookIntegration) string {
 	return ""
 }
 
-// falseCondition returns a condition of the integration that is False, for the caller to complete.
-func falseCondition(kind string, integration *v1alpha1.WebhookIntegration) metav1.Condition {
-	return metav1.Condition{
-		Type:               kind,
-		Status:             metav1.ConditionFalse,
-		ObservedGeneration: integration.Generation,
-	}
-}
-
 // isPending reports whether the tool of the integration still waits for a person: it has sent nothing since it asked, or little
 // after it, and what it asked for has not expired.
 func isPending(integration *v1alpha1.WebhookIntegration, now time.Time) bool {
@@ -270,7 +258,8 @@ func isPending(integration *v1alpha1.WebhookIntegration, now time.Time) bool {
 func mappingValidity(
 	integration *v1alpha1.WebhookIntegration, invalid error, now time.Time,
 ) (valid metav1.Condition, next time.Time) {
-	valid = falseCondition(v1alpha1.ConditionMappingValid, integration)
+	valid.Type, valid.ObservedGeneration = v1alpha1.ConditionMappingValid, integration.Generation
+	valid.Status = metav1.ConditionFalse
 	failure, keyless := integrations.CurrentMappingFailure(integration, now), integration.Status.LastKeylessTime
 	switch {
 	case invalid != nil:

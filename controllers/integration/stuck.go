@@ -3,8 +3,6 @@ package integration
 import (
 	"context"
 	"fmt"
-	"maps"
-	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -32,7 +30,11 @@ var stuckMessages = map[string]string{
 }
 
 // fullMemory is how long a namespace counts as full after it was: near the limit, the condition would change every other second.
-const fullMemory = time.Minute
+// maxFull bounds how many do.
+const (
+	fullMemory = time.Minute
+	maxFull    = 100_000
+)
 
 // fullConditions are the reason and the message of AlertsFolded for each reason for which a namespace has no capacity.
 var fullConditions = map[string][2]string{
@@ -52,7 +54,7 @@ func (r alertsFolded) Condition(integration *v1alpha1.WebhookIntegration) (condi
 	if !ok || condition.Status == metav1.ConditionFalse {
 		return condition, ok
 	}
-	capacity, namespace, now := r.options.Capacity, integration.Namespace, r.options.Clock.Now()
+	capacity, namespace := r.options.Capacity, integration.Namespace
 	events, hidden := capacity.HiddenIn(namespace)
 	if events+hidden > 0 {
 		condition.Status, condition.Reason = metav1.ConditionFalse, queue.StuckNotCached
@@ -64,7 +66,7 @@ func (r alertsFolded) Condition(integration *v1alpha1.WebhookIntegration) (condi
 	} else if !integrations.IsWhole(integration) {
 		condition.Status, condition.Message = metav1.ConditionFalse, messageTooLarge
 		condition.Reason = v1alpha1.ReasonIntegrationsTooLarge
-	} else if full, ok := fullConditions[r.full.reason(namespace, capacity.Full(namespace), now)]; ok {
+	} else if full, ok := fullConditions[r.whyFull(namespace)]; ok {
 		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, full[0], full[1]
 	}
 	return condition, true
@@ -78,46 +80,31 @@ func roughly(n int) int {
 	return 10 * roughly(n/10)
 }
 
-// fullNamespaces knows the namespaces that are full, or were lately.
-type fullNamespaces struct {
-	mu   sync.Mutex
-	last map[string]fullNamespace
-}
-
-// fullNamespace is why a namespace was full, and when it last was.
-type fullNamespace struct {
-	reason string
-	at     time.Time
-}
-
-// reason returns why a namespace is full, or lately was; empty if it was not. now is why it is full at this time.
-func (f *fullNamespaces) reason(namespace, now string, at time.Time) string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	maps.DeleteFunc(f.last, func(_ string, last fullNamespace) bool { return at.Sub(last.at) >= fullMemory })
-	if now != "" {
-		f.last[namespace] = fullNamespace{now, at}
+// whyFull returns why a namespace is full, or lately was; empty if it was not.
+func (r *reconciler) whyFull(namespace string) string {
+	if now := r.options.Capacity.Full(namespace); now != "" {
+		r.full.Add(namespace, now, fullMemory)
 	}
-	return f.last[namespace].reason
+	last, _ := r.full.Get(namespace)
+	reason, _ := last.(string)
+	return reason
 }
 
 // watchConditions enqueues the integrations whose conditions are outdated, every few seconds.
 func (r *reconciler) watchConditions(ctx context.Context, queue requests.Queue) error {
-	go wait.UntilWithContext(ctx, func(ctx context.Context) { r.checkConditions(ctx, queue) }, conditionCheck)
-	return nil
-}
-
-func (r *reconciler) checkConditions(ctx context.Context, queue requests.Queue) {
-	var list v1alpha1.WebhookIntegrationList
-	if err := r.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Could not read the WebhookIntegrations")
-		return
-	}
-	for i := range list.Items {
-		if integration := &list.Items[i]; r.isOutdated(integration) {
-			queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(integration)})
+	go wait.UntilWithContext(ctx, func(ctx context.Context) {
+		var list v1alpha1.WebhookIntegrationList
+		if err := r.cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+			log.FromContext(ctx).Error(err, "Could not read the WebhookIntegrations")
+			return
 		}
-	}
+		for i := range list.Items {
+			if integration := &list.Items[i]; r.isOutdated(integration) {
+				queue.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(integration)})
+			}
+		}
+	}, conditionCheck)
+	return nil
 }
 
 // isOutdated reports whether a condition of the integration that others decide is outdated.

@@ -54,16 +54,11 @@ type reconciler struct {
 // Add adds the controller to the manager of a leader's term.
 func Add(mgr ctrl.Manager, live client.StatusClient, clock replica.APIClock) error {
 	r := &reconciler{mgr.GetCache(), live, clock, mgr.GetEventRecorder("tocsin")}
-	err := ctrl.NewControllerManagedBy(mgr).
+	return requests.Complete("the status of MaintenanceWindows", ctrl.NewControllerManagedBy(mgr).
 		Named("maintenancewindow").
 		Watches(&v1alpha1.MaintenanceWindow{}, requests.OfObject[*v1alpha1.MaintenanceWindow]()).
 		Watches(&v1alpha1.WebhookIntegration{}, r.watchIntegrations()).
-		WithOptions(requests.Options(mgr, "maintenance", "window", concurrency, requests.NameOf)).
-		Complete(r)
-	if err != nil {
-		return fmt.Errorf("adding the status of MaintenanceWindows: %w", err)
-	}
-	return nil
+		WithOptions(requests.Options(mgr, "maintenance", "window", concurrency, requests.NameOf)), r)
 }
 
 // watchIntegrations enqueues the windows of a namespace when a WebhookIntegration comes or goes, or is selected by others.

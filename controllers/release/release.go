@@ -36,9 +36,8 @@ const (
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=get;list;watch;patch;delete
 
-// Releaser deletes AlertEvents once each of their alerts is settled: folded and written, found to belong to no
-// Incident, or invalid. What is settled it knows from memory and from the marks of the AlertEvents; after a restart, the marks
-// and the ledgers tell it again. It writes the marks, see marks.go.
+// Releaser knows from memory and from the marks of the AlertEvents what is settled; after a restart, the marks and the ledgers
+// tell it again. It writes the marks, see marks.go.
 type Releaser struct {
 	cache  client.Reader
 	live   client.Client
@@ -234,7 +233,9 @@ func (r *Releaser) Reconcile(ctx context.Context, ref queue.Ref) (ctrl.Result, e
 	case due && mark == nil:
 		return ctrl.Result{}, r.delete(ctx, ref)
 	case due:
-		failed := r.deleteSoon(ctx, ref)
+		soon, cancel := context.WithTimeout(ctx, deleteTimeout) // which leaves time to mark the event
+		defer cancel()
+		failed := r.delete(soon, ref)
 		if failed == nil {
 			return ctrl.Result{}, nil
 		}
@@ -244,13 +245,6 @@ func (r *Releaser) Reconcile(ctx context.Context, ref queue.Ref) (ctrl.Result, e
 		return r.writeMark(ctx, ref, mark)
 	}
 	return ctrl.Result{}, nil
-}
-
-// deleteSoon is delete, and leaves time to mark the event.
-func (r *Releaser) deleteSoon(ctx context.Context, ref queue.Ref) error {
-	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
-	defer cancel()
-	return r.delete(ctx, ref)
 }
 
 func (r *Releaser) delete(ctx context.Context, ref queue.Ref) error {

@@ -107,7 +107,7 @@ func NewCanary(config *rest.Config, o CanaryOptions) (*Canary, error) {
 	if c.client, err = eventclient.New(config); err != nil {
 		return nil, err
 	}
-	o.Memory.Cached.Canaries, o.Memory.ServerTime = o.Namespace, o.Health
+	o.Memory.Cached.Canaries, o.Memory.ServerTime = o.Namespace, o.Health.Now
 	c.rename()
 	return c, nil
 }
@@ -121,7 +121,6 @@ type dated struct {
 // WrappedRoundTripper lets client-go find the transport behind this one.
 func (d dated) WrappedRoundTripper() http.RoundTripper { return d.RoundTripper }
 
-// RoundTrip implements http.RoundTripper.
 func (d dated) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := d.RoundTripper.RoundTrip(request)
 	if err == nil {
@@ -173,7 +172,7 @@ func (c *Canary) Lead(ctx context.Context) error {
 // round stores a canary unless the last one still exists. It returns when the next round is due. If the check of the process
 // fails, the process accepts nothing, so it notes no contact either.
 func (c *Canary) round(ctx context.Context) (next time.Duration, err error) {
-	if c.isOutdated() {
+	if c.options.Schemas.Verdict() != nil {
 		c.options.Health.Interrupt()
 		return checkInterval, nil
 	}
@@ -213,9 +212,6 @@ func (c *Canary) round(ctx context.Context) (next time.Duration, err error) {
 	}
 	return next, nil
 }
-
-// isOutdated reports whether the check of the process fails.
-func (c *Canary) isOutdated() bool { return c.options.Schemas.Verdict() != nil }
 
 // watchOver has the watch of AlertEvents begin again if it does not show this process's canary, or the leader's does not show its
 // end. If that does not help, it has them listed anew.
@@ -278,8 +274,8 @@ func (c *Canary) create(ctx context.Context) (canary *metav1.PartialObjectMetada
 // denialOf returns why the cluster denies the canary, empty if it does not: the API server has not answered, or could store
 // nothing.
 func denialOf(err error) string {
-	var status *apierrors.StatusError
-	if !errors.As(err, &status) {
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok {
 		return ""
 	}
 	switch code := status.ErrStatus.Code; {

@@ -47,7 +47,7 @@ func addCopyController(mgr ctrl.Manager, live client.Writer, memory *queue.Memor
 	options := requests.Options(mgr, "copies", "alertevent", copyWorkers,
 		func(ref queue.Ref) types.NamespacedName { return ref.NamespacedName })
 	copies := options.NewQueue("copies", options.RateLimiter)
-	memory.Copies = copies
+	memory.DeleteCopy = copies.Add
 	options.NewQueue = func(string, workqueue.TypedRateLimiter[queue.Ref]) workqueue.TypedRateLimitingInterface[queue.Ref] {
 		return copies
 	}

@@ -5,6 +5,8 @@ package replica
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -23,13 +25,11 @@ const IncidentNameIndex = "tocsin.incidentName"
 // Index adds the index to the manager's cache.
 func Index(mgr ctrl.Manager) error {
 	err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.AlertEvent{}, IncidentNameIndex,
-		func(object client.Object) (names []string) {
+		func(object client.Object) []string {
 			if event, ok := object.(*v1alpha1.AlertEvent); ok {
-				for name := range IncidentNames(event) {
-					names = append(names, name)
-				}
+				return slices.Collect(maps.Keys(IncidentNames(event)))
 			}
-			return names
+			return nil
 		})
 	if err != nil {
 		return fmt.Errorf("indexing by %s: %w", IncidentNameIndex, err)

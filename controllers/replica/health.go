@@ -182,15 +182,7 @@ func (h *IngestHealth) tell(sent, received, server time.Time) (ahead time.Durati
 	expected, first := h.aheadAt(received), h.told.IsZero()
 	h.told = received
 	sent = received.Round(0).Add(sent.Sub(received)) // the clock may have been set meanwhile
-	// The server's clock showed a time from server to a second later at some moment between sent and received.
-	switch {
-	case sent.Sub(server) > time.Second:
-		h.ahead = sent.Round(0).Sub(server) - time.Second
-	case server.After(received):
-		h.ahead = received.Round(0).Sub(server)
-	default:
-		h.ahead = 0
-	}
+	h.ahead = -fold.LeadOf(server, sent, received.Round(0))
 	if !first && (h.ahead-expected).Abs() > fold.MaxClockDifference {
 		h.since = received // the API server's clock was set: what was received before seems to be long ago
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
@@ -73,6 +74,14 @@ func Options[request comparable](
 	}
 }
 
+// Complete adds a controller to the manager, which the error calls what.
+func Complete(what string, controller *builder.Builder, r reconcile.Reconciler) error {
+	if err := controller.Complete(r); err != nil {
+		return fmt.Errorf("adding %s: %w", what, err)
+	}
+	return nil
+}
+
 // NameOf returns the name of a request's object.
 func NameOf(request reconcile.Request) types.NamespacedName { return request.NamespacedName }
 
@@ -88,12 +97,15 @@ func Backoff[request comparable]() workqueue.TypedRateLimiter[request] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[request](minBackoff, maxBackoff)
 }
 
-// OfObject returns a handler that enqueues an object when it changes: later if its spec is the same, since another leader may
-// have changed it.
-func OfObject[T interface {
+// Object is a pointer to an object, nil if there is none.
+type Object interface {
 	client.Object
 	comparable
-}]() handler.EventHandler {
+}
+
+// OfObject returns a handler that enqueues an object when it changes: later if its spec is the same, since another leader may
+// have changed it.
+func OfObject[T Object]() handler.EventHandler {
 	return OnChange(func(_ context.Context, before, after T, initial bool, queue Queue) {
 		var none T
 		key := client.ObjectKeyFromObject(cmp.Or(after, before))
@@ -103,7 +115,7 @@ func OfObject[T interface {
 		case before != none && after != none && before.GetGeneration() == after.GetGeneration():
 			AddLater(queue, key)
 		default:
-			AddUrgent(queue, key)
+			AddFirst(queue, key)
 		}
 	})
 }
@@ -117,8 +129,8 @@ func AddLater(queue Queue, key types.NamespacedName) {
 	add(queue, key, handler.LowPriority, leaderPause)
 }
 
-// AddUrgent adds a request to a fair queue, before those that are not urgent.
-func AddUrgent(queue Queue, key types.NamespacedName) { add(queue, key, 0, 0) }
+// AddFirst adds a request to a fair queue, before those that are not urgent.
+func AddFirst(queue Queue, key types.NamespacedName) { add(queue, key, 0, 0) }
 
 func add(queue Queue, key types.NamespacedName, priority int, after time.Duration) {
 	request := reconcile.Request{NamespacedName: key}

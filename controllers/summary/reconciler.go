@@ -55,37 +55,26 @@ type reconciler struct {
 	live   client.Client
 	clock  replica.APIClock
 	writes *rate.Limiter
-
-	mu  sync.Mutex
-	due map[string]time.Time // before which a namespace is not counted, of those that have a summary
+	due    sync.Map // time.Time by namespace, before which that is not counted, of those that have a summary
 }
 
 func newReconciler(cache client.Reader, live client.Client, clock replica.APIClock) *reconciler {
-	return &reconciler{
-		cache: cache, live: live, clock: clock, writes: rate.NewLimiter(writeRate, 1), due: map[string]time.Time{},
-	}
+	return &reconciler{cache: cache, live: live, clock: clock, writes: rate.NewLimiter(writeRate, 1)}
 }
 
 // Add adds the controller to the manager of a leader's term.
 func Add(mgr ctrl.Manager, live client.Client, clock replica.APIClock) error {
-	err := ctrl.NewControllerManagedBy(mgr).
+	return requests.Complete("the IncidentSummaries", ctrl.NewControllerManagedBy(mgr).
 		Named("incidentsummary").
 		Watches(&v1alpha1.IncidentSummary{}, watch(func(_, _ *v1alpha1.IncidentSummary) bool { return true })).
 		Watches(&v1alpha1.Incident{}, watch(differs)).
 		Watches(&v1alpha1.WebhookIntegration{}, watch(differsInFolding)).
-		WithOptions(requests.Options(mgr, "summary", "summary", concurrency, requests.NameOf)).
-		Complete(newReconciler(mgr.GetCache(), live, clock))
-	if err != nil {
-		return fmt.Errorf("adding the IncidentSummaries: %w", err)
-	}
-	return nil
+		WithOptions(requests.Options(mgr, "summary", "summary", concurrency, requests.NameOf)),
+		newReconciler(mgr.GetCache(), live, clock))
 }
 
 // watch returns a handler that enqueues the summary of a namespace when an object comes or goes, or differs from what it was.
-func watch[T interface {
-	client.Object
-	comparable
-}](differs func(before, after T) bool) handler.EventHandler {
+func watch[T requests.Object](differs func(before, after T) bool) handler.EventHandler {
 	return requests.OnChange(func(_ context.Context, before, after T, _ bool, queue requests.Queue) {
 		var none T
 		if before == none || after == none || differs(before, after) {
@@ -109,13 +98,13 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 	case read.UID != "":
 		err = r.remove(ctx, read)
 	default:
-		r.forget(namespace)
+		r.due.Delete(namespace)
 	}
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err): // the cache does not show the newest one yet
 		return ctrl.Result{RequeueAfter: countInterval}, nil
 	case err != nil:
-		r.delay(namespace, now.Add(retryInterval))
+		r.due.Store(namespace, now.Add(retryInterval))
 	}
 	return ctrl.Result{}, err
 }
@@ -123,25 +112,13 @@ func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 // turn returns how long a namespace has to wait until it is counted; 0 for now. After the clock was set back, it does not wait
 // for a time that was near before.
 func (r *reconciler) turn(namespace string, now time.Time) time.Duration {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if wait := r.due[namespace].Sub(now); wait > 0 && wait <= retryInterval {
+	last, _ := r.due.Load(namespace)
+	due, _ := last.(time.Time)
+	if wait := due.Sub(now); wait > 0 && wait <= retryInterval {
 		return wait
 	}
-	r.due[namespace] = now.Add(countInterval)
+	r.due.Store(namespace, now.Add(countInterval))
 	return 0
-}
-
-func (r *reconciler) delay(namespace string, until time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.due[namespace] = until
-}
-
-func (r *reconciler) forget(namespace string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.due, namespace)
 }
 
 // contents is what a summary tells of its namespace.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -28,7 +29,6 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
-	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/pages"
 )
 
@@ -86,14 +86,13 @@ type Options struct {
 	Live       client.Reader    // from the quorum
 	Namespaces []string         // those of the manager, one of which may be empty for all
 	Capacity   *capacity.Counts // has the limit of Incidents, and publishes the number of Resolved ones as a metric
-	Listener   Listener
+	Listener   Listener         // nil: there is none
 	Clock      replica.APIClock
 
 	ArchiveRequired bool // Incidents that the archive does not have are kept
 }
 
-// Sweeper takes care of the Incidents that the cache lacks. A sweep visits all of them at the start of a term and at each
-// Interval. A namespace that has more of them than its share loses the oldest ones.
+// Sweeper takes care of the Incidents that the cache lacks. It sweeps at the start of a term and at each Interval.
 type Sweeper struct {
 	options Options
 	reader  pages.Reader
@@ -146,12 +145,12 @@ func (s *Sweeper) Revisit(namespace string) {
 // Start begins to sweep. The requests go to the queue of the folds.
 func (s *Sweeper) Start(ctx context.Context, queue requests.Queue, folds Folds) {
 	s.queue, s.folds = queue, folds
-	s.options.Capacity.PublishResolved(ctx, s)
+	s.options.Capacity.PublishResolved(ctx, s.CountResolved)
 	context.AfterFunc(ctx, func() { archiveOverdue.Set(0) }) // of another replica from now on
 	go s.run(ctx)
 }
 
-// CountResolved implements capacity.ResolvedCounter.
+// CountResolved returns how many Resolved Incidents there are. It is not ok before they were counted.
 func (s *Sweeper) CountResolved() (incidents int64, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,7 +212,7 @@ func (s *Sweeper) overLimit() []string {
 	defer s.mu.Unlock()
 	var over []string
 	for namespace := range s.counts.Incidents.Keys() {
-		if s.swept && s.over(namespace, 0) {
+		if s.swept && s.over(namespace, math.MaxInt64) {
 			over = append(over, namespace)
 		}
 	}
@@ -233,7 +232,9 @@ func (s *Sweeper) sweep(ctx context.Context) (behind bool, err error) {
 				overdue++
 				late[incident.Namespace] = true
 			}
-			s.options.Listener.Observe(incident)
+			if s.options.Listener != nil {
+				s.options.Listener.Observe(incident)
+			}
 			s.visit(ctx, incident)
 		})
 		if err != nil {
@@ -338,7 +339,7 @@ func (s *Sweeper) evict(ctx context.Context, namespace string) (evicted int, err
 	s.mu.Unlock()
 	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.name, b.name)) })
 	for chunk := range slices.Chunk(candidates, evictionChunk) {
-		if err != nil || !s.isOver(namespace, headroomPart) {
+		if err != nil || !s.isOver(namespace) {
 			break
 		}
 		var n int
@@ -366,12 +367,12 @@ func (s *Sweeper) evictOnly(ctx context.Context, namespace string, candidates []
 			incidents = append(incidents, incident)
 		}
 	}
-	return s.folds.Delete(ctx, namespace, incidents, func() bool { return s.isOver(namespace, headroomPart) })
+	return s.folds.Delete(ctx, namespace, incidents, func() bool { return s.isOver(namespace) })
 }
 
 // mayGo reports whether a Resolved Incident may be deleted before its time: the archive has it, and its end is forwarded.
 func (s *Sweeper) mayGo(incident *v1alpha1.Incident) bool {
-	return s.isArchived(incident) && !fold.KeepsFiring(&incident.Status, s.options.Clock.APITime())
+	return s.isArchived(incident) && !fold.EndIsKeptBack(&incident.Status, s.options.Clock.APITime())
 }
 
 func (s *Sweeper) isArchived(incident *v1alpha1.Incident) bool {
@@ -387,23 +388,15 @@ func (s *Sweeper) IsFull(namespace string) bool {
 	return incidents.Used(namespace) >= 2*incidents.Own() || bytes.Used(namespace) >= 2*bytes.Own()
 }
 
-// isOver reports whether a namespace has more Resolved Incidents than its share, or with a part also almost as many: its share
-// without one part in so many.
-func (s *Sweeper) isOver(namespace string, part int64) bool {
+// isOver reports whether a namespace has more Resolved Incidents than its share without the headroom.
+func (s *Sweeper) isOver(namespace string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.over(namespace, part)
+	return s.over(namespace, headroomPart)
 }
 
+// over reports whether a namespace has more Resolved Incidents than its share without one part in so many.
 func (s *Sweeper) over(namespace string, part int64) bool {
-	for _, budget := range []*fair.Budget[string]{&s.counts.Incidents, &s.counts.Bytes} {
-		headroom := int64(0)
-		if part > 0 {
-			headroom = budget.Own() / part
-		}
-		if budget.IsOver(namespace, headroom) {
-			return true
-		}
-	}
-	return false
+	incidents, bytes := &s.counts.Incidents, &s.counts.Bytes
+	return incidents.IsOver(namespace, incidents.Own()/part) || bytes.IsOver(namespace, bytes.Own()/part)
 }

@@ -45,7 +45,7 @@ func run(ctx context.Context, url string, days, perDay int, end string, seed uin
 	}
 	defer func() { _ = opened.Close() }()
 	g := newGenerator(seed)
-	objects, bytes := 0, 0
+	bytes := 0
 	for i := range days {
 		day := last.AddDate(0, 0, i+1-days)
 		list := make([]records.Record, 0, perDay)
@@ -56,10 +56,9 @@ func run(ctx context.Context, url string, days, perDay int, end string, seed uin
 		if err != nil {
 			return err
 		}
-		objects++
 		bytes += size
 	}
-	log.Printf("%d episodes in %d objects of %d bytes", days*perDay, objects, bytes)
+	log.Printf("%d episodes in %d objects of %d bytes", days*perDay, days, bytes)
 	return nil
 }
 

@@ -38,7 +38,7 @@ func (a Action) Unneeded(incident *v1alpha1.Incident) string {
 	switch {
 	case a.Status == v1alpha1.AlertFiring:
 		return unneededReopen(incident)
-	case a.Status == v1alpha1.AlertResolved && fold.KeepsFiring(&incident.Status, time.Now()):
+	case a.Status == v1alpha1.AlertResolved && fold.EndIsKeptBack(&incident.Status, time.Now()):
 		return "" // Alertmanager is told of the end then
 	case needsOpen && incident.Status.State == v1alpha1.IncidentResolved:
 		return "already resolved"

@@ -65,7 +65,6 @@ func (f Forwarding) Check(ctx context.Context, c client.Reader, incident *v1alph
 	return nil
 }
 
-// notForwarded describes why the Incidents of an integration are not forwarded; empty if they are.
 func notForwarded(name string, conditions []metav1.Condition) string {
 	forwarded := meta.FindStatusCondition(conditions, v1alpha1.ConditionForwarded)
 	switch {

@@ -38,14 +38,12 @@ func Merge[M ~map[string]V, V any](older, newer M) M {
 	return merged
 }
 
-// entry is one entry of a bag.
 type entry struct {
 	name   string // "bag.key"
 	size   int
 	remove func() // in place; a bag without entries becomes absent
 }
 
-// bag is one of the content's four bags.
 type bag struct {
 	name    string
 	len     int
@@ -67,16 +65,12 @@ func bagOf[M ~map[string]V, V any](name string, in *M, size func(V) int, quoted 
 			return all
 		},
 		toText: func() {
-			encoded, err := json.Marshal(*in)
-			if err != nil {
-				encoded = nil // not decoded from JSON
-			}
+			encoded, _ := json.Marshal(*in) // nothing of what was not decoded from JSON
 			*in = M{JSONKey: quoted(string(encoded))}
 		},
 	}
 }
 
-// bags returns the content's bags.
 func bags(c *v1alpha1.AlertContent) []bag {
 	asIs := func(text string) string { return text }
 	return []bag{

@@ -36,7 +36,7 @@ const (
 	readyPoll = 100 * time.Millisecond
 )
 
-// worker is a leader.Worker that folds, and forwards if there are Alertmanagers.
+// worker folds while its replica leads, and forwards if there are Alertmanagers.
 type worker struct {
 	mgr     ctrl.Manager
 	objects cache.Cache   // of the manager
@@ -51,7 +51,6 @@ type worker struct {
 	campaign    *leader.Campaign
 }
 
-// newCampaign returns the campaign in which the worker works on one replica at a time.
 func newCampaign(o Options, environment Environment, folding controllers.Options, w *worker) (*leader.Campaign, error) {
 	lease, err := newLease(w.mgr, o)
 	if err != nil {
@@ -73,19 +72,18 @@ func newCampaign(o Options, environment Environment, folding controllers.Options
 		return nil, fmt.Errorf("setting up the controllers: %w", err)
 	}
 	w.campaign = &leader.Campaign{
-		Lease: lease, Worker: w, Backoff: failedTermBackoff, Log: w.mgr.GetLogger().WithName("leader"),
+		Lease: lease, Prepare: w.Prepare, Work: w.Work, Backoff: failedTermBackoff, Log: w.mgr.GetLogger().WithName("leader"),
 	}
 	return w.campaign, nil
 }
 
-// Prepare implements leader.Worker. It waits for the windows, or what is muted would be taken for what is not, and until the
+// Prepare waits for the windows, or what is muted would be taken for what is not, and until the
 // CustomResourceDefinitions have all fields, or the API server would drop fields of what a leader writes.
 func (w *worker) Prepare(ctx context.Context) bool {
 	return w.objects.WaitForCacheSync(ctx) && awaitTrue(ctx, w.windows.Synced) &&
 		awaitTrue(ctx, func() bool { return w.schemas.Verdict() == nil }) && w.awaitTime(ctx)
 }
 
-// Work implements leader.Worker.
 func (w *worker) Work(ctx context.Context) error {
 	term := leader.NewTerm(w.mgr, w.objects)
 	canary, schemas := manager.RunnableFunc(w.canary.Lead), manager.RunnableFunc(w.keepChecked)
@@ -103,7 +101,6 @@ func (w *worker) Work(ctx context.Context) error {
 	return term.Run(ctx)
 }
 
-// awaitTrue waits until a condition is true. It returns false when ctx has ended.
 func awaitTrue(ctx context.Context, condition func() bool) bool {
 	return wait.PollUntilContextCancel(ctx, readyPoll, true, func(context.Context) (bool, error) { return condition(), nil }) == nil
 }
@@ -129,7 +126,6 @@ func (w *worker) awaitTime(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// newLease returns the lease of the leader election; nil without one.
 func newLease(mgr ctrl.Manager, o Options) (*leader.Lease, error) {
 	if !o.process.LeaderElect {
 		return nil, nil
@@ -156,8 +152,6 @@ func identify(mgr ctrl.Manager, o Options, lease *leader.Lease) forward.Installa
 	return fixedInstallation(id)
 }
 
-// fixedInstallation is an installation with this ID.
 type fixedInstallation string
 
-// ID implements forward.Installation.
 func (i fixedInstallation) ID(context.Context) (string, error) { return string(i), nil }

@@ -27,7 +27,6 @@ type Options struct {
 	archiveRequired    bool
 }
 
-// newFlagSet returns a flag set that fills the options.
 func newFlagSet(o *Options) *flag.FlagSet {
 	flags := process.NewFlags("manager")
 	o.process.Bind(flags, "Fold")
@@ -85,7 +84,6 @@ func ParseFlags(args []string) (Options, error) {
 	return o, o.complete(flags)
 }
 
-// parsePageURL parses the URL of the page; nil if it is empty.
 func parsePageURL(text string) (*url.URL, error) {
 	if text == "" {
 		return nil, nil

@@ -370,7 +370,7 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	lead := func() {
 		term, end := context.WithCancel(ctx)
 		defer time.AfterFunc(50*time.Millisecond, end).Stop()
-		g.Expect(campaign.Worker.Work(term)).To(Succeed())
+		g.Expect(campaign.Work(term)).To(Succeed())
 	}
 	lead()
 	before := runtime.NumGoroutine()

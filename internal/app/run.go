@@ -4,7 +4,6 @@ package app
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 
@@ -37,42 +36,28 @@ import (
 
 // Execute runs the command line and returns the exit code.
 func Execute(args []string, stdout, stderr io.Writer) int {
-	var c command
-	c.flags = newFlagSet(&c.options)
+	var o Options
+	flags := newFlagSet(&o)
 	program := process.Program{
-		Name:    "manager",
-		Title:   "tocsin",
-		Usage:   "Tocsin turns alert webhooks into Incidents.",
-		Flags:   c.flags,
-		Command: &c,
+		Title:    "tocsin",
+		Usage:    "Tocsin turns alert webhooks into Incidents.",
+		Flags:    flags,
+		Validate: func() error { return o.complete(flags) },
+		Check: func() (report string, err error) {
+			if o.checkAlertmanagers == "" {
+				return "", nil
+			}
+			return forward.Check(o.checkAlertmanagers)
+		},
+		Run: func(ctx context.Context, config *rest.Config, log logr.Logger) error {
+			webhookserver.RegisterMetrics(metrics.Registry) // those that all replicas of a process share, which is one outside of tests
+			controllers.RegisterMetrics(metrics.Registry)
+			forward.RegisterMetrics(metrics.Registry)
+			leader.RegisterMetrics(metrics.Registry)
+			return Run(ctx, o, Environment{Config: config, Log: log, Metrics: metrics.Registry})
+		},
 	}
 	return program.Execute(args, stdout, stderr)
-}
-
-// command implements process.Command.
-type command struct {
-	options Options
-	flags   *flag.FlagSet
-}
-
-// Validate completes the options, and returns all their errors.
-func (c *command) Validate() error { return c.options.complete(c.flags) }
-
-// Check checks a configuration of Alertmanagers if the flags name one to check.
-func (c *command) Check() (report string, err error) {
-	if c.options.checkAlertmanagers == "" {
-		return "", nil
-	}
-	return forward.Check(c.options.checkAlertmanagers)
-}
-
-// Run runs a replica until ctx ends.
-func (c *command) Run(ctx context.Context, config *rest.Config, log logr.Logger) error {
-	webhookserver.RegisterMetrics(metrics.Registry) // those that all replicas of a process share, which is one outside of tests
-	controllers.RegisterMetrics(metrics.Registry)
-	forward.RegisterMetrics(metrics.Registry)
-	leader.RegisterMetrics(metrics.Registry)
-	return Run(ctx, c.options, Environment{Config: config, Log: log, Metrics: metrics.Registry})
 }
 
 // Environment is what a replica takes from the process that it runs in.
@@ -103,7 +88,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	memory := queue.NewMemory(environment.Clock)
 	memory.Cached = queue.NewCached(o.capacity.Share)
 	informers := &clustercache.Informers{
-		Log: environment.Log.WithName("cache"), Memory: memory, Events: memory.Cached,
+		Log: environment.Log.WithName("cache"), Listed: memory.Listed, Events: memory.Cached,
 		Integrations: clustercache.NewIntegrations(o.capacity.Share),
 		Hidden:       clustercache.NewHidden(o.capacity.Events, o.capacity.Share),
 	}
@@ -150,7 +135,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	if err != nil {
 		return err
 	}
-	if err := o.process.AddServers(ctx, mgr, server); err != nil {
+	if err := o.process.AddServers(ctx, mgr, server.ReadyCheck); err != nil {
 		return err
 	}
 	mgr.GetLogger().Info("Starting manager", "version", buildinfo.Line("tocsin"), "webhookAddress", o.webhook.BindAddress)
@@ -163,16 +148,13 @@ func addCanary(mgr ctrl.Manager, o replica.CanaryOptions) (*schemacheck.Checker,
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := mgr.Add(checker); err != nil {
-		return nil, nil, fmt.Errorf("adding the check of the CustomResourceDefinitions: %w", err)
-	}
 	o.Schemas = checker
 	canary, err := replica.NewCanary(mgr.GetConfig(), o)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := mgr.Add(canary); err != nil {
-		return nil, nil, fmt.Errorf("adding the canary: %w", err)
+	if err := errors.Join(mgr.Add(checker), mgr.Add(canary)); err != nil {
+		return nil, nil, fmt.Errorf("adding the check of the CustomResourceDefinitions and the canary: %w", err)
 	}
 	return checker, canary, nil
 }

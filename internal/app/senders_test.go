@@ -61,7 +61,7 @@ func foldSamples(t *testing.T, preset string, files ...string) []v1alpha1.Incide
 		g.Expect(err).NotTo(HaveOccurred())
 		body, _, err := payload.ParseAny(text)
 		g.Expect(err).NotTo(HaveOccurred())
-		result, err := program.Alerts(t.Context(), body, nil, received)
+		result, err := program.Alerts(body, nil, received)
 		g.Expect(err).NotTo(HaveOccurred())
 		for _, alert := range result.Alerts {
 			if !alert.Dropped {

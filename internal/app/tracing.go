@@ -53,7 +53,6 @@ func newExporter(ctx context.Context) (trace.SpanExporter, error) {
 	}
 }
 
-// stopTracing exports the remaining spans and shuts the provider down.
 func stopTracing(provider *trace.TracerProvider, log logr.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()

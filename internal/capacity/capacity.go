@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -79,9 +80,9 @@ type Counts struct {
 	}
 
 	cached *queue.Cached // knows what the cache lacks of AlertEvents; may be nil
-	clock  Clock
-	seed   maphash.Seed             // of the names of Incidents
-	fed    []informers.Registration // none before Follow
+	clock  queue.Clock
+	seed   maphash.Seed                // of the names of Incidents
+	synced []toolscache.InformerSynced // none before Follow
 
 	mu           sync.Mutex
 	bounds       [2]bound // of the number and of the size of AlertEvents, as eventUsage has them
@@ -93,16 +94,11 @@ type Counts struct {
 	groups       map[incidentGroup]int
 	muted        int // Incidents that a maintenance window mutes
 
-	resolved atomic.Pointer[ResolvedCounter] // of the leader's term; nil on other replicas
-}
-
-// Clock tells the time.
-type Clock interface {
-	Now() time.Time
+	resolved atomic.Pointer[func() (incidents int64, ok bool)] // see PublishResolved; nil on replicas that do not lead
 }
 
 // New returns counts of nothing. cached knows what the cache lacks of AlertEvents; it may be nil.
-func New(limits Limits, cached *queue.Cached, clock Clock) *Counts {
+func New(limits Limits, cached *queue.Cached, clock queue.Clock) *Counts {
 	limits = limits.withDefaults()
 	incidents := fair.Limit{All: int64(limits.Incidents), Share: limits.Share}
 	c := &Counts{
@@ -132,13 +128,13 @@ func (c *Counts) Follow(objects cache.Informers) error {
 	integrations, err1 := informers.Feed(objects, &v1alpha1.WebhookIntegration{}, c.SetIntegration, c.RemoveIntegration)
 	events, err2 := informers.Feed(objects, &v1alpha1.AlertEvent{}, c.SetEvent, c.RemoveEvent)
 	incidents, err3 := informers.Feed(objects, &v1alpha1.Incident{}, c.SetIncident, c.RemoveIncident)
-	c.fed = []informers.Registration{integrations, events, incidents}
+	c.synced = []toolscache.InformerSynced{integrations, events, incidents}
 	return errors.Join(err1, err2, err3)
 }
 
 // Synced reports whether the counts have all objects that existed at the start.
 func (c *Counts) Synced() bool {
-	return c.fed != nil && !slices.ContainsFunc(c.fed, func(r informers.Registration) bool { return !r.HasSynced() })
+	return c.synced != nil && !slices.ContainsFunc(c.synced, func(synced toolscache.InformerSynced) bool { return !synced() })
 }
 
 // IncidentLimit returns the limit of Incidents, by which ingest goes.

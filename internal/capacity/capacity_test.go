@@ -27,14 +27,9 @@ var testEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 // newCounts returns counts that are synced.
 func newCounts(limits Limits) *Counts {
 	c := New(limits, nil, clocktesting.NewFakePassiveClock(testEpoch))
-	c.fed = []informers.Registration{synced{}}
+	c.synced = []toolscache.InformerSynced{func() bool { return true }}
 	return c
 }
-
-// synced is a registration whose informer has told all.
-type synced struct{}
-
-func (synced) HasSynced() bool { return true }
 
 // newEvent makes an AlertEvent of the integration "prometheus".
 func newEvent(namespace, name string, change ...func(*v1alpha1.AlertEvent)) *v1alpha1.AlertEvent {
@@ -267,7 +262,7 @@ func TestWhatIngestAdmitsTheFoldsMayOpen(t *testing.T) {
 		}
 		admit := func(namespace, name string) {
 			alerts := []v1alpha1.Alert{{IncidentName: name, Status: v1alpha1.AlertFiring}}
-			if len(counts.Reserve(namespace, alerts, false)) > 0 {
+			if len(counts.ReserveIncidents(namespace, alerts, false)) > 0 {
 				counts.SetEvent(waitingEvent(namespace, name, name), false)
 				counts.wait(namespace, []uint64{counts.hash(name)}, -1) // the reservation ends
 				waiting = append(waiting, openIncidentNamed(namespace, name))
@@ -315,7 +310,7 @@ func TestWhatTwoReplicasAdmitTheFoldsMayOpen(t *testing.T) {
 				var accepted []string
 				accept := func(replica int, name string) bool {
 					alerts := []v1alpha1.Alert{{IncidentName: name, Status: v1alpha1.AlertFiring}}
-					if len(replicas[replica].Reserve("a", alerts, false)) == 0 {
+					if len(replicas[replica].ReserveIncidents("a", alerts, false)) == 0 {
 						return false
 					}
 					accepted = append(accepted, name)

@@ -47,7 +47,6 @@ type eventUsage [2]int64
 // stuckReasons are the reasons of AlertEvents that are stuck by themselves, most important first.
 var stuckReasons = [...]string{queue.StuckUnreadable, queue.StuckNotCached, queue.StuckTerminating}
 
-// countedEvent is an AlertEvent as it was counted.
 type countedEvent struct {
 	created     int64 // in seconds
 	integration string
@@ -66,7 +65,6 @@ type countedIntegration struct {
 	blocked string // why its folds wait
 }
 
-// draining returns the part of an integration's AlertEvents that can drain.
 func (i *countedIntegration) draining() eventUsage {
 	if i.exists && i.blocked == "" {
 		return i.usage
@@ -102,7 +100,6 @@ func (c *Counts) replaceEvent(event *v1alpha1.AlertEvent, counted countedEvent) 
 	}
 }
 
-// countEvent adds an AlertEvent or subtracts it.
 func (c *Counts) countEvent(name types.NamespacedName, event countedEvent, sign int64) {
 	if event.isSettled {
 		return

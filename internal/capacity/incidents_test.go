@@ -25,7 +25,7 @@ func waitingEvent(namespace, name string, incidents ...string) *v1alpha1.AlertEv
 // reserve reports whether a firing alert of the Incident may be stored.
 func reserve(x *Counts, name string) bool {
 	alerts := []v1alpha1.Alert{{IncidentName: name, Status: v1alpha1.AlertFiring}}
-	return len(x.Reserve("a", alerts, false)) > 0
+	return len(x.ReserveIncidents("a", alerts, false)) > 0
 }
 
 // TestIncidentsThatWaitCount has a namespace with a share of 3 Incidents.

@@ -51,16 +51,10 @@ var (
 // maxHiddenSeries is how many namespaces tocsin_hidden_objects names.
 const maxHiddenSeries = 20
 
-// ResolvedCounter counts the Resolved Incidents.
-type ResolvedCounter interface {
-	// CountResolved returns how many there are. It is not ok before they were counted.
-	CountResolved() (incidents int64, ok bool)
-}
-
-// PublishResolved has the number of Resolved Incidents reported until ctx ends.
-func (c *Counts) PublishResolved(ctx context.Context, counter ResolvedCounter) {
-	c.resolved.Store(&counter)
-	context.AfterFunc(ctx, func() { c.resolved.CompareAndSwap(&counter, nil) })
+// PublishResolved has the number of Resolved Incidents reported until ctx ends. count is not ok before they were counted.
+func (c *Counts) PublishResolved(ctx context.Context, count func() (incidents int64, ok bool)) {
+	c.resolved.Store(&count)
+	context.AfterFunc(ctx, func() { c.resolved.CompareAndSwap(&count, nil) })
 }
 
 // Describe implements prometheus.Collector.
@@ -84,8 +78,8 @@ func (c *Counts) Collect(metrics chan<- prometheus.Metric) {
 	c.reportEvents(&gauges, hidden)
 	c.reportIncidents(&gauges)
 	c.mu.Unlock()
-	if counter := c.resolved.Load(); counter != nil {
-		if resolved, ok := (*counter).CountResolved(); ok {
+	if count := c.resolved.Load(); count != nil {
+		if resolved, ok := (*count)(); ok {
 			gauges.set(incidents, float64(resolved), string(v1alpha1.IncidentResolved), "")
 		}
 	}
@@ -132,7 +126,6 @@ func (c *Counts) reportEvents(gauges *gauges, hidden int) {
 	}
 }
 
-// reportHidden returns how many AlertEvents are hidden.
 func (c *Counts) reportHidden(gauges *gauges) (events int) {
 	if c.Hidden == nil {
 		return 0

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"sync"
 	"time"
 
@@ -78,8 +77,9 @@ type Informers struct {
 	// Log gets the errors of the informers.
 	Log logr.Logger
 
-	// Memory is told of gaps in the watches. Nil: nobody is.
-	Memory Memory
+	// Listed is told that an informer has read all objects of a kind anew: its watch had a gap, or is the first one. If that failed
+	// half-way, the objects that it read are dropped: the informer does not show them. Nil: nobody is told.
+	Listed func(kind runtime.Object, dropped ...runtime.Object)
 
 	// Events and Integrations have the stubs that the watches of their kinds read again. Nil: they read none.
 	Events       *queue.Cached
@@ -92,13 +92,6 @@ type Informers struct {
 	read func(ctx context.Context, name types.NamespacedName, object client.Object, _ ...client.GetOption) error
 
 	watches sync.Map // the open watches, each a *guardedWatch
-}
-
-// Memory is what a process remembers of the objects that the watches have shown. It is a *queue.Memory outside of tests.
-type Memory interface {
-	// Listed tells that an informer has read all objects of its kind anew: its watch had a gap, or is the first one. If that
-	// failed half-way, the objects that it read are dropped: the informer does not show them.
-	Listed(kind runtime.Object, dropped ...runtime.Object)
 }
 
 // NewCache implements cache.NewCacheFunc.
@@ -127,7 +120,7 @@ func (i *Informers) newInformer(
 	source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers,
 ) toolscache.SharedIndexInformer {
 	withContext := toolscache.ToListerWatcherWithContext(source)
-	informer := &pagedInformer{places: i.Hidden.of(reflect.TypeOf(object))}
+	informer := &pagedInformer{places: i.Hidden.of(object)}
 	informer.SharedIndexInformer = toolscache.NewSharedIndexInformer(listsFirst{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			all, err := informer.list(ctx, options, func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
@@ -137,8 +130,8 @@ func (i *Informers) newInformer(
 			if err != nil {
 				dropped = all.Items
 			}
-			if i.Memory != nil {
-				i.Memory.Listed(object, dropped...)
+			if i.Listed != nil {
+				i.Listed(object, dropped...)
 			}
 			if i.Integrations != nil {
 				i.Integrations.forgetDropped(dropped, informer.GetStore())
@@ -168,7 +161,6 @@ type pagedInformer struct {
 	places     *places  // of its kind; nil: all are shown
 }
 
-// SetTransform implements cache.SharedIndexInformer.
 func (p *pagedInformer) SetTransform(transform toolscache.TransformFunc) error {
 	if transform == nil {
 		return nil
@@ -177,19 +169,17 @@ func (p *pagedInformer) SetTransform(transform toolscache.TransformFunc) error {
 		transformed, err := transform(object)
 		switch object := transformed.(type) {
 		case *v1alpha1.AlertEvent:
-			p.note(object.Namespace, queue.IsStub(object))
+			if queue.IsStub(object) {
+				p.namespaces.Store(object.Namespace, nil)
+			}
 		case *v1alpha1.WebhookIntegration:
-			p.note(object.Namespace, !integrations.IsWhole(object))
+			if !integrations.IsWhole(object) {
+				p.namespaces.Store(object.Namespace, nil)
+			}
 		}
 		return transformed, err
 	}
 	return p.SharedIndexInformer.SetTransform(p.transform) // for what the watch shows; what was listed, it finds transformed
-}
-
-func (p *pagedInformer) note(namespace string, isStub bool) {
-	if isStub {
-		p.namespaces.Store(namespace, nil)
-	}
 }
 
 // hasStubs reports whether the informer has shown a stub of the namespace: there may be an informer for each namespace.
@@ -224,7 +214,6 @@ func (p *pagedInformer) list(
 	return all, err
 }
 
-// retry repeats a call until it succeeds or fails with a permanent error.
 func retry[T any](ctx context.Context, log logr.Logger, call func() (T, error)) (T, error) {
 	var logged time.Time
 	for {

@@ -3,6 +3,7 @@ package clustercache
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -75,9 +76,10 @@ func NewHidden(events int, share float64) *Hidden {
 	// Ingest divides twice its limit where AlertEvents do not drain, of which a namespace may use half its share.
 	waiting := fair.Limit{All: int64(float64(own) * 2 / share), Share: share / 2}
 	h := &Hidden{
-		newPlaces(waiting), newPlaces(fair.Limit{All: maxCachedIntegrations, Share: integrationShare}),
-		newPlaces(fair.Limit{All: maxCachedWindows, Share: windowShare}),
-		newPlaces(fair.Limit{All: maxCachedWindows, Share: windowShare}),
+		newPlaces(KindEvent, &v1alpha1.AlertEvent{}, waiting),
+		newPlaces(KindIntegration, &v1alpha1.WebhookIntegration{}, fair.Limit{All: maxCachedIntegrations, Share: integrationShare}),
+		newPlaces(KindWindow, &v1alpha1.MaintenanceWindow{}, fair.Limit{All: maxCachedWindows, Share: windowShare}),
+		newPlaces(KindHeartbeat, &v1alpha1.Heartbeat{}, fair.Limit{All: maxCachedWindows, Share: windowShare}),
 	}
 	h.events.settled.Limit = fair.Limit{All: 2 * maxSettledEvents, Share: 0.5}
 	h.events.isSettled = func(event client.Object) bool { mark, _ := queue.MarkOf(event); return mark.All }
@@ -89,52 +91,56 @@ func (h *Hidden) In(namespace string) (events, integrations int) {
 	return h.events.hiddenIn(namespace), h.integrations.hiddenIn(namespace)
 }
 
+func (h *Hidden) kinds() []*places {
+	return []*places{&h.events, &h.integrations, &h.windows, &h.heartbeats}
+}
+
 // Each calls use for each kind and namespace with hidden objects, those with the most first.
 func (h *Hidden) Each(use func(kind, namespace string, objects int)) {
-	h.events.each(func(namespace string, objects int) { use(KindEvent, namespace, objects) })
-	h.integrations.each(func(namespace string, objects int) { use(KindIntegration, namespace, objects) })
-	h.windows.each(func(namespace string, objects int) { use(KindWindow, namespace, objects) })
-	h.heartbeats.each(func(namespace string, objects int) { use(KindHeartbeat, namespace, objects) })
+	for _, p := range h.kinds() {
+		p.mu.Lock()
+		for _, namespace := range slices.SortedFunc(maps.Keys(p.hidden), func(a, b string) int {
+			return cmp.Or(p.hidden[b].count-p.hidden[a].count, cmp.Compare(a, b))
+		}) {
+			use(p.kind, namespace, p.hidden[namespace].count)
+		}
+		p.mu.Unlock()
+	}
 }
 
 // follow forgets the objects that are gone from a cache. Canaries are exempt: as long as the leader folds none, it gives the
 // lease up.
-func (h *Hidden) follow(objects cache.Cache, canaries *queue.Cached) error {
+func (h *Hidden) follow(objects cache.Cache, canaries *queue.Cached) (err error) {
 	if h == nil {
 		return nil
 	}
-	var errs [4]error
 	if canaries != nil {
 		h.events.isExempt = func(object client.Object) bool { return canaries.IsCanary(client.ObjectKeyFromObject(object)) }
 	}
-	_, errs[0] = informers.Feed(objects, &v1alpha1.AlertEvent{},
-		func(*v1alpha1.AlertEvent, bool) {}, func(event *v1alpha1.AlertEvent) { h.events.forget(event) })
-	_, errs[1] = informers.Feed(objects, &v1alpha1.WebhookIntegration{},
-		func(*v1alpha1.WebhookIntegration, bool) {}, func(w *v1alpha1.WebhookIntegration) { h.integrations.forget(w) })
-	_, errs[2] = informers.Feed(objects, &v1alpha1.MaintenanceWindow{},
-		func(*v1alpha1.MaintenanceWindow, bool) {}, func(w *v1alpha1.MaintenanceWindow) { h.windows.forget(w) })
-	_, errs[3] = informers.Feed(objects, &v1alpha1.Heartbeat{},
-		func(*v1alpha1.Heartbeat, bool) {}, func(beat *v1alpha1.Heartbeat) { h.heartbeats.forget(beat) })
-	return errors.Join(errs[:]...)
+	for _, kind := range h.kinds() {
+		_, failure := informers.Feed(objects, kind.object, func(client.Object, bool) {}, kind.forget)
+		err = errors.Join(err, failure)
+	}
+	return err
 }
 
-// of returns the places of a kind; nil if it is not bounded.
-func (h *Hidden) of(kind reflect.Type) *places {
-	switch {
-	case h != nil && kind == reflect.TypeFor[*v1alpha1.AlertEvent]():
-		return &h.events
-	case h != nil && kind == reflect.TypeFor[*v1alpha1.WebhookIntegration]():
-		return &h.integrations
-	case h != nil && kind == reflect.TypeFor[*v1alpha1.MaintenanceWindow]():
-		return &h.windows
-	case h != nil && kind == reflect.TypeFor[*v1alpha1.Heartbeat]():
-		return &h.heartbeats
+// of returns the places of the objects of a kind; nil if it is not bounded.
+func (h *Hidden) of(kind runtime.Object) *places {
+	if h == nil {
+		return nil
+	}
+	for _, p := range h.kinds() {
+		if reflect.TypeOf(p.object) == reflect.TypeOf(kind) {
+			return p
+		}
 	}
 	return nil
 }
 
 // places are those of the objects of one kind in the cache.
 type places struct {
+	kind      string
+	object    client.Object            // any of the kind
 	isExempt  func(client.Object) bool // from the bounds
 	isSettled func(client.Object) bool
 
@@ -147,7 +153,6 @@ type places struct {
 	listed  time.Time                // before then, no list looks for hidden objects, unless it is urgent
 }
 
-// place is that of an object which is shown.
 type place struct {
 	budget    *fair.Budget[string]
 	namespace string
@@ -162,10 +167,10 @@ type hiddenObjects struct {
 	isUrgent bool // when the list hid them, objects that were gone held places
 }
 
-func newPlaces(limit fair.Limit) places {
+func newPlaces(kind string, object client.Object, limit fair.Limit) places {
 	none := func(client.Object) bool { return false }
 	return places{
-		isExempt: none, isSettled: none, used: fair.Budget[string]{Limit: limit},
+		kind: kind, object: object, isExempt: none, isSettled: none, used: fair.Budget[string]{Limit: limit},
 		shown: map[types.UID]place{}, hidden: map[string]hiddenObjects{},
 	}
 }
@@ -174,21 +179,6 @@ func (p *places) hiddenIn(namespace string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.hidden[namespace].count
-}
-
-func (p *places) each(use func(namespace string, objects int)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	namespaces := make([]string, 0, len(p.hidden))
-	for namespace := range p.hidden {
-		namespaces = append(namespaces, namespace)
-	}
-	slices.SortFunc(namespaces, func(a, b string) int {
-		return cmp.Or(p.hidden[b].count-p.hidden[a].count, cmp.Compare(a, b))
-	})
-	for _, namespace := range namespaces {
-		use(namespace, p.hidden[namespace].count)
-	}
 }
 
 // show gives an object a place, if it has none; false if there is none. inOrder says that older ones of its namespace are shown.
@@ -209,7 +199,6 @@ func (p *places) show(object client.Object, inOrder bool, informer *pagedInforme
 	return true
 }
 
-// forget takes the place of an object that is gone.
 func (p *places) forget(object client.Object) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -237,7 +226,6 @@ func (p *places) passes(event watch.Event, informer *pagedInformer) bool {
 	return p.show(object, p.hidden[object.GetNamespace()].count == 0, informer, 0)
 }
 
-// count counts a hidden object that has come or is gone.
 func (p *places) count(event watch.EventType, namespace string, informer *pagedInformer) {
 	change := map[watch.EventType]int{watch.Added: 1, watch.Deleted: -1}[event]
 	p.mu.Lock()
@@ -266,7 +254,7 @@ func (p *places) isDue(informer *pagedInformer) bool {
 	return false
 }
 
-// listing is a list that is under way.
+// listing is a list that is under way. Nil passes all objects on.
 type listing struct {
 	places   *places
 	informer *pagedInformer
@@ -276,22 +264,19 @@ type listing struct {
 	hidden   map[string]int // by namespace
 }
 
-// list begins a list of an informer.
 func (p *places) list(informer *pagedInformer) *listing {
-	l := &listing{places: p, informer: informer, began: time.Now(), hidden: map[string]int{}}
-	if p != nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.lists++
-		l.number = p.lists
+	if p == nil {
+		return nil
 	}
-	return l
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lists++
+	return &listing{places: p, informer: informer, number: p.lists, began: time.Now(), hidden: map[string]int{}}
 }
 
-// passes reports whether the list passes an object on.
 func (l *listing) passes(listed runtime.Object) bool {
 	object, ok := listed.(client.Object)
-	if l.places == nil || !ok || l.places.isExempt(object) {
+	if l == nil || !ok || l.places.isExempt(object) {
 		return true
 	}
 	l.places.mu.Lock()
@@ -309,10 +294,10 @@ func (l *listing) passes(listed runtime.Object) bool {
 
 // end ends a list. If it failed, the informer shows nothing of it.
 func (l *listing) end(err error) {
-	p := l.places
-	if p == nil {
+	if l == nil {
 		return
 	}
+	p := l.places
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {

@@ -32,8 +32,7 @@ const (
 )
 
 // Integrations condenses the WebhookIntegrations of the cache. Their specs may have 600 KiB each, so those of one namespace would
-// fill the memory of every replica: what has no place is a stub (integrations.IsWhole). First come, first served. A stub is read
-// again when there is a place for it, as those of Events are.
+// fill the memory of every replica: what has no place is a stub (integrations.IsWhole). First come, first served.
 type Integrations struct {
 	mu    sync.Mutex
 	known map[types.UID]*knownIntegration
@@ -50,12 +49,10 @@ type knownIntegration struct {
 
 // NewIntegrations returns Integrations without any. A namespace may have a share of the memory.
 func NewIntegrations(share float64) *Integrations {
-	return NewBoundedIntegrations(fair.Limit{All: maxIntegrations, Share: share})
-}
-
-// NewBoundedIntegrations returns Integrations with another bound of their memory.
-func NewBoundedIntegrations(limit fair.Limit) *Integrations {
-	return &Integrations{known: map[types.UID]*knownIntegration{}, sizes: fair.Budget[string]{Limit: limit}}
+	return &Integrations{
+		known: map[types.UID]*knownIntegration{},
+		sizes: fair.Budget[string]{Limit: fair.Limit{All: maxIntegrations, Share: share}},
+	}
 }
 
 // Condense is the transform of the cache. It removes the metadata that nothing reads, of which a tenant could write 1 MiB on each
@@ -99,15 +96,12 @@ func (i *Integrations) admit(w *v1alpha1.WebhookIntegration, size int64) bool {
 	if !entry.isStub {
 		held = entry.size
 	}
-	entry.size = size
-	if size > held && i.sizes.IsOver(w.Namespace, size-held) {
-		entry.isStub = true
-		i.sizes.Add(w.Namespace, -held)
-		return false
+	entry.size, entry.isStub = size, size > held && i.sizes.IsOver(w.Namespace, size-held)
+	if entry.isStub {
+		size = 0
 	}
-	entry.isStub = false
 	i.sizes.Add(w.Namespace, size-held)
-	return true
+	return !entry.isStub
 }
 
 // NextStub returns the first stub that has a place; ok is false if there is none.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
@@ -56,7 +55,8 @@ func hostile(g *WithT, n int) []byte {
 func TestHostileIntegrationsTakeABoundedMemory(t *testing.T) {
 	g := NewWithT(t)
 	const objects, share, stubBytes = 300, 8 << 20, 10 << 10
-	condensed := NewBoundedIntegrations(fair.Limit{All: 4 * share, Share: 0.25})
+	condensed := NewIntegrations(0.25)
+	condensed.sizes.All = 4 * share
 	whole, length := 0, 0
 	took := heapOf(func() (cached []*v1alpha1.WebhookIntegration) {
 		for n := range objects {
@@ -98,7 +98,8 @@ func TestTheSizeOfAnIntegrationIsItsMemory(t *testing.T) {
 }
 
 func TestIntegrationsKeepTheirPlaces(t *testing.T) {
-	g, condensed := NewWithT(t), NewBoundedIntegrations(fair.Limit{All: 100_000, Share: 0.5})
+	g, condensed := NewWithT(t), NewIntegrations(0.5)
+	condensed.sizes.All = 100_000
 	isWhole := func(namespace, name string, bytes int) bool {
 		w := sized(namespace, name, bytes)
 		for range 2 { // client-go may transform it twice
@@ -151,7 +152,8 @@ func TestAnIntegrationIsWholeWhenThereIsAPlace(t *testing.T) {
 			g.Expect(live.Create(t.Context(), w)).To(Succeed())
 			return w
 		}
-		condensed := NewBoundedIntegrations(fair.Limit{All: 10_000, Share: 0.4})
+		condensed := NewIntegrations(0.4)
+		condensed.sizes.All = 10_000
 		options := cache.Options{
 			Scheme:   testenv.Scheme(),
 			ByObject: map[client.Object]cache.ByObject{&v1alpha1.WebhookIntegration{}: {Transform: condensed.Condense}},

@@ -34,11 +34,11 @@ func TestListsAreReported(t *testing.T) {
 		},
 	}
 	var listed atomic.Int32
-	informers := &Informers{Memory: memoryFunc(func(kind runtime.Object, _ ...runtime.Object) {
+	informers := &Informers{Listed: func(kind runtime.Object, _ ...runtime.Object) {
 		if _, ok := kind.(*v1alpha1.AlertEvent); ok {
 			listed.Add(1)
 		}
-	})}
+	}}
 	informer := informers.newInformer(source, &v1alpha1.AlertEvent{}, 0, nil)
 	go informer.RunWithContext(t.Context())
 	first := <-watches
@@ -49,11 +49,6 @@ func TestListsAreReported(t *testing.T) {
 	<-watches
 	g.Expect(listed.Load()).To(BeNumerically(">", before))
 }
-
-// memoryFunc is a Memory that is a function.
-type memoryFunc func(kind runtime.Object, dropped ...runtime.Object)
-
-func (f memoryFunc) Listed(kind runtime.Object, dropped ...runtime.Object) { f(kind, dropped...) }
 
 // TestAListThatFailsHalfWayLeavesNothing: the first list is too old at its second page, and then an AlertEvent is gone.
 func TestAListThatFailsHalfWayLeavesNothing(t *testing.T) {
@@ -78,13 +73,13 @@ func TestAListThatFailsHalfWayLeavesNothing(t *testing.T) {
 	events, kept := queue.NewCached(1), queue.NewCached(1)
 	_, err := kept.Condense(largeEvent("a", 2, 5000))
 	g.Expect(err).NotTo(HaveOccurred())
-	informers := &Informers{Memory: memoryFunc(func(_ runtime.Object, dropped ...runtime.Object) {
+	informers := &Informers{Listed: func(_ runtime.Object, dropped ...runtime.Object) {
 		for _, object := range dropped {
 			event, ok := object.(*v1alpha1.AlertEvent)
 			g.Expect(ok).To(BeTrue())
 			events.Forget(event)
 		}
-	})}
+	}}
 	informer := informers.newInformer(source, &v1alpha1.AlertEvent{}, 0, nil)
 	g.Expect(informer.SetTransform(events.Condense)).To(Succeed())
 	go informer.RunWithContext(t.Context())

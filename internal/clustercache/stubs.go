@@ -22,13 +22,11 @@ const (
 	stubTimeout  = 2 * time.Second
 )
 
-// stubSource knows the stubs of a kind.
 type stubSource interface {
 	NextStub(isOwn func(namespace string) bool) (next queue.Stub, ok bool)
 	PostponeStub(s queue.Stub)
 }
 
-// stubsOf returns the source of the stubs of a kind, nil if it has none.
 func (i *Informers) stubsOf(kind reflect.Type) stubSource {
 	switch {
 	case i.Events != nil && kind == reflect.TypeFor[*v1alpha1.AlertEvent]():
@@ -44,7 +42,11 @@ func (i *Informers) stubsOf(kind reflect.Type) stubSource {
 //
 // The goroutine that passes the watch on reads them. So an object that it reads existed after all that the watch has shown, and
 // the watch will show its end. A bookmark follows each: a watch that begins again must not begin at an old object.
-func (i *Informers) readStubs(ctx context.Context, g *guardedWatch, stubs stubSource) (pause time.Duration, ok bool) {
+func (i *Informers) readStubs(ctx context.Context, g *guardedWatch) (pause time.Duration, ok bool) {
+	stubs := i.stubsOf(g.kind)
+	if stubs == nil {
+		return stubInterval, true
+	}
 	began := time.Now()
 	for time.Since(began) < stubDuration {
 		next, found := stubs.NextStub(g.owner.hasStubs)
@@ -69,7 +71,6 @@ func (i *Informers) readStubs(ctx context.Context, g *guardedWatch, stubs stubSo
 	return time.Since(began), true
 }
 
-// newObject returns an empty object of the kind.
 func (g *guardedWatch) newObject() client.Object {
 	object, _ := reflect.TypeAssert[client.Object](reflect.New(g.kind.Elem()))
 	return object

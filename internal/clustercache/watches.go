@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,15 +58,12 @@ func (i *Informers) watch(
 	return g, nil
 }
 
-// pass passes events on until the watch is to end.
 func (i *Informers) pass(ctx context.Context, g *guardedWatch) {
 	defer close(g.events)
 	defer g.source.Stop()
 	log := i.Log.WithValues("kind", fmt.Sprint(g.kind))
 	silence := time.NewTimer(maxWatchSilence)
 	lookForPlaces := time.NewTimer(stubInterval)
-	defer lookForPlaces.Stop()
-	stubs := i.stubsOf(g.kind)
 	for {
 		select {
 		case event, ok := <-g.source.ResultChan():
@@ -82,7 +78,12 @@ func (i *Informers) pass(ctx context.Context, g *guardedWatch) {
 			}
 			silence.Reset(maxWatchSilence)
 		case <-lookForPlaces.C:
-			pause, ok := i.fillPlaces(ctx, g, stubs, log)
+			if g.owner.places.isDue(g.owner) {
+				log.Info("There are places for hidden objects, listing anew")
+				g.expire()
+				return
+			}
+			pause, ok := i.readStubs(ctx, g)
 			if !ok {
 				return
 			}
@@ -100,22 +101,6 @@ func (i *Informers) pass(ctx context.Context, g *guardedWatch) {
 			return
 		}
 	}
-}
-
-// fillPlaces reads stubs that have a place now, and returns after how long to look again. ok is false when the watch is to end,
-// as it is if there are places for objects that it hides. stubs may be nil.
-func (i *Informers) fillPlaces(
-	ctx context.Context, g *guardedWatch, stubs stubSource, log logr.Logger,
-) (pause time.Duration, ok bool) {
-	if g.owner.places.isDue(g.owner) {
-		log.Info("There are places for hidden objects, listing anew")
-		g.expire()
-		return 0, false
-	}
-	if stubs == nil {
-		return stubInterval, true
-	}
-	return i.readStubs(ctx, g, stubs)
 }
 
 // show passes one event on. In the place of one whose object is hidden comes a bookmark: a watch that begins again does not show

@@ -18,9 +18,6 @@ var parser = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cr
 // takes longer than all else. All resources of the cluster have 16,000 at the most.
 var parsed = lru.New(4096)
 
-// spec is what is parsed, and outcome what came of it.
-type spec struct{ expression, zone string }
-
 type outcome struct {
 	schedule *cron.SpecSchedule
 	err      error
@@ -28,7 +25,7 @@ type outcome struct {
 
 // Parse returns a schedule in a time zone, UTC if it is empty. One that names no day that exists is an error.
 func Parse(expression, zone string) (*cron.SpecSchedule, error) {
-	key := spec{expression, zone}
+	key := [2]string{expression, zone}
 	if known, ok := parsed.Get(key); ok {
 		return known.(outcome).schedule, known.(outcome).err
 	}

@@ -64,7 +64,6 @@ func (b *Budget[K]) Set(key K, used int64) {
 	}
 }
 
-// counted returns the part of a key's use that counts towards the sum.
 func (b *Budget[K]) counted(used int64) int64 {
 	if b.Capped {
 		return min(used, b.Own())
@@ -90,7 +89,6 @@ func (b *Budget[K]) Allows(key K) bool { return b.Limit.Allows(b.used[key], b.su
 // Fits reports whether one more of a key is within the bounds that Allows keeps.
 func (b *Budget[K]) Fits(key K) bool { return b.Limit.Fits(b.used[key], b.sum, b.keysWith(key)) }
 
-// keysWith returns how many keys use something if this one does.
 func (b *Budget[K]) keysWith(key K) int {
 	if b.used[key] == 0 {
 		return len(b.used) + 1

@@ -57,7 +57,6 @@ func (p *Places) join(place *Place, first bool) (entered chan struct{}) {
 	return place.entered
 }
 
-// fill gives the places that are free to those whose turn it is.
 func (p *Places) fill() {
 	for {
 		next, turn, ok := p.turns.Next()

@@ -98,7 +98,6 @@ func (q *Queue[T]) ShutDown() {
 // urgentPriority is the priority of an item that is urgent, and handler.LowPriority that of others.
 const urgentPriority = 0
 
-// order is the order of a Queue.
 type order[T comparable] struct {
 	keyOf func(T) string
 	wake  func() // has a worker ask for an item that waits
@@ -111,21 +110,18 @@ type order[T comparable] struct {
 	woken  bool           // none is to be handed out
 }
 
-// work is an item at work.
 type work[T comparable] struct {
 	turn   *Turn[T]
 	slow   *time.Timer // fires when it takes long
 	urgent bool
 }
 
-// setUrgent makes an item urgent that waits or is added next.
 func (o *order[T]) setUrgent(item T) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.urgent[item] = true
 }
 
-// priority returns the priority that an item at work had.
 func (o *order[T]) priority(item T) int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -138,7 +134,6 @@ func (o *order[T]) priority(item T) int {
 // Touch implements workqueue.Queue: a waiting item is added once more.
 func (o *order[T]) Touch(item T) { o.Push(item) }
 
-// Push implements workqueue.Queue.
 func (o *order[T]) Push(item T) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -160,7 +155,6 @@ func (o *order[T]) Len() int {
 	return o.turns.Available()
 }
 
-// Pop implements workqueue.Queue.
 func (o *order[T]) Pop() T {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -177,7 +171,6 @@ func (o *order[T]) Pop() T {
 	return item
 }
 
-// yield has an item at work give its place up.
 func (o *order[T]) yield(turn *Turn[T]) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -186,14 +179,12 @@ func (o *order[T]) yield(turn *Turn[T]) {
 	}
 }
 
-// close has nothing more handed out.
 func (o *order[T]) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.turns.Places = 0
 }
 
-// done notes that a worker is through with an item.
 func (o *order[T]) done(item T) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -44,7 +44,6 @@ func ownPlaces(all int) int { return all - all/5 }
 // MaxAtWork returns how many items may be at work at so many places if all of them hang.
 func MaxAtWork(places int) int { return 3 * places }
 
-// line is the items of one key.
 type line[T comparable] struct {
 	key              string
 	waiting          map[T]*entry[T]
@@ -75,7 +74,6 @@ func (t *Turn[T]) Yield() {
 	}
 }
 
-// leave leaves the place.
 func (t *Turn[T]) leave() {
 	t.of.taken--
 	t.line.taken--
@@ -147,7 +145,6 @@ func (t *Turns[T]) Remove(key string, item T) bool {
 // IsEmpty reports whether nothing waits and nothing is at work.
 func (t *Turns[T]) IsEmpty() bool { return len(t.lines) == 0 }
 
-// othersWait reports whether items of other keys wait.
 func (t *Turns[T]) othersWait(key string) bool {
 	return slices.ContainsFunc(t.ring, func(l *line[T]) bool { return l.key != key })
 }
@@ -222,7 +219,6 @@ func (t *Turns[T]) allows(taken, atWork int) bool {
 		t.limit.Allows(int64(atWork), int64(t.atWork), keys)
 }
 
-// tidy forgets a key with nothing waiting and nothing at work.
 func (t *Turns[T]) tidy(l *line[T]) {
 	if len(l.waiting) == 0 && l.atWork == 0 {
 		delete(t.lines, l.key)

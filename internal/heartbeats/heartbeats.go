@@ -39,7 +39,6 @@ type Expectation struct {
 	Started time.Time
 }
 
-// period is how long after Since the heartbeat is missed.
 func (e Expectation) period() time.Duration { return e.Due.Sub(e.Since) }
 
 // Of returns what is expected of a heartbeat. ok is false while nothing is: it waits for its first signal, or is suspended. An

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,7 +19,7 @@ import (
 // Index knows the Heartbeats that a cache has, by their integrations. Every request asks for them, so they are kept ready. Nil
 // knows that there are none.
 type Index struct {
-	fed informers.Registration // nil: it follows no cache
+	synced toolscache.InformerSynced // nil: it follows no cache
 
 	mu  sync.RWMutex
 	all map[types.NamespacedName][]*v1alpha1.Heartbeat // by integration, sorted by name; a list never changes
@@ -31,13 +32,13 @@ func NewIndex() *Index {
 
 // Follow has the index follow a cache.
 func (x *Index) Follow(objects cache.Informers) (err error) {
-	x.fed, err = informers.Feed(objects, &v1alpha1.Heartbeat{},
+	x.synced, err = informers.Feed(objects, &v1alpha1.Heartbeat{},
 		func(h *v1alpha1.Heartbeat, _ bool) { x.Set(h) }, x.Remove)
 	return err
 }
 
 // Synced reports whether all Heartbeats are known that existed at the start.
-func (x *Index) Synced() bool { return x == nil || x.fed == nil || x.fed.HasSynced() }
+func (x *Index) Synced() bool { return x == nil || x.synced == nil || x.synced() }
 
 // Set notes a Heartbeat as it is now. The object must not be modified afterwards. Its integration never changes.
 func (x *Index) Set(h *v1alpha1.Heartbeat) { x.replace(h, h) }
@@ -75,10 +76,7 @@ func (x *Index) Of(integration types.NamespacedName) []*v1alpha1.Heartbeat {
 // AddField has a cache find Heartbeats by their integration, as the API server does. See List.
 func AddField(fields client.FieldIndexer) error {
 	integrationOf := func(object client.Object) []string {
-		if h, ok := object.(*v1alpha1.Heartbeat); ok {
-			return []string{h.Spec.IntegrationName}
-		}
-		return nil
+		return []string{object.(*v1alpha1.Heartbeat).Spec.IntegrationName}
 	}
 	err := fields.IndexField(context.Background(), &v1alpha1.Heartbeat{}, v1alpha1.IntegrationField, integrationOf)
 	if err != nil {

@@ -63,7 +63,6 @@ type connection struct {
 	length int         // of the line under way
 }
 
-// Accept implements net.Listener.
 func (l *connectionLimiter) Accept() (net.Conn, error) {
 	raw, err := l.Listener.Accept()
 	if err != nil {
@@ -88,7 +87,6 @@ func connectionOf(conn net.Conn) *connection {
 	return c
 }
 
-// Read implements net.Conn.
 func (c *connection) Read(p []byte) (int, error) {
 	if !c.counts || !c.header.Load() {
 		return c.Conn.Read(p)
@@ -179,7 +177,6 @@ func setState(r *http.Request, state http.ConnState) {
 	}
 }
 
-// stateChanged is for http.Server.ConnState.
 func (l *connectionLimiter) stateChanged(conn net.Conn, state http.ConnState) {
 	c := connectionOf(conn)
 	if c == nil {

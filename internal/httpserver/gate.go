@@ -60,13 +60,11 @@ func Gate(handler http.Handler) http.Handler {
 	})
 }
 
-// statusRecorder notes the status of an answer.
 type statusRecorder struct {
 	http.ResponseWriter
 	status int
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (r *statusRecorder) WriteHeader(status int) {
 	r.status = status
 	r.ResponseWriter.WriteHeader(status)

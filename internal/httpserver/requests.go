@@ -43,7 +43,6 @@ type boundedBody struct {
 	ended bool
 }
 
-// Read implements io.Reader.
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, io.EOF) && !b.ended {

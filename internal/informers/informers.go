@@ -10,17 +10,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Registration is that of a call of Feed.
-type Registration interface {
-	// HasSynced reports whether set has been called for all initial objects. That the cache has synced does not say so.
-	HasSynced() bool
-}
-
 // Feed calls set for every object of the kind that exists, appears or changes, and remove for every object that is
-// deleted, with its last known state. Objects that existed from the start are initial.
+// deleted, with its last known state. Objects that existed from the start are initial. synced reports whether set has been called
+// for all of these: that the cache has synced does not say so.
 func Feed[T client.Object](
 	objects cache.Informers, kind T, set func(object T, initial bool), remove func(T),
-) (Registration, error) {
+) (synced toolscache.InformerSynced, err error) {
 	informer, err := objects.GetInformer(context.Background(), kind)
 	if err != nil {
 		return nil, fmt.Errorf("getting the informer of %T: %w", kind, err)
@@ -29,7 +24,7 @@ func Feed[T client.Object](
 	if err != nil {
 		return nil, fmt.Errorf("listening to the informer of %T: %w", kind, err)
 	}
-	return registration, nil
+	return registration.HasSynced, nil
 }
 
 // Handler returns the event handler with which Feed listens. When an informer lists anew, it shows every object as an update; the

@@ -9,6 +9,7 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -16,21 +17,17 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// Worker works while its replica leads.
-type Worker interface {
-	// Prepare waits until this replica is able to work. It returns false when ctx has ended.
-	Prepare(ctx context.Context) bool
-
-	// Work runs one term. It must return soon after ctx ends; if it returns earlier, the lease is released.
-	Work(ctx context.Context) error
-}
-
-// Campaign competes for a lease and has its Worker work whenever it holds the lease.
+// Campaign competes for a lease and works whenever it holds the lease.
 type Campaign struct {
 	// Lease tells who leads; nil runs one term after another without election.
 	Lease *Lease
 
-	Worker Worker
+	// Prepare waits until this replica is able to work. It returns false when ctx has ended.
+	Prepare func(ctx context.Context) bool
+
+	// Work runs one term. It must return soon after ctx ends; if it returns earlier, the lease is released.
+	Work func(ctx context.Context) error
+
 	// Backoff is how long not to compete after a term that failed, so that another replica can take over.
 	Backoff time.Duration
 	Log     logr.Logger
@@ -45,7 +42,7 @@ func (c *Campaign) Start(ctx context.Context) error {
 	if c.Lease != nil {
 		defer c.Lease.start(ctx)()
 	}
-	for c.Worker.Prepare(ctx) && c.acquire(ctx) {
+	for c.Prepare(ctx) && c.acquire(ctx) {
 		failure := c.term(ctx)
 		switch {
 		case ctx.Err() != nil:
@@ -62,7 +59,6 @@ func (c *Campaign) Start(ctx context.Context) error {
 	return nil
 }
 
-// acquire waits for the lease. It returns false when ctx has ended.
 func (c *Campaign) acquire(ctx context.Context) bool {
 	if c.Lease != nil {
 		c.Lease.acquire(ctx)
@@ -70,7 +66,7 @@ func (c *Campaign) acquire(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// term has the Worker work while this replica has the lease. It returns when the work has ended: nil if the lease was lost or ctx
+// term works while this replica has the lease. It returns when the work has ended: nil if the lease was lost or ctx
 // has ended, else the reason why the work ended early.
 func (c *Campaign) term(ctx context.Context) error {
 	c.Log.Info("Became leader")
@@ -80,7 +76,7 @@ func (c *Campaign) term(ctx context.Context) error {
 	ended, early := make(chan struct{}), true
 	go func() {
 		defer close(ended)
-		err = c.Worker.Work(working)
+		err = c.Work(working)
 	}()
 	if c.Lease != nil {
 		early = c.Lease.keep(ctx, ended)
@@ -88,15 +84,11 @@ func (c *Campaign) term(ctx context.Context) error {
 		c.Lease.release() // at once: the successor need not wait until the work has ended
 	}
 	<-ended
-	switch {
-	case !early || ctx.Err() != nil:
+	if !early || ctx.Err() != nil {
 		return nil
-	case err == nil:
-		return errEnded
-	default:
-		return err
 	}
+	return cmp.Or(err, errEnded)
 }
 
-// errEnded is the failure of a Worker that returned nil before its term ended.
+// errEnded is the failure of a Work that returned nil before its term ended.
 var errEnded = errors.New("the leader's work ended early")

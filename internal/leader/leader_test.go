@@ -39,14 +39,12 @@ type candidate struct {
 
 func newCandidate(lease *Lease) *candidate {
 	c := &candidate{fail: make(chan error)}
-	c.Campaign = &Campaign{Lease: lease, Worker: c, Backoff: time.Second, Log: logr.Discard()}
+	c.Campaign = &Campaign{Lease: lease, Prepare: c.Prepare, Work: c.Work, Backoff: time.Second, Log: logr.Discard()}
 	return c
 }
 
-// Prepare implements Worker.
 func (*candidate) Prepare(ctx context.Context) bool { return ctx.Err() == nil }
 
-// Work implements Worker.
 func (c *candidate) Work(ctx context.Context) error {
 	c.terms.Add(1)
 	c.working.Add(1)

@@ -70,20 +70,12 @@ const (
 type Lease struct {
 	types.NamespacedName
 	view
-	client leases
+	client coordinationv1client.LeaseInterface
 	log    logr.Logger
 
 	changed chan struct{}   // full when the view has changed
 	failing map[string]bool // by what does, as the log says; guarded by view.mu
 	sending sync.WaitGroup
-}
-
-// leases are the requests for Leases of a namespace. It is a coordinationv1client.LeaseInterface outside of tests.
-type leases interface {
-	Create(ctx context.Context, lease *coordinationv1.Lease, opts metav1.CreateOptions) (*coordinationv1.Lease, error)
-	Update(ctx context.Context, lease *coordinationv1.Lease, opts metav1.UpdateOptions) (*coordinationv1.Lease, error)
-	Get(ctx context.Context, name string, opts metav1.GetOptions) (*coordinationv1.Lease, error)
-	Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error)
 }
 
 // NewLease returns the Lease with this name, for which the process has an identity of its own.
@@ -106,7 +98,9 @@ func NewLease(config *rest.Config, name types.NamespacedName, log logr.Logger) (
 	return newLease(client.Leases(name.Namespace), name, host+"_"+uuid.NewString(), log), nil
 }
 
-func newLease(client leases, name types.NamespacedName, identity string, log logr.Logger) *Lease {
+func newLease(
+	client coordinationv1client.LeaseInterface, name types.NamespacedName, identity string, log logr.Logger,
+) *Lease {
 	return &Lease{
 		NamespacedName: name, view: view{identity: identity}, client: client, log: log,
 		changed: make(chan struct{}, 1), failing: map[string]bool{},
@@ -129,7 +123,6 @@ func (l *Lease) start(ctx context.Context) (wait func()) {
 	return l.sending.Wait
 }
 
-// acquire waits until this replica has the lease, or ctx has ended.
 func (l *Lease) acquire(ctx context.Context) {
 	for ctx.Err() == nil && !l.isMine() {
 		l.turn(ctx, nil)
@@ -166,7 +159,6 @@ func (l *Lease) turn(ctx context.Context, ended <-chan struct{}) bool {
 	return false
 }
 
-// check reads the Lease in the background.
 func (l *Lease) check(ctx context.Context) {
 	l.sending.Go(func() {
 		_, err := l.read(ctx)
@@ -201,7 +193,6 @@ func isOutdated(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 }
 
-// put creates the Lease if it has no version, and updates it otherwise.
 func (l *Lease) put(ctx context.Context, object *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	if object.ResourceVersion == "" {
 		return l.client.Create(ctx, object, metav1.CreateOptions{})
@@ -234,7 +225,6 @@ func (l *Lease) release() {
 	}
 }
 
-// follow keeps the view up to date until ctx ends.
 func (l *Lease) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		pause := retryInterval

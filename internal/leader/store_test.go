@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
 )
 
 // store is an API server that has one Lease.
@@ -74,8 +75,10 @@ func (s *store) count() int {
 	return len(s.writes)
 }
 
-// connection is how a replica reaches the store. It implements leases.
+// connection is how a replica reaches the store. Of the requests for Leases it answers
+// those that a Lease sends.
 type connection struct {
+	coordinationv1client.LeaseInterface
 	*store
 	mu     sync.Mutex
 	faults faults
@@ -140,7 +143,7 @@ func (c *connection) call(
 	return answer, err
 }
 
-// Get implements leases.
+// Get implements coordinationv1client.LeaseInterface.
 func (c *connection) Get(ctx context.Context, name string, _ metav1.GetOptions) (*coordinationv1.Lease, error) {
 	return c.call(ctx, false, func() (*coordinationv1.Lease, error) {
 		if c.lease == nil {
@@ -150,7 +153,7 @@ func (c *connection) Get(ctx context.Context, name string, _ metav1.GetOptions) 
 	})
 }
 
-// Create implements leases.
+// Create implements coordinationv1client.LeaseInterface.
 func (c *connection) Create(
 	ctx context.Context, lease *coordinationv1.Lease, _ metav1.CreateOptions,
 ) (*coordinationv1.Lease, error) {
@@ -162,7 +165,7 @@ func (c *connection) Create(
 	})
 }
 
-// Update implements leases.
+// Update implements coordinationv1client.LeaseInterface.
 func (c *connection) Update(
 	ctx context.Context, lease *coordinationv1.Lease, _ metav1.UpdateOptions,
 ) (*coordinationv1.Lease, error) {
@@ -184,7 +187,7 @@ type stream struct {
 	stop          context.CancelFunc
 }
 
-// Watch implements leases.
+// Watch implements coordinationv1client.LeaseInterface.
 func (c *connection) Watch(ctx context.Context, opts metav1.ListOptions) (watch.Interface, error) {
 	if err := c.now().unwatched; err != nil {
 		return nil, err

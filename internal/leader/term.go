@@ -62,10 +62,8 @@ type termCache struct {
 	removes []func() error
 }
 
-// errClosed is returned for an event handler that is added after the end of the term.
 var errClosed = errors.New("the term has ended")
 
-// close removes all handlers.
 func (c *termCache) close() (err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,20 +85,17 @@ func (c *termCache) GetInformer(
 	return &termInformer{Informer: informer, cache: c}, nil
 }
 
-// termInformer is an informer of a termCache.
 type termInformer struct {
 	cache.Informer
 	cache *termCache
 }
 
-// AddEventHandler implements cache.Informer.
 func (i *termInformer) AddEventHandler(
 	handler toolscache.ResourceEventHandler,
 ) (toolscache.ResourceEventHandlerRegistration, error) {
 	return i.AddEventHandlerWithOptions(handler, toolscache.HandlerOptions{})
 }
 
-// AddEventHandlerWithOptions implements cache.Informer.
 func (i *termInformer) AddEventHandlerWithOptions(
 	handler toolscache.ResourceEventHandler, options toolscache.HandlerOptions,
 ) (toolscache.ResourceEventHandlerRegistration, error) {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/ptr"
 )
 
 // view is what a replica knows of the Lease. It compares the times of its own clock alone: those in the Lease are of other
@@ -96,14 +97,12 @@ func (v *view) check(began time.Time) {
 	v.checked, v.doubted, v.nextTurn = true, false, now
 }
 
-// doubt notes that a request failed.
 func (v *view) doubt() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.checked, v.doubted = false, true
 }
 
-// isNewer reports whether a resourceVersion is newer than another one.
 func isNewer(version, than string) bool {
 	if version == "" || than == "" {
 		return version != ""
@@ -123,10 +122,7 @@ func durationOf(spec *coordinationv1.LeaseSpec) time.Duration {
 
 // holder returns the holder in the newest Lease that existed; empty if nobody holds it.
 func (v *view) holder() string {
-	if v.spec.HolderIdentity == nil {
-		return ""
-	}
-	return *v.spec.HolderIdentity
+	return ptr.Deref(v.spec.HolderIdentity, "")
 }
 
 // confirm notes which write of this replica the Lease shows.
@@ -188,10 +184,7 @@ func (v *view) next(name types.NamespacedName) *write {
 	stamp := metav1.NewMicroTime(now.UTC().Truncate(time.Microsecond)) // as it is stored
 	spec := &w.object.Spec
 	if v.holder() != v.identity {
-		transitions := int32(1)
-		if spec.LeaseTransitions != nil {
-			transitions = *spec.LeaseTransitions + 1
-		}
+		transitions := ptr.Deref(spec.LeaseTransitions, 0) + 1
 		spec.HolderIdentity, spec.AcquireTime, spec.LeaseTransitions = &v.identity, &stamp, &transitions
 	}
 	spec.RenewTime, spec.LeaseDurationSeconds = &stamp, new(int32(w.duration/time.Second))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,7 +14,6 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
-// maxNotFolded is how many integrations NotFolded names.
 const maxNotFolded = 3
 
 // NotFolded says of which integrations of a namespace, empty for all, alerts do not become Incidents, and why; empty if all do.
@@ -38,9 +36,6 @@ func NotFolded(ctx context.Context, c client.Reader, namespace string, names []s
 	if len(found) == 0 {
 		return "", nil
 	}
-	list := strings.Join(found[:min(maxNotFolded, len(found))], ", ")
-	if more := len(found) - maxNotFolded; more > 0 {
-		list += fmt.Sprintf(" and %d more", more)
-	}
+	list := plaintext.Few(found, maxNotFolded)
 	return plaintext.SanitizeLine(fmt.Sprintf("alerts for %s do not become incidents: %s", list, message)), nil
 }

@@ -35,7 +35,6 @@ func Integrations(ctx context.Context, c client.Reader, namespace string) iter.S
 // HeartbeatState is what is known of a heartbeat, in a word: the reason of its condition.
 type HeartbeatState string
 
-// heartbeatWords are the words that count heartbeats of a state.
 type heartbeatWords struct {
 	state HeartbeatState
 	words string

@@ -95,7 +95,6 @@ func Prune(incident *v1alpha1.Incident) {
 	alert.Description, alert.Annotations, alert.Values, alert.Custom = "", nil, nil, nil
 }
 
-// source returns a ListWatch that records errors.
 func (f *Feed) source() *cache.ListWatch {
 	return &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -184,7 +183,6 @@ func Pages[L client.ObjectList](ctx context.Context, c client.Reader, empty L, o
 	}
 }
 
-// probe checks periodically until ctx ends whether the API server responds.
 func (f *Feed) probe(ctx context.Context) {
 	ticker := time.NewTicker(probeInterval)
 	defer ticker.Stop()

@@ -67,7 +67,6 @@ type skipping struct {
 	until *v1alpha1.Timestamp // nil: it has all
 }
 
-// Next returns the first time after another one; zero if there is none.
 func (s skipping) Next(after time.Time) time.Time {
 	if s.until == nil || !after.Before(s.until.Time) {
 		return s.Schedule.Next(after)
@@ -108,7 +107,6 @@ func Compile(window *v1alpha1.MaintenanceWindow) (*Window, error) {
 		"passed", w.length(), recurring.Cron)
 }
 
-// length is how long a recurring window is open.
 func (w *Window) length() time.Duration { return w.Spec.Recurring.Duration.Duration }
 
 // Opening returns from when and until when the window is open at a time, as its oldest opening then has it; zero if it is not.
@@ -177,15 +175,6 @@ func (w *Window) learn(at time.Time) {
 	w.known.Store(k)
 }
 
-// Change returns when the window opens or ends next after a time; zero if it does not.
-func (w *Window) Change(at time.Time) time.Time {
-	if _, until := w.Opening(at); !until.IsZero() {
-		return until
-	}
-	from, _ := w.Next(at)
-	return from
-}
-
 // Covers reports whether the window is for the Incidents of an integration.
 func (w *Window) Covers(integration *v1alpha1.WebhookIntegration) bool {
 	selection := w.Spec.Integrations
@@ -203,7 +192,6 @@ func (w *Window) Covers(integration *v1alpha1.WebhookIntegration) bool {
 	return len(selection.Selector.MatchLabels) > 0
 }
 
-// matches reports whether the window mutes Incidents with this content.
 func (w *Window) matches(content *v1alpha1.AlertContent) bool {
 	m := w.Spec.Match
 	if m == nil {
@@ -259,7 +247,11 @@ func (p Plan) Open(at time.Time) (open []Opening) {
 // Next returns when a window opens or ends next after a time; zero if none does.
 func (p Plan) Next(at time.Time) (next time.Time) {
 	for _, w := range p {
-		if change := w.Change(at); !change.IsZero() && (next.IsZero() || change.Before(next)) {
+		_, change := w.Opening(at)
+		if change.IsZero() {
+			change, _ = w.Next(at)
+		}
+		if !change.IsZero() && (next.IsZero() || change.Before(next)) {
 			next = change
 		}
 	}

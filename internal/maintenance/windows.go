@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -16,7 +17,7 @@ import (
 // Windows knows the windows that a cache has, by their namespaces. Every fold asks for them, so they are kept ready. Nil knows
 // that there are none.
 type Windows struct {
-	fed informers.Registration // nil: they follow no cache
+	synced toolscache.InformerSynced // nil: they follow no cache
 
 	mu    sync.Mutex
 	plans map[string]Plan // sorted by name. A plan never changes: another one takes its place
@@ -40,52 +41,46 @@ func NewWindows() *Windows {
 
 // Follow has the windows follow a cache.
 func (w *Windows) Follow(objects cache.Informers) (err error) {
-	w.fed, err = informers.Feed(objects, &v1alpha1.MaintenanceWindow{},
+	w.synced, err = informers.Feed(objects, &v1alpha1.MaintenanceWindow{},
 		func(window *v1alpha1.MaintenanceWindow, _ bool) { w.Set(window) }, w.Remove)
 	return err
 }
 
 // Synced reports whether all windows are known that existed at the start.
-func (w *Windows) Synced() bool { return w == nil || w.fed == nil || w.fed.HasSynced() }
+func (w *Windows) Synced() bool { return w == nil || w.synced == nil || w.synced() }
 
 // Set notes a window as it is now. One that is invalid mutes nothing. The object must not be modified afterwards.
 func (w *Windows) Set(window *v1alpha1.MaintenanceWindow) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	plan := w.plans[window.Namespace]
-	at, found := find(plan, window.Name)
-	if found && reflect.DeepEqual(plan[at].Spec, window.Spec) {
-		return // its status has changed
-	}
-	var now Plan
 	if compiled, err := Compile(window); err == nil {
-		now = Plan{compiled}
+		w.replace(window, compiled)
+	} else {
+		w.replace(window)
 	}
-	w.replace(window.Namespace, at, found, now)
 }
 
 // Remove forgets a window.
-func (w *Windows) Remove(window *v1alpha1.MaintenanceWindow) {
+func (w *Windows) Remove(window *v1alpha1.MaintenanceWindow) { w.replace(window) }
+
+func (w *Windows) replace(window *v1alpha1.MaintenanceWindow, now ...*Window) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if at, found := find(w.plans[window.Namespace], window.Name); found {
-		w.replace(window.Namespace, at, true, nil)
-	}
-}
-
-// replace makes the plan of a namespace anew, with other windows at a place of which one is taken.
-func (w *Windows) replace(namespace string, at int, taken bool, now Plan) {
-	plan, rest := w.plans[namespace], at
-	if taken {
+	plan := w.plans[window.Namespace]
+	at, found := slices.BinarySearchFunc(plan, window.Name, func(other *Window, name string) int {
+		return strings.Compare(other.Name, name)
+	})
+	rest := at
+	if found {
+		if len(now) > 0 && reflect.DeepEqual(plan[at].Spec, window.Spec) {
+			return // its status has changed
+		}
 		rest++
-		w.note(namespace, plan[at])
+		w.note(window.Namespace, plan[at])
 	}
-	if w.plans[namespace] = slices.Concat(plan[:at], now, plan[rest:]); len(w.plans[namespace]) == 0 {
-		delete(w.plans, namespace)
+	if w.plans[window.Namespace] = slices.Concat(plan[:at], now, plan[rest:]); len(w.plans[window.Namespace]) == 0 {
+		delete(w.plans, window.Namespace)
 	}
 }
 
-// note remembers a window that is gone.
 func (w *Windows) note(namespace string, window *Window) {
 	if w.noted == maxAllGone {
 		w.gone, w.noted = map[string]Plan{}, 0
@@ -95,10 +90,6 @@ func (w *Windows) note(namespace string, window *Window) {
 		w.gone[namespace] = w.gone[namespace][1:]
 		w.noted--
 	}
-}
-
-func find(plan Plan, name string) (at int, found bool) {
-	return slices.BinarySearchFunc(plan, name, func(w *Window, name string) int { return strings.Compare(w.Name, name) })
 }
 
 // Of returns the windows that are for the Incidents of an integration, of which the namespace, the name and the labels count.

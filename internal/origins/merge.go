@@ -16,7 +16,7 @@ func Merge(older, newer string, kept ...Field) string {
 	was, _ := Parse(older)
 	merged.Earlier = [Count]bool{} // nothing of one alert is of an earlier one
 	for _, f := range kept {
-		merged.Kinds[f] = Absent
+		merged.Kinds[f], merged.Keys[f] = Absent, ""
 	}
 	for i, kind := range merged.Kinds {
 		f := Field(i)
@@ -27,31 +27,13 @@ func Merge(older, newer string, kept ...Field) string {
 		if before == Mapping && was.Mapping != merged.Mapping || before.isOfPreset() && was.Preset != merged.Preset {
 			continue // by an expression of which the digests do not tell
 		}
-		merged.Kinds[f], merged.Earlier[f] = before, before != Absent && !before.isDefault()
+		merged.Kinds[f], merged.Keys[f], merged.Earlier[f] = before, was.Keys[f], before != Absent && !before.isDefault()
 	}
-	merged.Keys = merged.keysOf(&was)
 	text := merged.String()
 	if text == older {
 		return older // one copy
 	}
 	return text
-}
-
-// keysOf returns the keys of the fields that have one: those of an earlier alert are in was.
-func (o *Origins) keysOf(was *Origins) (keys []NamedKey) {
-	for i, kind := range o.Kinds {
-		if kind != OtherName {
-			continue
-		}
-		from := o
-		if o.Earlier[i] {
-			from = was
-		}
-		if key := from.KeyOf(Field(i)); key != "" {
-			keys = append(keys, NamedKey{Field(i), key})
-		}
-	}
-	return keys
 }
 
 // Set returns the text with another kind of a field. It stays empty if nothing is known.

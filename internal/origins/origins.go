@@ -53,6 +53,9 @@ func (f Field) String() string {
 	return names[f]
 }
 
+// IsBag reports whether the field holds an object, not a text.
+func (f Field) IsBag() bool { return Labels <= f && f <= Custom }
+
 // Kind is what gave a field. It is its letter in the text, in upper case if an earlier alert of the episode gave the field.
 type Kind byte
 
@@ -93,15 +96,9 @@ const (
 type Origins struct {
 	Mapping, Preset string // digests of what had the expressions; empty if nothing had any
 	Kinds           [Count]Kind
-	Earlier         [Count]bool // an earlier alert gave the field, and the newest one did not
-	Keys            []NamedKey  // those of OtherName
-	Warnings        []Warning   // each once
-}
-
-// NamedKey is a key that was read as a field.
-type NamedKey struct {
-	Field Field
-	Key   string
+	Earlier         [Count]bool   // an earlier alert gave the field, and the newest one did not
+	Keys            [Count]string // those of OtherName; empty if they are not known
+	Warnings        []Warning     // each once
 }
 
 // Warning is something that was not taken as sent, without any text of the sender.
@@ -115,14 +112,6 @@ func (o *Origins) Warn(field Field, reason byte) {
 	if w := (Warning{field, reason}); len(o.Warnings) < maxWarnings && !slices.Contains(o.Warnings, w) {
 		o.Warnings = append(o.Warnings, w)
 	}
-}
-
-// KeyOf returns the key of OtherName that gave a field; empty if it is not known.
-func (o *Origins) KeyOf(field Field) string {
-	if at := slices.IndexFunc(o.Keys, func(k NamedKey) bool { return k.Field == field }); at >= 0 {
-		return o.Keys[at].Key
-	}
-	return ""
 }
 
 const (
@@ -150,16 +139,16 @@ func (o *Origins) String() string {
 		}
 	}
 	text = text[:last]
-	if len(o.Warnings)+len(o.Keys) == 0 {
+	if len(o.Warnings) == 0 && o.Keys == [Count]string{} {
 		return string(text)
 	}
 	text = append(text, separator...)
 	for _, w := range o.Warnings {
 		text = append(text, firstField+byte(w.Field), w.Reason)
 	}
-	for _, named := range o.Keys {
-		if len(text)+len(separator)+1+len(named.Key) <= MaxBytes {
-			text = append(append(append(text, separator...), firstField+byte(named.Field)), named.Key...)
+	for f, key := range o.Keys {
+		if key != "" && len(text)+len(separator)+1+len(key) <= MaxBytes {
+			text = append(append(append(text, separator...), firstField+byte(f)), key...)
 		}
 	}
 	return string(text)
@@ -209,8 +198,8 @@ func (o *Origins) readKey(text string) {
 	}
 	field, ok := fieldOf(text[0])
 	isEscaped := func(r rune) bool { return r < ' ' || strings.ContainsRune("\"\\<>&\u2028\u2029", r) } // and longer as JSON
-	if ok && field < Whole && o.Kinds[field] == OtherName && o.KeyOf(field) == "" && !strings.ContainsFunc(text, isEscaped) {
-		o.Keys = append(o.Keys, NamedKey{field, text[1:]})
+	if ok && field < Whole && o.Kinds[field] == OtherName && o.Keys[field] == "" && !strings.ContainsFunc(text, isEscaped) {
+		o.Keys[field] = text[1:]
 	}
 }
 

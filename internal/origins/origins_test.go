@@ -36,11 +36,11 @@ func TestText(t *testing.T) {
 			"//k/CsQM",
 		},
 		"a key in other letters, without warnings": {
-			origins.Origins{Kinds: kinds("n"), Keys: []origins.NamedKey{{Field: origins.Title, Key: "Summary"}}}, "//n//ASummary",
+			origins.Origins{Kinds: kinds("n"), Keys: [origins.Count]string{origins.Title: "Summary"}}, "//n//ASummary",
 		},
 		"keys beside warnings": {
 			origins.Origins{Kinds: kinds("n-n"), Warnings: []origins.Warning{{Field: origins.Title, Reason: 'l'}},
-				Keys: []origins.NamedKey{{Field: origins.Title, Key: "Summary"}, {Field: origins.Severity, Key: "sev"}}},
+				Keys: [origins.Count]string{origins.Title: "Summary", origins.Severity: "sev"}},
 			"//n-n/Al/ASummary/Csev",
 		},
 	} {
@@ -160,7 +160,7 @@ func TestTheLongestTextFits(t *testing.T) {
 	o := origins.Origins{Mapping: "mapping_", Preset: "preset__"}
 	for f := range origins.Whole {
 		o.Kinds[f] = origins.OtherName
-		o.Keys = append(o.Keys, origins.NamedKey{Field: f, Key: strings.Repeat("k", 24)})
+		o.Keys[f] = strings.Repeat("k", 24)
 		o.Warn(f, 's')
 		o.Warn(f, 's')
 	}
@@ -169,8 +169,8 @@ func TestTheLongestTextFits(t *testing.T) {
 	g.Expect(len(text)).To(BeNumerically("<=", origins.MaxBytes))
 	read, known := origins.Parse(text)
 	g.Expect(known).To(BeTrue())
-	g.Expect(read.KeyOf(origins.Title)).To(HaveLen(24))
-	g.Expect(read.KeyOf(origins.Custom)).To(BeEmpty(), "it does not fit")
+	g.Expect(read.Keys[origins.Title]).To(HaveLen(24))
+	g.Expect(read.Keys[origins.Custom]).To(BeEmpty(), "it does not fit")
 	g.Expect(origins.MaxBytes).To(Equal(v1alpha1.MaxOriginsChars))
 }
 

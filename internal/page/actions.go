@@ -28,7 +28,6 @@ const (
 	maxActionIncidents = 500
 )
 
-// actionStatus has the status of the alerts that each action creates.
 var actionStatus = map[string]v1alpha1.AlertStatus{
 	"ack": v1alpha1.AlertAcknowledged, "unack": v1alpha1.AlertUnacknowledged, "note": v1alpha1.AlertNoted,
 	"assign": v1alpha1.AlertAssigned, "unassign": v1alpha1.AlertUnassigned,
@@ -62,7 +61,6 @@ type actionResult struct {
 	Error  string `json:"error,omitempty"`
 }
 
-// action returns the action of a request.
 func (q *actionRequest) action() (a action.Action, err error) {
 	a = action.Action{Status: actionStatus[q.Action], Message: q.Comment, Assignee: q.To}
 	switch {

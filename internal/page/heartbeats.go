@@ -10,7 +10,6 @@ import (
 // maxHeartbeats bounds the heartbeats that the page lists: those first about which something is to be done.
 const maxHeartbeats = 1000
 
-// heartbeatList is the answer of /api/heartbeats.
 type heartbeatList struct {
 	Tally      string           `json:"tally"` // of all
 	Total      int              `json:"total"`
@@ -20,7 +19,6 @@ type heartbeatList struct {
 	NotFolded *string `json:"notFolded,omitempty"`
 }
 
-// heartbeats lists the heartbeats of the namespace that the page shows.
 func (s *Server) heartbeats(w http.ResponseWriter, r *http.Request, who *caller) error {
 	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()

@@ -15,7 +15,6 @@ import (
 // maxOriginChars bounds an origin, which may have an expression in it.
 const maxOriginChars = 300
 
-// shownIncident is an Incident with the origins of its fields.
 type shownIncident struct {
 	*v1alpha1.Incident
 	Origins []fieldOrigin `json:"origins,omitempty"`

@@ -23,7 +23,7 @@ func TestOriginsOfAnIncident(t *testing.T) {
 	own := &v1alpha1.Mapping{Fields: v1alpha1.MappingFields{Title: "alert.name", Region: v1alpha1.Expression(long)}}
 	program, err := mapping.Compile("", own)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	read, err := program.Alerts(t.Context(), map[string]any{"name": "a", "severity": "critical"}, nil, incidentNamed("", "").Status.OpenedTime.Time)
+	read, err := program.Alerts(map[string]any{"name": "a", "severity": "critical"}, nil, incidentNamed("", "").Status.OpenedTime.Time)
 	NewWithT(t).Expect(err).NotTo(HaveOccurred())
 	alert := &read.Alerts[0]
 	alert.TellOrigins()

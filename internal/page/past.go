@@ -76,7 +76,6 @@ func pastQuery(values url.Values, namespace string) (history.Query, error) {
 	return q, nil
 }
 
-// pastStream sends messages about finished episodes.
 type pastStream struct {
 	*lines
 	source   history.Source
@@ -131,7 +130,6 @@ func (s *Server) past(answer func(*pastStream, context.Context, history.Query) *
 	}
 }
 
-// history sends the newest finished episodes.
 func (p *pastStream) history(ctx context.Context, q history.Query) *pastMessage {
 	q.Most, q.Reduce = maxEpisodes+1, reduceEpisode
 	var chunk []*records.Record
@@ -155,7 +153,6 @@ func reduceEpisode(r *records.Record) {
 	r.Alert = v1alpha1.AlertContent{Title: r.Alert.Title, Hostname: r.Alert.Hostname, Description: description}
 }
 
-// report sends the statistics of the finished episodes.
 func (p *pastStream) report(ctx context.Context, q history.Query) *pastMessage {
 	q.WithoutContent, q.Reduce = true, history.Brief
 	builder := report.NewBuilder(q.From, q.To, time.Local)

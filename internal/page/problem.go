@@ -11,7 +11,6 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/live"
 )
 
-// statusError is an error with the code of its response.
 type statusError struct {
 	code int
 	text string
@@ -38,7 +37,6 @@ var (
 		"there are more incidents than the page holds for one user: choose a namespace"}
 )
 
-// writeProblem answers with an error of the API server or of the page.
 func (s *Server) writeProblem(w http.ResponseWriter, err error) {
 	code, text := problemOf(err)
 	switch code {
@@ -50,7 +48,6 @@ func (s *Server) writeProblem(w http.ResponseWriter, err error) {
 	writeJSON(w, code, map[string]string{"error": text})
 }
 
-// problemOf returns the code and the sentence of an error.
 func problemOf(err error) (code int, text string) {
 	var own statusError
 	var status apierrors.APIStatus

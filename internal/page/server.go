@@ -157,7 +157,6 @@ func (s *Server) Handler() http.Handler {
 // endpoint answers the request of a caller, or returns the reason why it does not.
 type endpoint func(w http.ResponseWriter, r *http.Request, who *caller) error
 
-// handle returns a handler that answers callers only.
 func (s *Server) handle(answer endpoint) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		who, err := s.access.identify(r)
@@ -183,7 +182,6 @@ func (s *Server) limited(next endpoint) endpoint {
 	}
 }
 
-// incidentPath is the beginning of the paths of Incidents.
 const incidentPath = "incidents/"
 
 // toIncident leads from the address of an Incident to the page. The name is in the path, since a fragment would get lost while a

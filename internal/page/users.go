@@ -48,11 +48,8 @@ const (
 // have to ask the server first, which permits no other origin.
 const pageHeader = "X-Tocsin-Page"
 
-// Connector makes the clients of users.
-type Connector interface {
-	// Connect returns a client that bears the token and no other credential.
-	Connect(token string) (client.WithWatch, error)
-}
+// Connector returns a client of a user, which bears the token and no other credential.
+type Connector func(token string) (client.WithWatch, error)
 
 // NewConnector returns a Connector for the API server of config, of which it drops all credentials, also those that impersonate.
 func NewConnector(config *rest.Config) Connector {
@@ -65,26 +62,18 @@ func NewConnector(config *rest.Config) Connector {
 	mapper.Add(authenticationv1.SchemeGroupVersion.WithKind("SelfSubjectReview"), meta.RESTScopeRoot)
 	anonymous := rest.AnonymousClientConfig(config)
 	anonymous.QPS = -1 // the API server limits requests itself
-	return connector{anonymous, client.Options{Scheme: scheme, Mapper: mapper}}
-}
-
-type connector struct {
-	anonymous *rest.Config
-	options   client.Options
-}
-
-// Connect implements Connector.
-func (c connector) Connect(token string) (client.WithWatch, error) {
-	own := rest.CopyConfig(c.anonymous)
-	own.BearerToken = token
-	return client.NewWithWatch(own, c.options)
+	return func(token string) (client.WithWatch, error) {
+		own := rest.CopyConfig(anonymous)
+		own.BearerToken = token
+		return client.NewWithWatch(own, client.Options{Scheme: scheme, Mapper: mapper})
+	}
 }
 
 // users is the access to a page of many users: a request bears the token of its user, and all that it causes bears nothing else.
 type users struct {
-	connector Connector
-	ctx       context.Context // of follow: watches outlive the request that starts them
-	tasks     sync.WaitGroup
+	connect Connector
+	ctx     context.Context // of follow: watches outlive the request that starts them
+	tasks   sync.WaitGroup
 
 	mu      sync.Mutex
 	watches map[watchKey]*watch
@@ -96,12 +85,11 @@ type users struct {
 
 func newUsers(c Connector) *users {
 	return &users{
-		connector: c, watches: map[watchKey]*watch{}, reviews: fair.NewPlaces(reviewPlaces),
+		connect: c, watches: map[watchKey]*watch{}, reviews: fair.NewPlaces(reviewPlaces),
 		accepted: expirecache.NewLRUExpireCache(maxTokens), denied: expirecache.NewLRUExpireCache(maxTokens),
 	}
 }
 
-// follow implements access.
 func (u *users) follow(ctx context.Context) (wait func()) {
 	u.ctx = ctx
 	return u.tasks.Wait
@@ -120,7 +108,7 @@ func (u *users) identify(r *http.Request) (*caller, error) {
 	if scope != "" && len(validation.IsDNS1123Label(scope)) > 0 {
 		return nil, badRequest("the scope is not the name of a namespace")
 	}
-	c, err := u.connector.Connect(token)
+	c, err := u.connect(token)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +154,6 @@ func (u *users) nameOf(r *http.Request, token tokenHash, c client.Client) (strin
 // bearer is the syntax of a token (RFC 6750, 2.1).
 var bearer = regexp.MustCompile(`^(?i:bearer) +([A-Za-z0-9._~+/-]+=*)$`)
 
-// tokenOf returns the token of a request.
 func tokenOf(r *http.Request) (string, error) {
 	for name := range r.Header {
 		// A proxy that authenticates as itself and impersonates would give every user its own rights.
@@ -208,7 +195,6 @@ func (u *users) verify(ctx context.Context, c *caller) error {
 	return nil
 }
 
-// admit implements access.
 func (u *users) admit(c *caller) (release func(), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -85,7 +85,6 @@ func newWatch(c client.WithWatch, namespace string, u *users) *watch {
 	return w
 }
 
-// join implements access.
 func (u *users) join(ctx context.Context, c *caller) (*watch, error) {
 	if w, err := u.attach(c, false); w != nil || err != nil {
 		return w, err
@@ -162,7 +161,6 @@ func dropIdle(watches []*watch) bool {
 	return i >= 0
 }
 
-// leave gives the watch back after join.
 func (w *watch) leave() {
 	if w.users == nil {
 		return
@@ -174,7 +172,6 @@ func (w *watch) leave() {
 	}
 }
 
-// expire ends the watch if no tab follows it.
 func (w *watch) expire() {
 	w.users.mu.Lock()
 	defer w.users.mu.Unlock()

@@ -48,7 +48,6 @@ func Bound(group string) transport.WrapperFunc {
 	}
 }
 
-// bounder is the transport that Bound adds.
 type bounder struct {
 	next http.RoundTripper
 	path string // part of the paths of the API group
@@ -57,7 +56,6 @@ type bounder struct {
 // WrappedRoundTripper lets client-go find the transport behind this one.
 func (b *bounder) WrappedRoundTripper() http.RoundTripper { return b.next }
 
-// RoundTrip implements http.RoundTripper.
 func (b *bounder) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := b.next.RoundTrip(request)
 	query := request.URL.Query()
@@ -84,7 +82,6 @@ type boundedBody struct {
 	read *atomic.Int64 // the bytes so far; nil if nobody asks
 }
 
-// Read implements io.Reader.
 func (b *boundedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if b.read != nil {

@@ -84,7 +84,6 @@ func CheckRange[T cmp.Ordered](name string, value, least, most T) error {
 	return nil
 }
 
-// setNamespaces parses --watch-namespaces.
 func (o *Options) setNamespaces(value string) error {
 	o.WatchNamespaces = nil
 	if value == "" {

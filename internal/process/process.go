@@ -27,28 +27,22 @@ const exitOK, exitFailure, exitBadFlags = 0, 1, 2
 
 // Program is a process: what its command line looks like, and what it runs.
 type Program struct {
-	Name  string // of the executable
 	Title string // of what --version prints
 	Usage string // the first lines of the help
 
-	Flags *flag.FlagSet // Execute adds those of logs and of the version
+	Flags *flag.FlagSet // with the name of the executable. Execute adds those of logs and of the version
 
 	// Cluster is how the API server is reached, once the flags are parsed. Default: as KUBECONFIG or the pod's service account says.
 	Cluster *rest.Config
 
-	Command Command
-}
+	// Validate completes the values of the flags, and returns all their errors.
+	Validate func() error
 
-// Command is what a process does by its parsed flags.
-type Command interface {
-	// Validate returns all errors of the flags.
-	Validate() error
-
-	// Check does what the flags ask for instead of running, and returns what to print; empty if they ask for nothing.
-	Check() (report string, err error)
+	// Check does what the flags ask for instead of running, and returns what to print; empty if they ask for nothing. Optional.
+	Check func() (report string, err error)
 
 	// Run runs until ctx ends.
-	Run(ctx context.Context, config *rest.Config, log logr.Logger) error
+	Run func(ctx context.Context, config *rest.Config, log logr.Logger) error
 }
 
 // Execute runs a command line and returns the exit code.
@@ -58,26 +52,28 @@ func (p *Program) Execute(args []string, stdout, stderr io.Writer) int {
 	showVersion := p.Flags.Bool("version", false, "Print the version and exit.")
 	err := Parse(p.Flags, args)
 	if err == nil && !*showVersion { // which needs no other flag
-		err = p.Command.Validate()
+		err = p.Validate()
 	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		p.printHelp(stdout)
 		return exitOK
 	case err != nil:
-		_, _ = fmt.Fprintf(stderr, "%s: %v\n%[1]s: --help lists the flags\n", p.Name, err)
+		_, _ = fmt.Fprintf(stderr, "%s: %v\n%[1]s: --help lists the flags\n", p.Flags.Name(), err)
 		return exitBadFlags
 	case *showVersion:
 		_, _ = fmt.Fprintln(stdout, buildinfo.Line(p.Title))
 		return exitOK
 	}
-	switch report, err := p.Command.Check(); {
-	case err != nil:
-		_, _ = fmt.Fprintln(stderr, err)
-		return exitFailure
-	case report != "":
-		_, _ = fmt.Fprintln(stdout, report)
-		return exitOK
+	if p.Check != nil {
+		switch report, err := p.Check(); {
+		case err != nil:
+			_, _ = fmt.Fprintln(stderr, err)
+			return exitFailure
+		case report != "":
+			_, _ = fmt.Fprintln(stdout, report)
+			return exitOK
+		}
 	}
 	if logs.StacktraceLevel == nil && !logs.Development {
 		// Errors name the operation that failed; the stacks of the libraries around it would hide that. Panics log their own.
@@ -101,7 +97,7 @@ func (p *Program) Execute(args []string, stdout, stderr io.Writer) int {
 			return exitFailure
 		}
 	}
-	if err := p.Command.Run(ctx, config, logger); err != nil {
+	if err := p.Run(ctx, config, logger); err != nil {
 		logger.Error(err, "Exited")
 		return exitFailure
 	}

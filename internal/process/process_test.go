@@ -22,7 +22,7 @@ func TestErrorsAreLoggedWithoutStacks(t *testing.T) {
 			g := NewWithT(t)
 			t.Setenv("KUBECONFIG", "/nonexistent/kubeconfig")
 			var stderr bytes.Buffer
-			p := &Program{Name: "test", Flags: NewFlags("test"), Command: unreachable{}}
+			p := &Program{Flags: NewFlags("test"), Validate: func() error { return nil }, Run: unreachable}
 			g.Expect(p.Execute([]string{flags}, &bytes.Buffer{}, &stderr)).To(Equal(exitFailure))
 			g.Expect(stderr.String()).To(ContainSubstring("Cannot load the kubeconfig"))
 			g.Expect(bytes.Contains(stderr.Bytes(), []byte("process.go:"))).To(Equal(stacks), stderr.String())
@@ -30,12 +30,6 @@ func TestErrorsAreLoggedWithoutStacks(t *testing.T) {
 	}
 }
 
-// unreachable is a Command that does not run.
-type unreachable struct{}
-
-func (unreachable) Validate() error        { return nil }
-func (unreachable) Check() (string, error) { return "", nil }
-
-func (unreachable) Run(context.Context, *rest.Config, logr.Logger) error {
+func unreachable(context.Context, *rest.Config, logr.Logger) error {
 	return errors.New("it runs without a kubeconfig")
 }

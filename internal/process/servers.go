@@ -3,6 +3,7 @@ package process
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -26,26 +27,18 @@ const (
 	stopTimeout = 2 * time.Second
 )
 
-// Readiness tells whether a process is ready.
-type Readiness interface {
-	// ReadyCheck returns why the process is not ready, nil while it is.
-	ReadyCheck() error
-}
-
-// AddServers opens the addresses of the probes, the metrics and the profiles, and adds a server for each to the manager. A
-// process without a Readiness is always ready.
-func (o *Options) AddServers(ctx context.Context, mgr ctrl.Manager, process Readiness) error {
-	if err := o.addServer(ctx, mgr, "health probe", o.ProbeAddress, probes(mgr, process), nil); err != nil {
-		return err
-	}
+// AddServers opens the addresses of the probes, the metrics and the profiles, and adds a server for each to the manager. check
+// returns why the process is not ready, nil while it is. Without a check it always is.
+func (o *Options) AddServers(ctx context.Context, mgr ctrl.Manager, check func() error) error {
 	handler, config, err := o.metrics(mgr)
 	if err != nil {
 		return err
 	}
-	if err := o.addServer(ctx, mgr, "metrics", o.MetricsAddress, handler, config); err != nil {
-		return err
-	}
-	return o.addServer(ctx, mgr, "pprof", o.PprofAddress, profiles(), nil)
+	return errors.Join(
+		o.addServer(ctx, mgr, "health probe", o.ProbeAddress, probes(mgr, check), nil),
+		o.addServer(ctx, mgr, "metrics", o.MetricsAddress, handler, config),
+		o.addServer(ctx, mgr, "pprof", o.PprofAddress, profiles(), nil),
+	)
 }
 
 func (o *Options) addServer(
@@ -67,9 +60,9 @@ func (o *Options) addServer(
 	})
 }
 
-// probes returns the handler of /healthz, which answers as long as the process runs, and /readyz, which answers what ReadyCheck
+// probes returns the handler of /healthz, which answers as long as the process runs, and /readyz, which answers what check
 // returns, with 503 for an error; the log has every change of it. controller-runtime's own probes do not tell the reason.
-func probes(mgr ctrl.Manager, process Readiness) http.Handler {
+func probes(mgr ctrl.Manager, check func() error) http.Handler {
 	const ok = "ok"
 	log := mgr.GetLogger().WithName("readiness")
 	var last atomic.Value // the reason of the last response
@@ -77,8 +70,8 @@ func probes(mgr ctrl.Manager, process Readiness) http.Handler {
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, ok) })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
 		reason := ok
-		if process != nil {
-			if err := process.ReadyCheck(); err != nil {
+		if check != nil {
+			if err := check(); err != nil {
 				reason = err.Error()
 				w.WriteHeader(http.StatusServiceUnavailable)
 			}

@@ -80,30 +80,26 @@ func TestRequestsWithoutTheirBodyShutNobodyOut(t *testing.T) {
 	}
 }
 
-// slowReadiness is that of a process that takes its time to tell.
-type slowReadiness struct{ asked, answer chan bool }
-
-func (r slowReadiness) ReadyCheck() error {
-	r.asked <- true
-	<-r.answer
-	return nil
-}
-
 // TestSlowProbesShutNobodyOut fills the port with requests that are being answered: anyone may send them.
 func TestSlowProbesShutNobodyOut(t *testing.T) {
 	g := NewWithT(t)
-	readiness := slowReadiness{asked: make(chan bool), answer: make(chan bool)}
-	defer close(readiness.answer)
+	asked, answer := make(chan bool), make(chan bool)
+	defer close(answer)
+	slow := func() error {
+		asked <- true
+		<-answer
+		return nil
+	}
 	mgr := &serverManager{servers: map[string]*manager.Server{}}
 	o := Options{ProbeAddress: "127.0.0.1:0", MetricsAddress: Off, PprofAddress: Off}
-	g.Expect(o.AddServers(t.Context(), mgr, readiness)).To(Succeed())
+	g.Expect(o.AddServers(t.Context(), mgr, slow)).To(Succeed())
 	server := mgr.servers["health probe"]
 	go func() { _ = server.Start(t.Context()) }()
 	dial := func() net.Conn { return dialServer(t, server.Listener.Addr().String(), false) }
 	for range httpserver.FewConnections {
 		_, err := io.WriteString(dial(), "GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
 		g.Expect(err).NotTo(HaveOccurred())
-		<-readiness.asked
+		<-asked
 	}
 	g.Expect(get(dial(), "/healthz")).To(Equal(http.StatusOK))
 }

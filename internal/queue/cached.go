@@ -104,7 +104,7 @@ type Stub struct {
 	UID  types.UID
 }
 
-// NewCached returns a Cached without any. A namespace may have a share of what ingest may store.
+// NewCached returns an empty Cached. A namespace may have a share of what ingest may store.
 func NewCached(share float64) *Cached {
 	return NewBoundedCached(fair.Limit{All: maxContent, Share: contentShare},
 		fair.Limit{All: MaxPendingBytes + MaxPendingBytes/marginPart, Share: share})
@@ -222,8 +222,7 @@ func IsRestored(e *v1alpha1.AlertEvent) bool {
 // isAsWritten reports whether an AlertEvent, as the API server has it, has the name, the label, the summary and the encoding
 // that the operator gives its own. What a person recovers from a damaged one lacks at least one of them, and must be folded.
 func isAsWritten(e *v1alpha1.AlertEvent) bool {
-	return (v1alpha1.IsKeyedEventName(e.Name) || v1alpha1.IsGeneratedEventName(e.Name)) &&
-		e.Labels[v1alpha1.ExcludeFromBackupLabel] == "true" &&
+	return isGenerated(e.Name) && e.Labels[v1alpha1.ExcludeFromBackupLabel] == "true" &&
 		e.Spec.Summary != "" && (e.Spec.Encoding != "" || len(e.Spec.Alerts) < MinCompressed)
 }
 
@@ -249,7 +248,6 @@ func (e *Cached) hasPlace(event *v1alpha1.AlertEvent, own *list.Element) bool {
 	return (stubs == nil || stubs.Front() == own) && e.sizes.Allows(event.Namespace)
 }
 
-// makeStub removes the alerts of an AlertEvent.
 func (e *Cached) makeStub(event *v1alpha1.AlertEvent, removed int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -300,7 +298,6 @@ func (e *Cached) uncount(namespace string, entry *cachedEvent) {
 	}
 }
 
-// reduce removes the content of the alerts.
 func (c *cachedEvent) reduce() {
 	c.isWhole = false
 	alerts := make([]v1alpha1.Alert, len(c.alerts)) // readers of the cache have the old ones

@@ -191,25 +191,21 @@ func TestWhatIsSettledCountsElsewhere(t *testing.T) {
 	g.Expect(cached.sizes.Used("a")).To(Equal(second.size), "beyond its bound, it counts like the others")
 }
 
-// copies are the second copies that are to be deleted.
-type copies []Ref
-
-func (c *copies) Add(second Ref) { *c = append(*c, second) }
-
 func TestSecondCopiesAreDeleted(t *testing.T) {
 	const name = "01a1fc76-5bd7-792d-a695-2a362506dd6e"
-	g, clock, second := NewWithT(t), clocktesting.NewFakePassiveClock(testEpoch), &copies{}
+	g, clock := NewWithT(t), clocktesting.NewFakePassiveClock(testEpoch)
 	m := NewMemory(clock)
-	m.Copies = second
+	var copies []Ref
+	m.DeleteCopy = func(second Ref) { copies = append(copies, second) }
 	first := namedEvent(name, 1)
 	m.NoteShown(first, false)
 	m.NoteDeleted(first)
-	g.Expect(*second).To(BeEmpty())
+	g.Expect(copies).To(BeEmpty())
 	clock.SetTime(testEpoch.Add(replayWindow))
 	m.NoteShown(namedEvent(name, 2), false)
-	g.Expect(*second).To(Equal(copies{RefOf(namedEvent(name, 2))}), "for two minutes")
+	g.Expect(copies).To(Equal([]Ref{RefOf(namedEvent(name, 2))}), "for two minutes")
 	m.NoteShown(namedEvent(name, 2), false)
-	g.Expect(*second).To(HaveLen(1))
+	g.Expect(copies).To(HaveLen(1))
 	g.Expect(m.IsDeleted(RefOf(first))).To(BeTrue())
 	g.Expect(m.IsDeleted(RefOf(namedEvent(name, 2)))).To(BeFalse())
 	g.Expect(m.IsDeleted(RefOf(namedEvent("other", 1)))).To(BeFalse())

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -43,7 +42,7 @@ func MarkOf(event metav1.Object) (mark Mark, ok bool) {
 	if len(text) > MaxMarkBytes || strings.Count(names, ",") >= v1alpha1.MaxAlertsPerEvent {
 		return mark, false
 	}
-	if order, err := resourceversion.CompareResourceVersion(version, event.GetResourceVersion()); !ok || err != nil || order >= 0 {
+	if !ok || !NewerVersion(event.GetResourceVersion(), version) {
 		return mark, false
 	}
 	mark.ResourceVersion = version

@@ -55,11 +55,11 @@ type Memory struct {
 	// Cached has what the cache lacks of the AlertEvents that exist.
 	Cached *Cached
 
-	// ServerTime is the API server's clock. Default: the own one.
-	ServerTime ServerClock
+	// ServerTime tells the time by the API server's clock; ok is false while the API server has told none. Default: the own clock.
+	ServerTime func() (now time.Time, ok bool)
 
-	// Copies takes the second copies, to delete them. Nil: they stay.
-	Copies CopyDeleter
+	// DeleteCopy is to delete a second copy. Nil: they stay.
+	DeleteCopy func(second Ref)
 
 	clock         Clock
 	canariesEnded atomic.Int64
@@ -92,24 +92,11 @@ type deletedEvent struct {
 // Clock tells the time.
 type Clock interface{ Now() time.Time }
 
-// ServerClock tells the time by the API server's clock; ok is false while the API server has told none.
-type ServerClock interface {
-	Now() (now time.Time, ok bool)
-}
-
-// CopyDeleter deletes second copies of AlertEvents.
-type CopyDeleter interface{ Add(second Ref) }
-
-// ownTime takes the own clock for the API server's.
-type ownTime struct{ clock Clock }
-
-func (o ownTime) Now() (time.Time, bool) { return o.clock.Now(), true }
-
 // NewMemory returns a memory that begins now.
 func NewMemory(clock Clock) *Memory {
 	return &Memory{
 		clock:      clock,
-		ServerTime: ownTime{clock},
+		ServerTime: func() (time.Time, bool) { return clock.Now(), true },
 		Cached:     NewCached(fair.DefaultShare),
 		since:      clock.Now(),
 		began:      clock.Now(),
@@ -154,8 +141,8 @@ func (m *Memory) NoteShown(event *v1alpha1.AlertEvent, _ bool) {
 		entry.doubtfulUntil = m.clock.Now().Add(CopyDoubt)
 	}
 	m.seen[event.UID] = entry
-	if entry.isCopy && m.Copies != nil {
-		m.Copies.Add(RefOf(event))
+	if entry.isCopy && m.DeleteCopy != nil {
+		m.DeleteCopy(RefOf(event))
 	}
 }
 
@@ -168,7 +155,7 @@ func (m *Memory) mayBeCopy(event *v1alpha1.AlertEvent) bool {
 	if !isGenerated(event.Name) || !isLate && event.Annotations[v1alpha1.RetryAnnotation] == "" {
 		return false
 	}
-	now, ok := m.ServerTime.Now()
+	now, ok := m.ServerTime()
 	ago, remembered := now.Sub(received), m.clock.Now().Sub(m.since)-lateStore
 	return !ok || ago > remembered || ago < -lateStore && remembered < replayWindow
 }
@@ -202,7 +189,6 @@ func (m *Memory) lastDeleted(name types.NamespacedName) (deletedEvent, bool) {
 	return last, ok
 }
 
-// idsOf sums the ids of an AlertEvent's alerts.
 func idsOf(event *v1alpha1.AlertEvent) Digest {
 	var ids Digest
 	for i := range event.Alerts {
@@ -241,7 +227,6 @@ func (m *Memory) NoteDeleted(event *v1alpha1.AlertEvent) {
 	m.deleted[client.ObjectKeyFromObject(event)] = entry
 }
 
-// find returns what the watch has shown of an AlertEvent that exists as far as it tells.
 func (m *Memory) find(uid types.UID) (seen seenEvent, known bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -27,15 +27,6 @@ func namedEvent(name string, uid int) *v1alpha1.AlertEvent {
 // testEpoch is when the tests begin.
 var testEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// serverTime is an API server's clock that is behind the own one.
-type serverTime struct {
-	own    Clock
-	behind time.Duration
-	told   bool
-}
-
-func (s serverTime) Now() (time.Time, bool) { return s.own.Now().Add(-s.behind), s.told }
-
 func TestWhichEventsAreSecondCopies(t *testing.T) {
 	const serverMade = "01a1fc76-5bd7-792d-a695-2a362506dd6e"
 	keyed := v1alpha1.KeyedEventName("shop", "x")
@@ -258,7 +249,7 @@ func TestWhichEventsWaitForAReplicaThatRemembersMore(t *testing.T) {
 			g := NewWithT(t)
 			clock := clocktesting.NewFakePassiveClock(testEpoch.Add(began + test.ahead))
 			m := NewMemory(clock)
-			m.ServerTime = serverTime{clock, test.ahead + test.setBack, !test.untold}
+			m.ServerTime = func() (time.Time, bool) { return clock.Now().Add(-test.ahead - test.setBack), !test.untold }
 			stored := testEpoch.Add(max(test.stored, test.received))
 			clock.SetTime(testEpoch.Add(max(test.stored, test.received, began) + test.ahead))
 			event := namedEvent(test.name, 1)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"math/bits"
 
 	"k8s.io/apimachinery/pkg/util/resourceversion"
@@ -50,8 +51,5 @@ func (d *Digest) Add(alertID string) {
 
 // String is the digest as 32 hexadecimal digits.
 func (d Digest) String() string {
-	var raw [16]byte
-	binary.BigEndian.PutUint64(raw[:8], d.high)
-	binary.BigEndian.PutUint64(raw[8:], d.low)
-	return hex.EncodeToString(raw[:])
+	return fmt.Sprintf("%016x%016x", d.high, d.low)
 }

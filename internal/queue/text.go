@@ -49,7 +49,6 @@ var statuses = []v1alpha1.AlertStatus{
 	v1alpha1.AlertFiring, v1alpha1.AlertResolved, v1alpha1.AlertAcknowledged, v1alpha1.AlertUnacknowledged, v1alpha1.AlertNoted,
 }
 
-// onlyOfReports are those that only a report may have.
 var onlyOfReports = []v1alpha1.AlertStatus{v1alpha1.AlertSilenced, v1alpha1.AlertAssigned, v1alpha1.AlertUnassigned}
 
 // compressors pools them, which are large.
@@ -102,7 +101,6 @@ func compress(text []byte) (string, error) {
 	return compressed.String(), err
 }
 
-// summarize tells of alerts in one line: what the first says, and how many others there are.
 func summarize(alerts []v1alpha1.Alert) string {
 	first := &alerts[0]
 	words := string(first.Status)

@@ -43,7 +43,6 @@ type manager struct {
 // Limit returns a manager whose recorders drop what exceeds the limit of a namespace.
 func Limit(mgr ctrl.Manager) ctrl.Manager { return &manager{mgr, lru.New(maxNamespaces), time.Now} }
 
-// GetEventRecorder implements recorder.Provider.
 func (m *manager) GetEventRecorder(name string) recorder.EventRecorder {
 	return &limited{m.Manager.GetEventRecorder(name), m}
 }
@@ -53,7 +52,6 @@ type limited struct {
 	manager *manager
 }
 
-// Eventf implements recorder.EventRecorder.
 func (l *limited) Eventf(regarding, related runtime.Object, eventtype, reason, action, note string, args ...any) {
 	if !l.manager.allows(regarding) {
 		dropped.Inc()

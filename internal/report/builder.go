@@ -90,7 +90,6 @@ func dayOf(t time.Time) int32 {
 	return int32(time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix() / secondsPerDay)
 }
 
-// dateOf returns the date of a number from dayOf.
 func dateOf(day int32) string {
 	return time.Unix(0, 0).UTC().AddDate(0, 0, int(day)).Format(time.DateOnly)
 }

@@ -28,7 +28,6 @@ func (p *Page) WriteText(out io.Writer, width int, bold func(string) string) err
 	}).Parse(plainText)).Execute(out, p)
 }
 
-// lines returns the lines of the table.
 func (s *Section) lines(width int) []string {
 	if len(s.Rows) == 0 {
 		return []string{"None."}

@@ -66,7 +66,6 @@ type definition struct {
 	}
 }
 
-// errUnchecked is the verdict before the first check.
 var errUnchecked = errors.New("the CustomResourceDefinitions are not checked yet")
 
 // wantedDefinitions are those of this version. They never change, and must not be modified.
@@ -158,7 +157,6 @@ func (c *Checker) check(ctx context.Context) {
 	c.judged = hash
 }
 
-// schemasOf returns the schemas of an OpenAPI document, by the names of their components.
 func schemasOf(text []byte) (map[string]any, error) {
 	var published struct {
 		Components struct{ Schemas map[string]any }
@@ -190,7 +188,6 @@ func missing(installed, wanted any, path string) []string {
 	return paths
 }
 
-// outdated returns the error for a CustomResourceDefinition that lacks fields.
 func outdated(name string, missing []string) error {
 	more := ""
 	if len(missing) > maxFields {

@@ -90,7 +90,6 @@ func (l *Limit) values(vector *prometheus.MetricVec, name string, integration ty
 
 func keyOf(name string, labels []string) string { return name + "\x00" + strings.Join(labels, "\x00") }
 
-// labelsOf returns the names of a vector's labels.
 func labelsOf(more []string) []string { return append([]string{"namespace", "integration"}, more...) }
 
 // CounterVec is a vector of counters. Those of a namespace that have no place are one for all integrations, whose name is empty.

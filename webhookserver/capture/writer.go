@@ -89,7 +89,6 @@ func (r *Recorder) writeNext(ctx context.Context) bool {
 	return true
 }
 
-// next returns what is written next.
 func (r *Recorder) next() (b batch, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -240,7 +239,6 @@ func (r *Recorder) sweep(ctx context.Context) {
 	}
 }
 
-// named returns a RequestCapture with a name.
 func named(key types.NamespacedName) *v1alpha1.RequestCapture {
 	capture := &v1alpha1.RequestCapture{}
 	capture.Namespace, capture.Name = key.Namespace, key.Name

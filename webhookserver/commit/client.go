@@ -57,9 +57,7 @@ func (c *Client) Get(ctx context.Context, namespace, name string) (*v1alpha1.Ale
 
 // Close drops the connections that are kept for the next write.
 func (c *Client) Close() {
-	if c.rest.Client != nil && c.rest.Client.Transport != nil {
-		utilnet.CloseIdleConnectionsFor(c.rest.Client.Transport)
-	}
+	utilnet.CloseIdleConnectionsFor(c.rest.Client.Transport)
 }
 
 // timeoutOf returns the time until ctx ends. The API server learns it, and stops working at the same time.

@@ -2,9 +2,8 @@
 //
 // A Submission, the alerts of one request, takes this path:
 //
-//  1. Committer.Commit puts it into the queue of its integration (committer.go). A writer that is free takes as many
-//     submissions from the head of a queue as fit into one AlertEvent; package fair keeps an integration or a namespace in
-//     a storm from occupying every writer and all the space in which to wait.
+//  1. Committer.Commit puts it into the queue of its integration (committer.go). A writer takes as many submissions from the
+//     head of a queue as fit into one AlertEvent.
 //  2. A writer makes one AlertEvent of the batch and carries it through its attempts (writer.go); classify reads what
 //     the API server says of it. A batch that is refused is halved, so that one alert does not fail its neighbours,
 //     unless a policy refuses very many.
@@ -48,15 +47,13 @@ type Receipt struct {
 	Alerts    []v1alpha1.Alert // as stored; if the EventName existed already, those that it has: nothing was stored then
 }
 
-// Errors of Commit. After all but ErrOutcomeUnknown, nothing was stored.
+// Errors of Commit. After all errors but ErrOutcomeUnknown, nothing of the submission is stored, nor will be.
 var (
-	// ErrOverloaded: the queues are full.
 	ErrOverloaded = errors.New("too many alerts are waiting to be stored")
 
 	// ErrUnavailable: the API server was not reached, did not accept writes, or did not process this one in time.
 	ErrUnavailable = errors.New("the API server did not take the alert in time")
 
-	// ErrOutcomeUnknown: a write was sent and its outcome did not come back in time.
 	ErrOutcomeUnknown = errors.New("the API server did not confirm the write in time")
 )
 
@@ -92,7 +89,7 @@ type integrationQueue struct {
 	integration types.NamespacedName
 	entries     []*entry
 	writes      int // under way
-	pauses      int // reasons not to begin another write: writes that are not slow, and a linger
+	pauses      int // reasons not to begin another write: a write that is not slow yet, or a linger
 	linger      linger
 }
 
@@ -111,7 +108,6 @@ type result struct {
 	err     error
 }
 
-// batch holds the submissions of one queue that are written together.
 type batch struct {
 	from    *integrationQueue
 	entries []*entry
@@ -136,9 +132,8 @@ func New(store Store, writers int, tracers trace.TracerProvider) *Committer {
 	return c
 }
 
-// Commit stores a submission and returns where. The errors are ErrOverloaded, ErrUnavailable, ErrOutcomeUnknown, a
-// *InvalidError and a *DeniedError; after all but ErrOutcomeUnknown nothing of the submission is stored, nor will be. It
-// returns when ctx ends at the latest.
+// Commit stores a submission and returns where. The errors are those above, a *InvalidError and a *DeniedError. It returns when
+// ctx ends at the latest.
 func (c *Committer) Commit(ctx context.Context, submission Submission) (Receipt, error) {
 	if n := len(submission.Alerts); n == 0 || n > v1alpha1.MaxAlertsPerEvent {
 		return Receipt{}, &InvalidError{Message: fmt.Sprintf("%d alerts do not fit into one AlertEvent", n)}
@@ -256,7 +251,6 @@ func (c *Committer) resume(q *integrationQueue) {
 	c.prune(q)
 }
 
-// await has a queue wait for its turn if it may write.
 func (c *Committer) await(q *integrationQueue) {
 	if len(q.entries) > 0 && q.pauses == 0 {
 		c.turns.Add(q.integration.Namespace, q, q.writes == 0)
@@ -308,7 +302,6 @@ func (c *Committer) giveUp(e *entry) (Receipt, error) {
 	return Receipt{}, lateError(e.ctx.Err())
 }
 
-// leave notes that a submission waits no longer.
 func (c *Committer) leave(e *entry) {
 	c.waiting--
 	e.space.Release()
@@ -320,14 +313,12 @@ func lateError(err error) error {
 	return fmt.Errorf("%w: %w before its turn came", ErrUnavailable, err)
 }
 
-// prune forgets a queue that is empty and has no write under way.
 func (c *Committer) prune(q *integrationQueue) {
 	if len(q.entries) == 0 && q.writes == 0 && q.pauses == 0 {
 		delete(c.queues, q.integration)
 	}
 }
 
-// runWriter carries out one write after the other until nothing waits.
 func (c *Committer) runWriter(b *batch) {
 	for b != nil {
 		begun := time.Now()

@@ -152,7 +152,7 @@ func newAlertEvent(entries []*entry) *v1alpha1.AlertEvent {
 
 // createWithRetries stores the event and returns nil, or the stored one when its name existed already. All attempts create the
 // same object under the same name, so it is stored once, however many of them reach the API server. A late attempt may store a
-// second copy after the first was folded and deleted; package replica detects it. It returns when ctx ends at the latest.
+// second copy after the first was folded and deleted; queue.Memory recognizes it. It returns when ctx ends at the latest.
 func (c *Committer) createWithRetries(ctx context.Context, event *v1alpha1.AlertEvent) (*v1alpha1.AlertEvent, error) {
 	writeAlerts.Observe(float64(len(event.Alerts)))
 	start := time.Now()
@@ -186,8 +186,8 @@ func (c *Committer) createWithRetries(ctx context.Context, event *v1alpha1.Alert
 }
 
 // retryOf returns the event with the annotation of a retry, for its next attempts: it may be stored already, and folded and
-// deleted before the next attempt arrives, which is then a second copy. An attempt that was abandoned may still read the event
-// itself.
+// deleted before the next attempt arrives, which is then a second copy. It is a copy, because an attempt that was abandoned may
+// still be encoding the event.
 func retryOf(event *v1alpha1.AlertEvent) *v1alpha1.AlertEvent {
 	again := *event
 	again.Annotations = map[string]string{}

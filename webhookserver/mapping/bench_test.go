@@ -39,7 +39,7 @@ func benchmarkReading(b *testing.B, program *mapping.Program, body []byte) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		result, err := program.Alerts(b.Context(), value, nil, received)
+		result, err := program.Alerts(value, nil, received)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -24,22 +24,22 @@ type builder struct {
 	isPayload bool // the alert is the whole payload
 	out       Alert
 
-	values  [fieldCount]any // what the expressions gave; nil where one gave nothing
-	refused []string        // keys of fields whose expressions mention them and gave nothing
-	left    leftovers       // of the alert
-	around  leftovers       // of the payload around it
+	values  [origins.Count]any // what the expressions gave; nil where one gave nothing
+	refused []string           // keys of fields whose expressions mention them and gave nothing
+	left    leftovers          // of the alert
+	around  leftovers          // of the payload around it
 	object  map[string]any
 	custom  map[string]any // what goes into the object's custom
 }
 
 func (b *builder) evaluate() {
-	for i, e := range b.reader.program.expressions[:fieldCount] {
+	for i, e := range b.reader.program.expressions[:origins.Count] {
 		if e == nil {
 			continue
 		}
 		value, err := b.reader.evaluate(e)
 		if err != nil {
-			b.fail(i, e, err)
+			b.fail(origins.Field(i), e, err)
 			continue
 		}
 		if isAbsent(value) {
@@ -47,20 +47,21 @@ func (b *builder) evaluate() {
 			continue
 		}
 		b.values[i], b.out.by[i] = b.reader.program.prefixed(e, value), e
-		b.left.settle(fields[i].object, value, b.element, b.reader.vars.looked)
-		b.around.settle(fields[i].object, value, b.reader.body, b.reader.vars.lookedAround)
+		isBag := origins.Field(i).IsBag()
+		b.left.settle(isBag, value, b.element, b.reader.vars.looked)
+		b.around.settle(isBag, value, b.reader.body, b.reader.vars.lookedAround)
 	}
 }
 
 // fail records that an expression failed. The payload rules read the field, but not the status: a wrong resolve hides an outage.
-func (b *builder) fail(i int, e *expression, err error) {
+func (b *builder) fail(field origins.Field, e *expression, err error) {
 	b.reader.fail(e, err)
 	reason := payload.ExpressionFailed
-	if i == statusIndex {
+	if field == origins.Status {
 		reason = payload.StatusFailed
-		b.values[i] = string(v1alpha1.AlertFiring)
+		b.values[field] = string(v1alpha1.AlertFiring)
 	}
-	b.out.warn(reason, fields[i].key, oneLine(err.Error()))
+	b.out.warn(reason, field.String(), oneLine(err.Error()))
 }
 
 // isMessageKey reports whether the alert's key is that of one message, so that no other message has it.
@@ -108,7 +109,7 @@ func (b *builder) assemble() {
 		roots = append(roots, payloadVariable)
 	}
 	element, isObject := b.reader.program.withoutDiscards(b.element, roots...).(map[string]any)
-	b.object, b.custom = make(map[string]any, len(element)+fieldCount), map[string]any{}
+	b.object, b.custom = make(map[string]any, len(element)+origins.Count), map[string]any{}
 	b.startCustom()
 	for _, key := range slices.Sorted(maps.Keys(element)) { // in order, since names can be taken
 		b.addKey(key, element[key])
@@ -126,9 +127,9 @@ func (b *builder) assemble() {
 		}
 		b.object[payload.FreeName(b.object, key)] = b.reader.shared[name]
 	}
-	for i, value := range b.values[:customIndex] {
+	for i, value := range b.values[:origins.Custom] {
 		if value != nil {
-			b.object[fields[i].key] = value
+			b.object[origins.Field(i).String()] = value
 		}
 	}
 	if len(b.custom) > 0 {
@@ -138,7 +139,7 @@ func (b *builder) assemble() {
 
 // startCustom puts what the expression of custom gave into custom, before what is left of the payload.
 func (b *builder) startCustom() {
-	given := b.values[customIndex]
+	given := b.values[origins.Custom]
 	if entries, isObject := given.(map[string]any); isObject {
 		maps.Copy(b.custom, entries)
 	} else if given != nil {
@@ -147,10 +148,9 @@ func (b *builder) startCustom() {
 	}
 }
 
-// addKey adds one entry of the alert as it was sent.
 func (b *builder) addKey(key string, value any) {
-	field, listed := fieldOfKey[key]
-	if listed && field != customIndex && b.values[field] == nil && !slices.Contains(b.refused, key) {
+	field, listed := payload.KeyField(key)
+	if listed && field != origins.Custom && b.values[field] == nil && !slices.Contains(b.refused, key) {
 		b.object[key] = value // for the payload rules, whatever else was made of it
 		return
 	}
@@ -161,7 +161,7 @@ func (b *builder) addKey(key string, value any) {
 	case !listed:
 		b.object[key] = rest // to custom, by the payload rules
 	case isAbsent(rest):
-	case field == customIndex && isObject:
+	case field == origins.Custom && isObject:
 		for _, key := range slices.Sorted(maps.Keys(entries)) {
 			b.keep(key, entries[key])
 		}
@@ -176,17 +176,17 @@ func (b *builder) keep(key string, value any) {
 }
 
 // heldAround returns what the payload around the list need not keep: what all alerts have a field of, and the alerts themselves.
-func (r *reader) heldAround(builders []*builder) leftovers {
-	all := make([]*leftovers, len(builders))
-	for i := range builders {
-		all[i] = &builders[i].around
+func (r *reader) heldAround(builders []*builder) *leftovers {
+	held := &builders[0].around
+	for _, b := range builders[1:] {
+		maps.DeleteFunc(held.whole, func(id identity, _ bool) bool { return !b.around.whole[id] })
+		maps.DeleteFunc(held.keys, func(key string, _ bool) bool { return !b.around.keys[key] })
 	}
-	left := heldByAll(all)
-	left.hold(r.list)
-	for i := range builders {
-		left.hold(builders[i].element)
+	held.hold(r.list)
+	for _, b := range builders {
+		held.hold(b.element)
 	}
-	return left
+	return held
 }
 
 // share finds what is left of the payload around the list of alerts, which each of them gets: what no field of one of them
@@ -206,7 +206,7 @@ func (r *reader) share(builders []*builder) (once bool) {
 		if !some || isAbsent(rest) || r.program.preset != "" && isEmpty(rest) {
 			continue
 		}
-		if _, listed := fieldOfKey[key]; listed {
+		if _, listed := payload.KeyField(key); listed {
 			key = sharedPrefix + key
 		}
 		r.shared[payload.FreeName(r.shared, key)] = rest
@@ -224,8 +224,8 @@ func (r *reader) share(builders []*builder) (once bool) {
 func (b *builder) noteOrigins(keys *payload.Keys, named map[string]string) {
 	from := &b.out.From
 	from.Mapping, from.Preset = b.reader.program.digests.mapping, b.reader.program.digests.preset
-	for i, key := range keys[:customIndex] {
-		switch own := fields[i].key; {
+	for i, key := range keys[:origins.Custom] {
+		switch own := origins.Field(i).String(); {
 		case key == "":
 		case key != own:
 			from.Kinds[i] = origins.Alias
@@ -233,7 +233,7 @@ func (b *builder) noteOrigins(keys *payload.Keys, named map[string]string) {
 			from.Kinds[i] = b.out.by[i].kind()
 		case named[own] != "":
 			from.Kinds[i] = origins.OtherName
-			from.Keys = append(from.Keys, origins.NamedKey{Field: origins.Field(i), Key: named[own]})
+			from.Keys[i] = named[own]
 		case b.values[i] != nil: // fail replaced it
 			from.Kinds[i] = origins.Failed
 		default:
@@ -242,11 +242,11 @@ func (b *builder) noteOrigins(keys *payload.Keys, named map[string]string) {
 	}
 	sent, _ := valueAt(b.element, []string{customKey})
 	given, _ := sent.(map[string]any)
-	switch e := b.out.by[customIndex]; {
+	switch e := b.out.by[origins.Custom]; {
 	case e != nil:
-		from.Kinds[customIndex] = e.kind()
+		from.Kinds[origins.Custom] = e.kind()
 	case len(given) > 0:
-		from.Kinds[customIndex] = origins.Key
+		from.Kinds[origins.Custom] = origins.Key
 	}
 }
 
@@ -278,8 +278,8 @@ func (a *Alert) TellOrigins() {
 			field = origins.Custom // where what has another name is
 		}
 		key, _, _ = strings.Cut(key, ".") // and a key in a bag
-		if at, listed := fieldOfKey[key]; listed {
-			field = origins.Field(at)
+		if of, listed := payload.KeyField(key); listed {
+			field = of
 		}
 		a.From.Warn(field, byte(w.Reason))
 	}

@@ -38,7 +38,6 @@ type cached struct {
 	bytes   int64
 }
 
-// namespaceCache is what a namespace has in the cache.
 type namespaceCache struct {
 	compiling sync.Mutex // one mapping of a namespace is compiled at a time: others have the processors too
 	programs  *lru.Cache // *cached by cacheKey; the Cache bounds their size
@@ -90,7 +89,7 @@ func (c *Cache) Program(integration *v1alpha1.WebhookIntegration) (*Program, err
 	} else {
 		c.correct.Add(key, nil)
 	}
-	entry.bytes += int64(emptyProgramBytes + entry.program.size())
+	entry.bytes += int64(emptyProgramBytes + entry.program.bytes)
 	c.add(key, entry)
 	return entry.program, entry.err
 }
@@ -143,15 +142,4 @@ func (c *Cache) add(key cacheKey, entry *cached) {
 	for from, exceeds := c.bytes.Excess(key.namespace); exceeds; from, exceeds = c.bytes.Excess(key.namespace) {
 		c.namespaces[from].programs.RemoveOldest()
 	}
-}
-
-// size estimates how many bytes the program takes beside those of its preset; a test compares it with what is allocated.
-func (p *Program) size() int {
-	total := 0
-	for _, e := range p.expressions {
-		if e != nil && e.preset == "" {
-			total += e.bytes
-		}
-	}
-	return total
 }

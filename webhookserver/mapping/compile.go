@@ -38,6 +38,7 @@ type Program struct {
 	expressions [expressionCount]*expression // those of the fields, then alerts and drop; nil without one
 	preset      string
 	digests     digests     // of what the expressions are from
+	bytes       int         // of memory, estimated, without those of the preset; a test compares it with what is allocated
 	handshake   *expression // of the preset; nil without one
 	messageKeys [][]string  // the steps of the paths of what names one message
 	recognized  string      // the preset, if auto has chosen it for a payload
@@ -47,7 +48,7 @@ type Program struct {
 
 // The places of the expressions that give no field.
 const (
-	alertsIndex = fieldCount + iota
+	alertsIndex = origins.Count + iota
 	dropIndex
 	expressionCount
 )
@@ -110,23 +111,24 @@ func compileMapping(preset string, m *v1alpha1.Mapping) (*Program, error) {
 	}
 	var mistakes []error
 	compile := func(i int, name, field string, source v1alpha1.Expression, wanted resultKind) {
-		var err error
-		p.expressions[i], err = compileExpression(&expression{name: name, field: field, source: string(source), preset: preset}, wanted)
+		e, err := compileExpression(&expression{name: name, field: field, source: string(source), preset: preset}, wanted)
+		if p.expressions[i] = e; e != nil {
+			p.bytes += e.bytes
+		}
 		mistakes = append(mistakes, err)
 	}
 	compile(alertsIndex, "alerts", "spec.mapping.alerts", m.Alerts, listResult)
 	compile(dropIndex, "drop", "spec.mapping.drop", m.Drop, boolResult)
-	for i, f := range fields {
+	for i, source := range expressionsOf(&m.Fields) {
 		wanted := textResult
-		if f.object {
+		if origins.Field(i).IsBag() {
 			wanted = objectResult
 		}
-		compile(i, f.name, "spec.mapping.fields."+f.name, *f.expression(&m.Fields), wanted)
+		compile(i, fieldNames[i], "spec.mapping.fields."+fieldNames[i], source, wanted)
 	}
 	return p, errors.Join(mistakes...)
 }
 
-// compiler compiles one expression.
 type compiler struct {
 	*environment
 
@@ -217,7 +219,7 @@ func (of *expression) inspect(root ast.Expr) {
 	ast.PostOrderVisit(root, ast.NewExprVisitor(func(e ast.Expr) {
 		if p := pathOf(e); p != nil && p.root == alertVariable && len(p.steps) == 1 {
 			key := p.steps[0]
-			if field, listed := fieldOfKey[key]; listed && fields[field].name == of.name {
+			if field, listed := payload.KeyField(key); listed && fieldNames[field] == of.name {
 				of.ownKeys = append(of.ownKeys, key)
 			}
 		}
@@ -227,7 +229,6 @@ func (of *expression) inspect(root ast.Expr) {
 	}))
 }
 
-// inspectDiscard notes what a call of discard or discardDefault discards.
 func (of *expression) inspectDiscard(call ast.CallExpr) {
 	switch args := call.Args(); {
 	case call.FunctionName() == "discard" && args[0].Kind() == ast.ListKind:
@@ -294,49 +295,16 @@ func (c *compiler) compilePattern(call *meteredCall) error {
 	return nil
 }
 
-// field is one field of an alert that a mapping can give.
-type field struct {
-	name       string // in a mapping
-	key        string // in a payload, where the value goes to be normalised
-	object     bool   // it holds an object, not a text
-	expression func(*v1alpha1.MappingFields) *v1alpha1.Expression
+// fieldNames are the fields of an alert as a mapping names them, in the order of package origins.
+var fieldNames = [origins.Count]string{
+	"title", "description", "severity", "status", "dedupKey", "type", "link", "hostname", "region", "startTime", "endTime",
+	"expiryTime", "labels", "annotations", "values", "custom",
 }
 
-// fields are the fields of an alert in the order in which they are shown.
-var fields = []field{
-	{"title", "title", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Title }},
-	{"description", "description", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Description }},
-	{"severity", "severity", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Severity }},
-	{"status", "status", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Status }},
-	{"dedupKey", "dedup_key", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.DedupKey }},
-	{"type", "type", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Type }},
-	{"link", "link", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Link }},
-	{"hostname", "hostname", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Hostname }},
-	{"region", "region", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Region }},
-	{"startTime", "starts_at", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.StartTime }},
-	{"endTime", "ends_at", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.EndTime }},
-	{"expiryTime", "expires_at", false, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.ExpiryTime }},
-	{"labels", "labels", true, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Labels }},
-	{"annotations", "annotations", true, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Annotations }},
-	{"values", "values", true, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Values }},
-	{"custom", "custom", true, func(m *v1alpha1.MappingFields) *v1alpha1.Expression { return &m.Custom }},
-}
-
-// fieldCount is the number of fields; the others are the places of some of them. A field has the same place in package origins.
-const (
-	fieldCount    = origins.Count
-	statusIndex   = int(origins.Status)
-	dedupKeyIndex = int(origins.DedupKey)
-	customIndex   = int(origins.Custom)
-)
-
-// fieldOfKey finds the field that the payload rules read a key for.
-var fieldOfKey = func() map[string]int {
-	found := map[string]int{}
-	for i, f := range fields {
-		for _, name := range payload.Names(f.key) {
-			found[name] = i
-		}
+// expressionsOf returns the expressions of fieldNames.
+func expressionsOf(m *v1alpha1.MappingFields) [origins.Count]v1alpha1.Expression {
+	return [...]v1alpha1.Expression{
+		m.Title, m.Description, m.Severity, m.Status, m.DedupKey, m.Type, m.Link, m.Hostname, m.Region, m.StartTime, m.EndTime,
+		m.ExpiryTime, m.Labels, m.Annotations, m.Values, m.Custom,
 	}
-	return found
-}()
+}

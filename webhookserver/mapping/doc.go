@@ -12,5 +12,5 @@
 //   - Nothing of the payload is lost: what did not become a field as a whole is kept in the custom bag.
 //   - An expression sees only the payload and some headers, and its work is bounded: see meter.go.
 //
-// The package is pure, as payload is; a context stops what takes too long. The kubectl plugin uses it to explain a payload.
+// The package is pure, as payload is; a Pauser stops what takes too long. The kubectl plugin uses it to explain a payload.
 package mapping

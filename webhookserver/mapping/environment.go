@@ -40,7 +40,6 @@ type environment struct {
 	bindings map[string]*functions.Overload
 }
 
-// loadedEnvironment makes the environment once.
 var loadedEnvironment = sync.OnceValue(func() *environment {
 	env := must(cel.NewCustomEnv(slices.Concat([]cel.EnvOption{
 		cel.EagerlyValidateDeclarations(true),

@@ -75,7 +75,7 @@ var fromOfKind = map[origins.Kind]string{
 	origins.Key: FromKey, origins.Alias: FromKey, origins.OtherName: FromKey, origins.Mapping: FromMapping,
 	origins.Preset: FromPreset, origins.PresetSeverity: FromPreset, origins.Failed: FromFailed, origins.Request: FromRequest,
 	origins.Unmapped: FromUnmapped, origins.Generated: FromGenerated, origins.Default: FromDefault,
-	origins.BuiltIn: FromBuiltIn, origins.FirstLine: FromFirstLine,
+	origins.BuiltIn: FromBuiltIn, origins.FirstLine: FromFirstLine, origins.Absent: FromEarlier,
 }
 
 // sourceOf returns the source of a field that there is, without its expression.
@@ -93,7 +93,7 @@ func sourceOf(of *origins.Origins, field origins.Field, preset string) Source {
 	case kind == origins.Alias:
 		source.Key = names[len(names)-1]
 	case kind == origins.OtherName:
-		source.Key = of.KeyOf(field)
+		source.Key = of.Keys[field]
 	}
 	return source
 }
@@ -130,24 +130,17 @@ func Explain(incident *v1alpha1.Incident, own *v1alpha1.Mapping) (e Explanation,
 		return e, false
 	}
 	e = Explanation{Preset: content.Preset, Warnings: []payload.Warning{}}
-	var ofPreset *v1alpha1.Mapping
-	if p := presetNamed(content.Preset); p != nil {
-		ofPreset = &p.Mapping
-	}
 	present := origins.Present(&v1alpha1.Alert{DedupKey: incident.Spec.DedupKey, AlertContent: *content})
 	for i, kind := range from.Kinds {
-		source := Source{Field: fields[i].key, From: FromEarlier}
-		switch {
-		case kind == origins.Absent && !present[i]:
+		if kind == origins.Absent && !present[i] {
 			continue
-		case kind != origins.Absent:
-			source = sourceOf(&from, origins.Field(i), content.Preset)
 		}
+		source := sourceOf(&from, origins.Field(i), content.Preset)
 		switch kind {
 		case origins.Mapping:
 			source.Expression, source.Changed = expressionOf(own, i, from.Mapping)
 		case origins.Preset:
-			source.Expression, source.Changed = expressionOf(ofPreset, i, from.Preset)
+			source.Expression, source.Changed = expressionOf(&presetNamed(content.Preset).Mapping, i, from.Preset)
 		default: // it has no expression
 		}
 		e.Sources = append(e.Sources, source)
@@ -163,7 +156,7 @@ func expressionOf(m *v1alpha1.Mapping, field int, digest string) (source string,
 	if m == nil || digestOf(m) != digest {
 		return "", true
 	}
-	return string(*fields[field].expression(&m.Fields)), false
+	return string(expressionsOf(&m.Fields)[field]), false
 }
 
 // digests tell the mappings that the expressions of a program are from; empty for none.
@@ -179,8 +172,8 @@ func digestOf(m *v1alpha1.Mapping) string {
 		hash.Write([]byte(source))
 	}
 	add(m.Alerts)
-	for _, f := range fields {
-		add(*f.expression(&m.Fields))
+	for _, source := range expressionsOf(&m.Fields) {
+		add(source)
 	}
 	return base64.RawURLEncoding.EncodeToString(hash.Sum(nil))[:characters]
 }

@@ -1,7 +1,6 @@
 package mapping
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +12,7 @@ func HiddenHeaders() int { return len(hiddenHeaders) }
 
 // WorkOf is the most work that the expressions for one alert of a payload do.
 func WorkOf(p *Program, body any, received time.Time) int {
-	r := newReader(context.Background(), p, body, nil, received)
+	r := newReader(p, body, nil, received)
 	elements, err := r.elements()
 	if err != nil {
 		return 0
@@ -29,7 +28,7 @@ func WorkOf(p *Program, body any, received time.Time) int {
 
 // Recognize returns the work of recognizing a payload.
 func Recognize(p *Program, body any, received time.Time) int {
-	r := newReader(context.Background(), p, body, nil, received)
+	r := newReader(p, body, nil, received)
 	r.recognize()
 	return maxRecognitionWork - r.meter.left
 }

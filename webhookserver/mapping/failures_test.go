@@ -1,7 +1,6 @@
 package mapping_test
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -61,10 +60,14 @@ func TestAnAlertAloneMayCostMore(t *testing.T) {
 	g.Expect(readBody(t, program, `{}`, nil).Alerts[0].Title).To(Equal("1000"))
 }
 
+// over is a Pauser whose time is over.
+type over struct{}
+
+func (over) Pause()       {}
+func (over) IsOver() bool { return true }
+
 // TestWhatRanOutOfTimeIsNotRead interrupts evaluations, also one whose interruption another operand makes up for.
 func TestWhatRanOutOfTimeIsNotRead(t *testing.T) {
-	over, cancel := context.WithCancel(t.Context())
-	cancel()
 	for sentence, text := range map[string]string{
 		"a path":           `fields: {dedupKey: alert.name}`,
 		"a loop":           `fields: {dedupKey: "alert.list.map(x, string(x)).join()"}`,
@@ -76,7 +79,7 @@ func TestWhatRanOutOfTimeIsNotRead(t *testing.T) {
 			g := NewWithT(t)
 			value, _, err := payload.ParseAny([]byte(`{"name":"n","list":[` + sequence(300, func(i int) string { return fmt.Sprint(i) }) + `]}`))
 			g.Expect(err).NotTo(HaveOccurred())
-			result, err := compiled(t, text).Alerts(over, value, nil, received)
+			result, err := compiled(t, text).AlertsWithQuery(over{}, value, nil, nil, received)
 			g.Expect(err).To(MatchError(mapping.ErrInterrupted))
 			g.Expect(result.Alerts).To(BeEmpty())
 		})

@@ -139,11 +139,7 @@ func hash(args []any) (any, error) {
 // hashValue writes the text of a scalar behind its length, or the entries of a map or list behind its size, which is tagged, so
 // that it cannot equal a length.
 func hashValue(digest io.Writer, value any) {
-	size := func(n uint64) {
-		var number [8]byte
-		binary.BigEndian.PutUint64(number[:], n)
-		_, _ = digest.Write(number[:]) // a hash takes everything
-	}
+	size := func(n uint64) { _, _ = digest.Write(binary.BigEndian.AppendUint64(nil, n)) } // a hash takes everything
 	switch v := value.(type) {
 	case map[string]any:
 		size(1<<63 | uint64(len(v)))
@@ -163,7 +159,6 @@ func hashValue(digest io.Writer, value any) {
 	}
 }
 
-// elementsOf returns the elements of a list, none of anything else.
 func elementsOf(value any) []any {
 	list, _ := value.([]any)
 	return list

@@ -156,7 +156,7 @@ func quickest(tb testing.TB, program *mapping.Program, value any, quick time.Dur
 	best := time.Hour
 	for range 5 {
 		began := processorTime(tb)
-		if _, err := program.Alerts(tb.Context(), value, nil, received); err != nil {
+		if _, err := program.Alerts(value, nil, received); err != nil {
 			tb.Fatal(err)
 		}
 		if best = min(best, processorTime(tb)-began); best < quick {

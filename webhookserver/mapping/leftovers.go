@@ -2,7 +2,6 @@ package mapping
 
 import (
 	"encoding/json"
-	"maps"
 	"reflect"
 )
 
@@ -89,7 +88,6 @@ func (l *leftovers) settle(bag bool, result, object any, looked map[string]bool)
 	}
 }
 
-// isWithin reports whether a bag has every entry of an object.
 func isWithin(object, bag map[string]any) bool {
 	if len(object) > len(bag) {
 		return false
@@ -141,14 +139,4 @@ func (l *leftovers) prune(value any) (rest any, some bool) {
 		return value, true
 	}
 	return rest, some
-}
-
-// heldByAll returns what every one of several alerts holds.
-func heldByAll(all []*leftovers) leftovers {
-	kept := leftovers{whole: maps.Clone(all[0].whole), keys: maps.Clone(all[0].keys)}
-	for _, other := range all[1:] {
-		maps.DeleteFunc(kept.whole, func(id identity, _ bool) bool { return !other.whole[id] })
-		maps.DeleteFunc(kept.keys, func(key string, _ bool) bool { return !other.keys[key] })
-	}
-	return kept
 }

@@ -34,7 +34,7 @@ const (
 	// need above maxAlertWork.
 	groupByteWork = 20
 
-	pauseWork = 1_000_000 // between two pauses, see WithPause
+	pauseWork = 1_000_000 // between two pauses, see Pauser
 
 	nodeWork        = 80  // evaluating a node of an expression
 	callWork        = 100 // calling a function

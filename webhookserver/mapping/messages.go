@@ -29,7 +29,6 @@ var rewordings = []struct {
 	{regexp.MustCompile(`^no such overload$`), `a value has a type that is not possible here`},
 }
 
-// reword returns a message of CEL as a sentence.
 func reword(message string) string {
 	for _, r := range rewordings {
 		if r.message.MatchString(message) {
@@ -47,11 +46,8 @@ var (
 // explain returns what is wrong as a sentence that names what would be possible.
 func (c *compiler) explain(issue *cel.Error, parsed *ast.AST) string {
 	if match := undeclared.FindStringSubmatch(issue.Message); match != nil {
-		function := false
-		ast.PostOrderVisit(parsed.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
-			function = function || e.ID() == issue.ExprID && e.Kind() == ast.CallKind
-		}))
-		if function {
+		isCall := func(e ast.NavigableExpr) bool { return e.ID() == issue.ExprID && e.Kind() == ast.CallKind }
+		if len(ast.MatchDescendants(ast.NavigateAST(parsed), isCall)) > 0 {
 			return fmt.Sprintf("there is no function %q with these arguments", match[1]) + c.similar(match[1])
 		}
 		return fmt.Sprintf("there is no variable %q; there are %s, %s, %s and %s",
@@ -148,7 +144,6 @@ func (c *compiler) checkConstant(checked *ast.AST, expr ast.Expr) {
 	}
 }
 
-// failAt adds a CompileError about a part of an expression.
 func (c *compiler) failAt(checked *ast.AST, id int64, err error) {
 	if at, ok := errors.AsType[*positionError](err); ok {
 		id, err = at.id, at.error
@@ -156,7 +151,6 @@ func (c *compiler) failAt(checked *ast.AST, id int64, err error) {
 	c.fail(checked.SourceInfo().GetStartLocation(id), reword(err.Error()))
 }
 
-// positionError is an error about a part of an expression.
 type positionError struct {
 	error
 

@@ -32,7 +32,7 @@ type meter struct {
 	left     int
 	exceeded bool // the current expression needed more
 
-	pauser Pauser // see WithPause; nil: none
+	pauser Pauser // nil: none
 	since  int    // the work since the last pause
 }
 
@@ -50,7 +50,6 @@ func (m *meter) spend(work int) error {
 	return nil
 }
 
-// meteredCall is a call that pays for its work before it does it.
 type meteredCall struct {
 	interpreter.InterpretableCall
 
@@ -138,7 +137,6 @@ const (
 	optionalKeyFunction = "@optional_key"
 )
 
-// meterFunctions declares the functions that the compiler puts into expressions.
 func meterFunctions() []cel.EnvOption {
 	anyType := cel.TypeParamType("T")
 	return []cel.EnvOption{
@@ -219,7 +217,6 @@ func ordered(value, _ ref.Val) ref.Val {
 	return value
 }
 
-// orderedMap is a map that iterates over its keys in order.
 type orderedMap struct {
 	traits.Mapper
 	keys traits.Lister
@@ -262,7 +259,6 @@ var works = map[string]func(args []ref.Val, limit int) int{
 	"withoutEmpty":      containerWork,
 }
 
-// textWork returns the work of reading all texts among the arguments.
 func textWork(args []ref.Val, _ int) int {
 	work := callWork
 	for _, arg := range args {
@@ -322,7 +318,6 @@ func rangeWork(args []ref.Val, limit int) int {
 	return callWork + int(rounds*each)
 }
 
-// blankWork returns the work of looking for an element that is not blank.
 func blankWork(args []ref.Val, _ int) int {
 	work := callWork
 	if list, ok := args[0].(traits.Lister); ok {
@@ -336,7 +331,6 @@ func blankWork(args []ref.Val, _ int) int {
 	return work
 }
 
-// joinWork returns the work of list.join(separator).
 func joinWork(args []ref.Val, limit int) int {
 	work := containerWork(args[:1], limit)
 	if list, ok := args[0].(traits.Lister); ok && len(args) > 1 {

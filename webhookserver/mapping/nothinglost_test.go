@@ -70,7 +70,7 @@ func (s said) has(text string) bool {
 	if number := json.Number(text); s.texts[strings.TrimRight(strings.TrimRight(number.String(), "0"), ".")] {
 		return true // 1.50 is 1.5
 	}
-	read, _ := payload.Normalise(map[string]any{"severity": text, "status": text, "starts_at": text, "dedup_key": "k",
+	read, _, _ := payload.Read(map[string]any{"severity": text, "status": text, "starts_at": text, "dedup_key": "k",
 		"description": text}, received)
 	return slices.ContainsFunc(s.all, func(a mapping.Alert) bool {
 		return a.Description == read.Description || read.Severity != "" && a.Severity == read.Severity || read.Custom["status"] == nil && a.Status == read.Status ||

@@ -85,7 +85,6 @@ func (p *path) isIn(value any) bool {
 	return exists && (!p.conditional || isSame(found, p.constant))
 }
 
-// valueAt returns what is at a path in a value.
 func valueAt(value any, steps []string) (found any, exists bool) {
 	for _, step := range steps {
 		if value, exists = partOf(value, step); !exists {

@@ -106,7 +106,6 @@ func Presets() ([]Preset, error) {
 	return presets, nil
 }
 
-// readPreset reads a preset from the text of its file.
 func readPreset(text []byte) (*Preset, error) {
 	preset := &Preset{}
 	if err := yaml.UnmarshalStrict(text, preset); err != nil {
@@ -116,7 +115,6 @@ func readPreset(text []byte) (*Preset, error) {
 	return preset, nil
 }
 
-// compile compiles the expressions of the preset.
 func (p *Preset) compile() (*Program, error) {
 	program, err := compileMapping(p.Name, &p.Mapping)
 	e := &expression{name: "handshake", field: "handshake", source: string(p.Handshake), preset: p.Name}
@@ -125,7 +123,6 @@ func (p *Preset) compile() (*Program, error) {
 	return program, errors.Join(err, handshakeErr)
 }
 
-// loadedPresets reads the presets once.
 var loadedPresets = sync.OnceValue(func() []Preset { return must(Presets()) })
 
 // draft is a preset that somebody is writing. Integrations that name it use it, also in place of one that ships with Tocsin.
@@ -174,20 +171,13 @@ func PresetNames() []string {
 
 // Groups reports whether the tool of a preset sends groups of alerts; for Auto it may be one that does.
 func Groups(name string) bool {
-	p := presetNamed(name)
-	return p != nil && p.Groups || name == Auto
-}
-
-// isEnvelope reports whether the payloads of a preset may hold those of another one.
-func isEnvelope(name string) bool {
-	p := presetNamed(name)
-	return p != nil && p.Envelope
+	return presetNamed(name).Groups || name == Auto
 }
 
 // IsLarge reports whether larger bodies of the tool of a preset are accepted; of Auto, they may be.
 func IsLarge(name string) bool {
 	p := presetNamed(name)
-	return p != nil && (p.Groups || p.Large) || name == Auto
+	return p.Groups || p.Large || name == Auto
 }
 
 // PresetWindows are the windows of the presets, for package fold.
@@ -195,35 +185,29 @@ type PresetWindows struct{}
 
 // LateFiringWindow returns what a preset says of late firings; not ok when it says nothing, or does not exist.
 func (PresetWindows) LateFiringWindow(name string) (window time.Duration, ok bool) {
-	p := presetNamed(name)
-	if p == nil || p.LateFiringWindow == nil {
-		return 0, false
+	if late := presetNamed(name).LateFiringWindow; late != nil {
+		return late.Duration, true
 	}
-	return p.LateFiringWindow.Duration, true
+	return 0, false
 }
 
 // DefaultSeverity returns the severity that a preset gives to a firing alert that has none; empty if it gives none.
-func DefaultSeverity(name string) v1alpha1.Severity {
-	if p := presetNamed(name); p != nil {
-		return p.Severity
-	}
-	return ""
-}
+func DefaultSeverity(name string) v1alpha1.Severity { return presetNamed(name).Severity }
 
 func presetProgram(name string) (*Program, error) {
 	p := presetNamed(name)
-	if p == nil {
+	if p.program == nil {
 		return nil, &CompileError{Field: "spec.preset", Message: fmt.Sprintf("there is no preset %q; there are %s",
 			name, strings.Join(PresetNames(), ", "))}
 	}
 	return p.program()
 }
 
-// presetNamed returns a preset, or the draft, which nothing changes; nil if there is none of the name.
+// presetNamed returns a preset, or the draft, which nothing changes; one that says nothing if there is none of the name.
 func presetNamed(name string) *Preset {
 	switch {
 	case name == "": // most requests need no presets, which take time to load
-		return nil
+		return &Preset{}
 	case draft != nil && draft.Name == name:
 		return draft
 	}
@@ -231,5 +215,5 @@ func presetNamed(name string) *Preset {
 	if at := slices.IndexFunc(presets, func(p Preset) bool { return p.Name == name }); at >= 0 {
 		return &presets[at]
 	}
-	return nil
+	return &Preset{}
 }

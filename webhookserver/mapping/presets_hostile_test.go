@@ -47,7 +47,7 @@ func TestPresetsWithHostileTexts(t *testing.T) {
 			t.Fatal(err)
 		}
 		for sentence, end := range hostileEnds {
-			result, err := programs[preset].Alerts(t.Context(), withEnds(value, end), nil, received)
+			result, err := programs[preset].Alerts(withEnds(value, end), nil, received)
 			if err != nil {
 				t.Fatalf("%s with %s: %v", sample, sentence, err)
 			}

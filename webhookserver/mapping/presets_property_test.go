@@ -61,7 +61,7 @@ func eachPreset(t *testing.T, test func(t *testing.T, preset mapping.Preset, sam
 
 func (s sample) read(t *testing.T, body any) mapping.Result {
 	t.Helper()
-	result, err := s.program.Alerts(t.Context(), body, s.headers, received)
+	result, err := s.program.Alerts(body, s.headers, received)
 	if err != nil {
 		t.Fatalf("%s: %v", s.name, err)
 	}

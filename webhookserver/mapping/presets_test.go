@@ -148,7 +148,7 @@ func readBody(tb testing.TB, program *mapping.Program, body string, headers http
 	if err != nil {
 		tb.Fatal(err)
 	}
-	result, err := program.Alerts(tb.Context(), value, headers, received)
+	result, err := program.Alerts(value, headers, received)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -270,7 +270,7 @@ func TestAPresetReadsAsManyAlertsAsThereMayBe(t *testing.T) {
 			}
 			program, err := mapping.Compile(name, nil)
 			g.Expect(err).NotTo(HaveOccurred())
-			result, err := program.Alerts(t.Context(), body, nil, received)
+			result, err := program.Alerts(body, nil, received)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(result.Alerts).To(HaveLen(mapping.MaxAlerts))
 			for _, alert := range result.Alerts {

@@ -291,7 +291,7 @@ func TestTooManyAlerts(t *testing.T) {
 	read := func(mappingText, body string) (mapping.Result, error) {
 		value, _, err := payload.ParseAny([]byte(body))
 		g.Expect(err).NotTo(HaveOccurred())
-		return compiled(t, mappingText).Alerts(t.Context(), value, nil, received)
+		return compiled(t, mappingText).Alerts(value, nil, received)
 	}
 	most := "[" + sequence(mapping.MaxAlerts, func(int) string { return "{}" }) + "]"
 	result, err := read("{}", most)
@@ -313,7 +313,7 @@ func TestWhatIsNoObject(t *testing.T) {
 			g := NewWithT(t)
 			value, _, err := payload.ParseAny([]byte(body))
 			g.Expect(err).NotTo(HaveOccurred())
-			_, err = compiled(t, text).Alerts(t.Context(), value, nil, received)
+			_, err = compiled(t, text).Alerts(value, nil, received)
 			g.Expect(errors.Is(err, payload.ErrNotObject)).To(BeTrue(), "%s with %s: %v", body, text, err)
 		}
 	}

@@ -124,7 +124,7 @@ func TestWhateverTheMappingTheAlertsCanBeStored(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		program, body := anyMapping().Draw(t, "mapping"), anyBody().Draw(t, "body")
 		before := fmt.Sprint(body)
-		result, err := program.Alerts(t.Context(), body, nil, received)
+		result, err := program.Alerts(body, nil, received)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +137,7 @@ func TestWhateverTheMappingTheAlertsCanBeStored(t *testing.T) {
 			}
 			result.Alerts[i].Sources()
 		}
-		again, err := program.Alerts(t.Context(), body, nil, received)
+		again, err := program.Alerts(body, nil, received)
 		if err != nil || len(again.Alerts) != len(result.Alerts) {
 			t.Fatalf("then %v", err)
 		}
@@ -156,11 +156,11 @@ func TestWithoutAMappingAnObjectIsReadAsThePayloadRulesSay(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		body := rapid.MapOfN(rapid.SampledFrom([]string{"title", "subject", "labels", "custom", "x"}), anyValue(2), 0, 5).Draw(t, "body")
-		result, err := program.Alerts(t.Context(), body, nil, received)
+		result, err := program.Alerts(body, nil, received)
 		if err != nil {
 			t.Fatal(err)
 		}
-		alert, warnings := payload.Normalise(body, received)
+		alert, _, warnings := payload.Read(body, received)
 		if !reflect.DeepEqual(result.Alerts[0].Alert, alert) || !reflect.DeepEqual(result.Alerts[0].Warnings, warnings) {
 			t.Fatalf("%v %v, not %v %v", result.Alerts[0].Alert, result.Alerts[0].Warnings, alert, warnings)
 		}
@@ -196,7 +196,7 @@ func FuzzPresets(f *testing.F) {
 			return
 		}
 		for name, program := range programs {
-			result, err := program.Alerts(t.Context(), value, nil, received)
+			result, err := program.Alerts(value, nil, received)
 			if err != nil {
 				continue // no object, or too many: as without a mapping
 			}
@@ -221,7 +221,7 @@ func FuzzCompile(f *testing.F) {
 		if err != nil {
 			return
 		}
-		result, err := program.Alerts(t.Context(), body, nil, received)
+		result, err := program.Alerts(body, nil, received)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,7 +2,6 @@ package mapping
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -51,8 +50,8 @@ type Alert struct {
 	Returned  string            // why the webhook server dropped it for its Hops; empty if it did not
 	Warnings  []payload.Warning // what was not taken as sent or as mapped
 
-	From origins.Origins         // where its fields come from; see TellOrigins
-	by   [fieldCount]*expression // those that gave a field
+	From origins.Origins            // where its fields come from; see TellOrigins
+	by   [origins.Count]*expression // those that gave a field
 }
 
 // TooManyError says that a payload has more alerts than are read at a time.
@@ -70,19 +69,20 @@ func (p *Program) hasExpressions() bool {
 }
 
 // Alerts reads a payload, as payload.ParseAny gives it, as alerts. headers are those of the request, received is when it came
-// in. When ctx ends before all is evaluated, or its Pauser says so, the error is ErrInterrupted. The others are
-// payload.ErrNotObject and *TooManyError, which would come without a mapping too. It changes neither the payload nor the headers.
-func (p *Program) Alerts(ctx context.Context, body any, headers http.Header, received time.Time) (Result, error) {
-	return p.AlertsWithDefaults(ctx, body, nil, headers, received)
+// in. The errors are payload.ErrNotObject and *TooManyError, which would come without a mapping too. It changes neither the
+// payload nor the headers.
+func (p *Program) Alerts(body any, headers http.Header, received time.Time) (Result, error) {
+	return p.AlertsWithQuery(nil, body, nil, headers, received)
 }
 
-// AlertsWithDefaults does what Alerts does for a payload that gets the fields which it lacks from defaults, see
-// payload.WithDefaults. It is recognized as it was sent, and what it says under any name of a field is no default's to replace.
-func (p *Program) AlertsWithDefaults(
-	ctx context.Context, body any, defaults map[string]any, headers http.Header, received time.Time,
+// AlertsWithQuery does what Alerts does for a payload that gets the fields which it lacks from the query, see
+// payload.WithDefaults. It is recognized as it was sent, and what it says under any name of a field stays. When the Pauser, nil for
+// none, says that the time is over before all is evaluated, the error is ErrInterrupted.
+func (p *Program) AlertsWithQuery(
+	pauser Pauser, body any, query map[string]any, headers http.Header, received time.Time,
 ) (Result, error) {
-	r := newReader(ctx, p, body, headers, received)
-	r.defaults = defaults
+	r := newReader(p, body, headers, received)
+	r.query, r.meter.pauser = query, pauser
 	err := r.read()
 	switch {
 	case err == nil:
@@ -93,9 +93,6 @@ func (p *Program) AlertsWithDefaults(
 	return Result{}, err
 }
 
-// pauseKey is the key of what WithPause adds.
-type pauseKey struct{}
-
 // Pauser may let others go first.
 type Pauser interface {
 	// Pause is called about every millisecond while expressions are evaluated.
@@ -105,18 +102,11 @@ type Pauser interface {
 	IsOver() bool
 }
 
-// WithPause has the Pauser called while expressions are evaluated.
-func WithPause(ctx context.Context, pauser Pauser) context.Context {
-	return context.WithValue(ctx, pauseKey{}, pauser)
-}
-
-// reader reads one payload.
 type reader struct {
-	ctx     context.Context // ends the evaluation
 	program *Program
 	body    any // the payload
 
-	defaults map[string]any // the fields that the payload gets if it lacks them, until they are in the body
+	query map[string]any // the fields that the payload gets if it lacks them, until they are in the body
 
 	alert  any // the current one; nil while they are looked for
 	vars   variables
@@ -129,15 +119,13 @@ type reader struct {
 	shared map[string]any // what is left of the payload around that list
 }
 
-func newReader(ctx context.Context, p *Program, body any, headers http.Header, received time.Time) *reader {
-	r := &reader{ctx: ctx, program: p, body: body, meter: meter{left: maxFindWork}, extraLeft: maxExtraWork,
+func newReader(p *Program, body any, headers http.Header, received time.Time) *reader {
+	r := &reader{program: p, body: body, meter: meter{left: maxFindWork}, extraLeft: maxExtraWork,
 		vars: variables{header: headers, received: received}}
 	r.vars.meter = &r.meter
-	r.meter.pauser, _ = ctx.Value(pauseKey{}).(Pauser)
 	return r
 }
 
-// begin chooses the program, and gives the payload the defaults.
 func (r *reader) begin() {
 	switch {
 	case r.program.broken && r.program.auto:
@@ -151,7 +139,7 @@ func (r *reader) begin() {
 	}
 	r.result.Preset = r.program.preset
 	if r.program.hasExpressions() { // else normalise does, after it has read the names
-		r.body, r.defaults = payload.WithDefaults(r.body, r.defaults), nil
+		r.body, r.query = payload.WithDefaults(r.body, r.query), nil
 	}
 }
 
@@ -191,9 +179,8 @@ func (r *reader) read() error {
 	return nil
 }
 
-// isOver reports whether the time for evaluating is over.
 func (r *reader) isOver() bool {
-	return r.ctx.Err() != nil || r.meter.pauser != nil && r.meter.pauser.IsOver()
+	return r.meter.pauser != nil && r.meter.pauser.IsOver()
 }
 
 // readHandshake finds what a person has to do before the tool sends alerts.
@@ -239,8 +226,8 @@ func (b *builder) normalise() Alert {
 	b.out.Warnings = append(b.out.Warnings, warnings...)
 	b.noteOrigins(&keys, named)
 	if b.out.Status != v1alpha1.AlertFiring && b.isMessageKey() {
-		b.out.DedupKey, b.out.From.Kinds[dedupKeyIndex] = "", origins.Absent
-		b.out.Warnings = append(b.out.Warnings, payload.NoMatch(b.out.Status))
+		b.out.DedupKey, b.out.From.Kinds[origins.DedupKey] = "", origins.Absent
+		b.out.warn(payload.NoMatch, origins.DedupKey.String(), b.out.Status)
 	}
 	b.out.Preset = b.reader.program.preset
 	if recognized := b.reader.program.recognized; b.out.Dropped && recognized != "" { // nobody has chosen it
@@ -252,12 +239,12 @@ func (b *builder) normalise() Alert {
 
 // addDefaults gives the object the fields that it lacks by now. In a list it gets no key: all alerts would be of one Incident.
 func (b *builder) addDefaults() {
-	defaults := b.reader.defaults
+	query := b.reader.query
 	if _, isList := b.reader.body.([]any); isList {
-		defaults = maps.Clone(defaults)
-		delete(defaults, fields[dedupKeyIndex].key)
+		query = maps.Clone(query)
+		delete(query, origins.DedupKey.String())
 	}
-	b.object, _ = payload.WithDefaults(b.object, defaults).(map[string]any)
+	b.object, _ = payload.WithDefaults(b.object, query).(map[string]any)
 }
 
 func (r *reader) warn(reason payload.Reason, args ...any) {
@@ -302,7 +289,6 @@ func (r *reader) elements() ([]any, error) {
 	return nil, payload.ErrNotObject
 }
 
-// fail counts the failure of an expression.
 func (r *reader) fail(e *expression, err error) {
 	failures := &r.result.Failures
 	at := slices.IndexFunc(*failures, func(f Failure) bool { return f.Field == e.name })

@@ -1,7 +1,6 @@
 package mapping_test
 
 import (
-	"context"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -273,7 +272,7 @@ func expectOurs(t interface {
 	Fatalf(format string, args ...any)
 }, auto *mapping.Program, body any) {
 	t.Helper()
-	result, err := auto.Alerts(context.Background(), body, nil, received)
+	result, err := auto.Alerts(body, nil, received)
 	if err != nil {
 		t.Fatalf("%v: %v", body, err)
 	}

@@ -1,7 +1,6 @@
 package mapping
 
 import (
-	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -9,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/origins"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
@@ -49,7 +49,6 @@ type recognizers struct {
 	byHeader []int
 }
 
-// compiledRecognizers compiles them once.
 var compiledRecognizers = sync.OnceValue(func() *recognizers {
 	rs := &recognizers{places: map[string][]int{}}
 	for _, p := range loadedPresets() {
@@ -126,7 +125,6 @@ func (r *reader) recognize() {
 	}
 }
 
-// recognizing returns the names of the presets that recognize the payload under the headers.
 func (r *reader) recognizing(header http.Header) (names []string) {
 	rs := compiledRecognizers()
 	for _, i := range rs.candidates(r.body, header) {
@@ -152,11 +150,11 @@ func (p *Program) Open(body any, within []any, headers http.Header, received tim
 	if len(within) == 0 || !p.auto && p.preset == "" || p.auto && hasOwnMarks(body) {
 		return chosen, program
 	}
-	r := newReader(context.Background(), p, body, nil, received)
+	r := newReader(p, body, nil, received)
 	r.meter.left = maxRecognitionWork
 	around := r.recognizing(headers)
 	for i, value := range within {
-		if len(around) > 0 && !isEnvelope(around[0]) {
+		if len(around) > 0 && !presetNamed(around[0]).Envelope {
 			break
 		}
 		r.body = value
@@ -164,19 +162,17 @@ func (p *Program) Open(body any, within []any, headers http.Header, received tim
 		case len(names) != 1 || slices.Equal(names, around):
 		case p.auto, p.preset == names[0]:
 			chosen, around = i, names
-		case isEnvelope(p.preset) && !p.isOverridden():
+		case presetNamed(p.preset).Envelope && !p.isOverridden():
 			chosen, around, program = i, names, &Program{auto: true}
 		}
 	}
 	return chosen, program
 }
 
-// isOverridden reports whether an expression is the integration's own.
 func (p *Program) isOverridden() bool {
 	return slices.ContainsFunc(p.expressions[:], func(e *expression) bool { return e != nil && e.preset == "" })
 }
 
-// hasOwnMarks reports whether a payload is in Tocsin's own format.
 func hasOwnMarks(body any) bool {
 	return slices.ContainsFunc(ownMarks, func(field string) bool {
 		_, marked := valueAt(body, []string{field})
@@ -187,7 +183,7 @@ func hasOwnMarks(body any) bool {
 // prefixed puts the name of the recognized preset before the key that the preset gives: tools that share an integration must not
 // resolve each other's alerts. A sender that repeats a key from an answer has put the prefix there already.
 func (p *Program) prefixed(e *expression, value any) any {
-	if p.recognized == "" || e.preset == "" || e.name != fields[dedupKeyIndex].name {
+	if p.recognized == "" || e.preset == "" || e.name != fieldNames[origins.DedupKey] {
 		return value
 	}
 	text, scalar := payload.TextOf(value)

@@ -42,7 +42,7 @@ func TestAPIServerStoresEveryAlertAsItIs(t *testing.T) {
 			g := NewWithT(t)
 			object, _, err := payload.Parse([]byte(body))
 			g.Expect(err).NotTo(HaveOccurred())
-			alert, _ := payload.Normalise(object, time.Now())
+			alert, _, _ := payload.Read(object, time.Now())
 			if alert.DedupKey == "" {
 				alert.DedupKey = "key"
 			}

@@ -12,7 +12,6 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/origins"
 )
 
-// bagOf encodes an object as a bag.
 func (n *normaliser) bagOf(field string, object map[string]any) v1alpha1.Bag {
 	bag := make(v1alpha1.Bag, len(object)+len(n.kept))
 	start := len(n.warnings)
@@ -68,7 +67,7 @@ func (n *normaliser) objectOf(bag origins.Field) map[string]any {
 func (n *normaliser) custom() v1alpha1.Bag {
 	explicit := n.objectOf(origins.Custom)
 	for key, value := range n.object {
-		if !listed[key] {
+		if _, listed := fieldOfKey[key]; !listed {
 			n.keep(key, key, value)
 		}
 	}
@@ -154,7 +153,6 @@ func keysWarnings(bags []string) (warned warnings) {
 	return warned
 }
 
-// trim keeps the content within what one alert may take.
 func (n *normaliser) trim() {
 	content := &n.alert.AlertContent
 	text := len(content.Title) + len(content.Description) + len(content.Type) + len(content.Link) +

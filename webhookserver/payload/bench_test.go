@@ -29,7 +29,7 @@ func BenchmarkParseNormalise(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		payload.Normalise(object, now)
+		payload.Read(object, now)
 	}
 }
 

@@ -44,6 +44,6 @@ func read(tb testing.TB, body string) (v1alpha1.Alert, []payload.Warning) {
 	if err != nil {
 		tb.Fatalf("parsing %.200s: %v", body, err)
 	}
-	alert, second := payload.Normalise(object, received)
+	alert, _, second := payload.Read(object, received)
 	return alert, append(first, second...)
 }

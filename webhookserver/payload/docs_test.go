@@ -75,7 +75,7 @@ func TestExamplesInTheDocumentation(t *testing.T) {
 			}
 			object, warnings, err := payload.Parse([]byte(blocks["payload"]))
 			g.Expect(err).NotTo(HaveOccurred())
-			alert, more := payload.Normalise(object, time.Date(2024, 1, 15, 12, 0, 0, 0, time.UTC))
+			alert, _, more := payload.Read(object, time.Date(2024, 1, 15, 12, 0, 0, 0, time.UTC))
 			g.Expect(encode(t, alert)).To(MatchJSON(blocks["alert"]))
 			g.Expect(encode(t, append(append([]payload.Warning{}, warnings...), more...))).To(MatchJSON(blocks["warnings"]))
 		})
@@ -104,7 +104,7 @@ func TestSeveritiesInTheDocumentation(t *testing.T) {
 		severity := v1alpha1.Severity(codes(row[0])[0])
 		for _, word := range codes(row[1]) {
 			documented[severity] = append(documented[severity], strings.ReplaceAll(word, " ", ""))
-			alert, warnings := payload.Normalise(map[string]any{"severity": strings.ToUpper(word)}, received)
+			alert, _, warnings := payload.Read(map[string]any{"severity": strings.ToUpper(word)}, received)
 			g.Expect(alert.Severity).To(Equal(severity), word)
 			g.Expect(warnings).To(BeEmpty(), word)
 		}
@@ -122,7 +122,7 @@ func TestStatusesInTheDocumentation(t *testing.T) {
 		}
 		documented[status+" "+row[2]] = codes(row[1])
 		for _, word := range codes(row[1]) {
-			alert, warnings := payload.Normalise(map[string]any{"status": strings.ToUpper(word), "dedup_key": "k"}, received)
+			alert, _, warnings := payload.Read(map[string]any{"status": strings.ToUpper(word), "dedup_key": "k"}, received)
 			g.Expect(string(alert.Status)).To(Equal(status), word)
 			g.Expect(len(warnings) == 1).To(Equal(warns), word)
 		}
@@ -140,7 +140,7 @@ func TestTimesInTheDocumentation(t *testing.T) {
 	g := NewWithT(t)
 	for _, row := range rows(section(t, "Times"))[1:] {
 		for _, text := range codes(row[1]) {
-			alert, warnings := payload.Normalise(map[string]any{"starts_at": text}, received)
+			alert, _, warnings := payload.Read(map[string]any{"starts_at": text}, received)
 			g.Expect(warnings).To(BeEmpty(), text)
 			g.Expect(alert.StartTime.Time).To(BeTemporally("~", time.Date(2024, 1, 15, 10, 0, 0, 0, time.UTC), time.Hour), text)
 		}

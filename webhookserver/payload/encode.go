@@ -79,7 +79,6 @@ func appendString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// numberBytes are the bytes that a JSON number is made of.
 const numberBytes = "0123456789+-.eE"
 
 // storedNumber returns how the API server would store a JSON number, and whether that keeps its value. The API server reads a
@@ -111,18 +110,12 @@ func IsExact(literal string) bool {
 	return exact
 }
 
-// decimal is the exact value of a number, in the one way to write it: ±0.digits × 10^exponent, with digits
-// that neither begin nor end with 0. Two literals are equal in value if their decimals are equal.
-type decimal struct {
-	negative bool
-	digits   string // empty for 0
-	exponent int
-}
-
-// decimalOf returns the exact value of a JSON number. It does no arithmetic on the digits, so that a literal of
-// any length or exponent costs no more than its length.
-func decimalOf(literal string) decimal {
-	mantissa, negative := strings.CutPrefix(literal, "-")
+// decimalOf returns the exact value of a JSON number in one way to write it: ±0.digits × 10^exponent, with digits that neither
+// begin nor end with 0. It does no arithmetic on the digits, so that a literal of any length or exponent costs no more than its
+// length.
+func decimalOf(literal string) string {
+	mantissa := strings.TrimPrefix(literal, "-")
+	sign := literal[:len(literal)-len(mantissa)]
 	exponent := 0
 	if i := strings.IndexAny(mantissa, "eE"); i >= 0 {
 		// Beyond the range of int the result is the largest one: no float64 comes near it.
@@ -135,7 +128,7 @@ func decimalOf(literal string) decimal {
 	exponent += len(whole) - (len(digits) - len(significant))
 	significant = strings.TrimRight(significant, "0")
 	if significant == "" {
-		return decimal{}
+		return "0"
 	}
-	return decimal{negative: negative, digits: significant, exponent: exponent}
+	return fmt.Sprintf("%s0.%se%d", sign, significant, exponent)
 }

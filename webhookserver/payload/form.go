@@ -66,7 +66,8 @@ func urlEncodedFields(text string) (fields map[string][]string, isForm bool) {
 		if plain, err := url.QueryUnescape(value); err == nil {
 			value = plain
 		}
-		isForm, isOurs = isForm && hasValue && name != "", isOurs || listed[name]
+		_, listed := fieldOfKey[name]
+		isForm, isOurs = isForm && hasValue && name != "", isOurs || listed
 		fields[name] = append(fields[name], value)
 	}
 	return fields, isForm && (isEncoded || isOurs)

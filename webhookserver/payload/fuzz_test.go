@@ -37,7 +37,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("of a body that is JSON or not, Parse says: %v", first)
 		}
 		before := clone(object)
-		alert, second := payload.Normalise(object, received)
+		alert, _, second := payload.Read(object, received)
 		if err := violation(&alert, slices.Concat(first, second)[:min(32, len(first)+len(second))]); err != nil {
 			t.Fatal(err)
 		}

@@ -11,30 +11,25 @@ import (
 // maxRepairGrowth bounds how many bytes a body may grow when it is mended.
 const maxRepairGrowth = 64 << 10
 
-// A flaw is what templates that people write by hand get wrong, and what it is read as. Each leaves no doubt about which keys
-// and values there are: a bare quotation mark in a string is none of them.
-type flaw int
-
 const (
-	rawControl flaw = iota
+	rawControl = iota
 	bareBackslash
 	trailingComma
-	flaws
 )
 
-func (f flaw) String() string {
-	return [flaws]string{
-		"a control character in a string, such as a line feed, was read as if it were escaped",
-		"a backslash that escapes nothing was read as itself",
-		"a comma before a closing bracket was left out",
-	}[f]
+// flaws are what templates that people write by hand get wrong, and what it is read as. Each leaves no doubt about which keys
+// and values there are: a bare quotation mark in a string is none of them.
+var flaws = [...]string{
+	rawControl:    "a control character in a string, such as a line feed, was read as if it were escaped",
+	bareBackslash: "a backslash that escapes nothing was read as itself",
+	trailingComma: "a comma before a closing bracket was left out",
 }
 
 // mender walks over a body, and writes it without its flaws.
 type mender struct {
 	body, text []byte
-	first      [flaws]int // where each flaw is found first, counted from 1
-	count      [flaws]int
+	first      [len(flaws)]int // where each flaw is found first, counted from 1
+	count      [len(flaws)]int
 
 	inString bool
 	comma    int  // the place in the text of one that is between a value and nothing but spaces; -1: none
@@ -109,7 +104,7 @@ func escapes(text []byte) bool {
 	})
 }
 
-func (m *mender) see(f flaw, at int) {
+func (m *mender) see(f, at int) {
 	if m.count[f]++; m.count[f] == 1 {
 		m.first[f] = at + 1
 	}
@@ -117,13 +112,13 @@ func (m *mender) see(f flaw, at int) {
 
 // warn tells what was mended. skipped is how many bytes of the body are before the text.
 func (m *mender) warn(w *warnings, skipped int) {
-	for f := range flaws {
+	for f, flaw := range flaws {
 		more := ""
 		if m.count[f] > 1 {
 			more = fmt.Sprintf(", and so were %d more", m.count[f]-1)
 		}
 		if m.count[f] > 0 {
-			w.addf("the body is not valid JSON: at byte %d, %s%s", m.first[f]+skipped, f, more)
+			w.addf("the body is not valid JSON: at byte %d, %s%s", m.first[f]+skipped, flaw, more)
 		}
 	}
 }

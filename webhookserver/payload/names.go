@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tocsin-dev/tocsin/internal/origins"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
@@ -19,38 +20,36 @@ const (
 // usualNames are names that other tools give to our fields. A field that is absent is read from the first of its names that suits
 // it, if what it means is beyond doubt; else the answer asks whether it was meant.
 var usualNames = []struct {
-	field string
+	field origins.Field
 	names []string // in the order of preference, without separators and in lower case
 	reads func(text string) bool
 }{
-	{"title", []string{"summary", "name", "text", "headline", "alertname"}, func(string) bool { return true }},
-	{"severity", []string{"level", "sev", "urgency", "criticality"}, isSeverity},
-	{"status", []string{"state"}, isEnd},
-	{"dedup_key", []string{"dedupid", "incidentkey", "alertkey", "alertid", "fingerprint"}, nil},
-	{"description", []string{"body", "details", "desc", "msg"}, nil},
-	{"hostname", []string{"host"}, nil},
-	{"link", []string{"url", "href"}, nil},
-	{"labels", []string{"tags"}, nil},
+	{origins.Title, []string{"summary", "name", "text", "headline", "alertname"}, func(string) bool { return true }},
+	{origins.Severity, []string{"level", "sev", "urgency", "criticality"}, isSeverity},
+	{origins.Status, []string{"state"}, isEnd},
+	{origins.DedupKey, []string{"dedupid", "incidentkey", "alertkey", "alertid", "fingerprint"}, nil},
+	{origins.Description, []string{"body", "details", "desc", "msg"}, nil},
+	{origins.Hostname, []string{"host"}, nil},
+	{origins.Link, []string{"url", "href"}, nil},
+	{origins.Labels, []string{"tags"}, nil},
 }
 
 func isSeverity(text string) bool { return severityOf(text) != "" }
 
-// isEnd reports whether a text says that a problem has ended.
 func isEnd(text string) bool {
 	word := strings.ToLower(strings.TrimSpace(text))
 	return word == "resolved" || slices.Contains(resolvedSynonyms, word)
 }
 
-// ownName is one of the names of our fields.
 type ownName struct {
 	squeezed string // see squeeze
-	field    string
+	field    origins.Field
 }
 
 // ownNames are all of them, in a fixed order: the same payload always gets the same warnings.
 var ownNames = func() (names []ownName) {
-	for _, name := range slices.Sorted(maps.Keys(listed)) {
-		names = append(names, ownName{squeeze(name), canonical(name)})
+	for _, name := range slices.Sorted(maps.Keys(fieldOfKey)) {
+		names = append(names, ownName{squeeze(name), fieldOfKey[name]})
 	}
 	return names
 }()
@@ -64,7 +63,6 @@ const (
 	resembles // but for a letter or two
 )
 
-// candidate is a key that may mean a field.
 type candidate struct {
 	key      string
 	likeness likeness
@@ -82,7 +80,7 @@ func ReadNames(object map[string]any) (whole map[string]any, named map[string]st
 	}
 	meant := map[string][]candidate{}
 	for key := range object {
-		if listed[key] || len(key) > maxNameBytes {
+		if _, listed := fieldOfKey[key]; listed || len(key) > maxNameBytes {
 			continue
 		}
 		if field, found := meaningOf(key, object[key]); field != "" {
@@ -117,7 +115,6 @@ func ReadNames(object map[string]any) (whole map[string]any, named map[string]st
 	return object, named, told
 }
 
-// order sorts candidates.
 func (c candidate) order() string {
 	return fmt.Sprintf("%t %d %2d %s", !c.reads, c.likeness, c.rank, c.key)
 }
@@ -150,18 +147,18 @@ func meaningOf(key string, value any) (field string, c candidate) {
 		return "", c
 	}
 	for _, known := range ownNames {
-		if known.squeezed == name && isBag(known.field) == !scalar {
-			return known.field, candidate{key: key, likeness: sameLetters, reads: true}
+		if known.squeezed == name && known.field.IsBag() == !scalar {
+			return known.field.String(), candidate{key: key, likeness: sameLetters, reads: true}
 		}
 	}
 	for _, usual := range usualNames {
-		if at := slices.Index(usual.names, name); at >= 0 && isBag(usual.field) == !scalar {
-			return usual.field, candidate{key: key, likeness: usualName, rank: at, reads: usual.reads != nil && usual.reads(text)}
+		if at := slices.Index(usual.names, name); at >= 0 && usual.field.IsBag() == !scalar {
+			return usual.field.String(), candidate{key: key, likeness: usualName, rank: at, reads: usual.reads != nil && usual.reads(text)}
 		}
 	}
 	for _, known := range ownNames {
 		if isMisspelt(name, known.squeezed) {
-			return known.field, candidate{key: key, likeness: resembles}
+			return known.field.String(), candidate{key: key, likeness: resembles}
 		}
 	}
 	return "", c
@@ -173,12 +170,12 @@ func FieldOf(name string) (field string, same, isText bool) {
 	name = squeeze(name)
 	for _, known := range ownNames {
 		if known.squeezed == name {
-			return known.field, true, !isBag(known.field) && !strings.HasSuffix(known.field, "_at")
+			return known.field.String(), true, !known.field.IsBag() && !strings.HasSuffix(known.field.String(), "_at")
 		}
 	}
 	for _, known := range ownNames {
 		if isMisspelt(name, known.squeezed) {
-			return known.field, false, false
+			return known.field.String(), false, false
 		}
 	}
 	return "", false, false
@@ -192,19 +189,13 @@ func WithDefaults(value any, defaults map[string]any) any {
 	}
 	switch value := value.(type) {
 	case map[string]any:
-		var with map[string]any
+		with := maps.Clone(value)
 		for field, text := range defaults {
-			if IsGiven(value, field) {
-				continue
+			if !IsGiven(value, field) {
+				with[field] = text
 			}
-			if with == nil {
-				with = maps.Clone(value)
-			}
-			with[field] = text
 		}
-		if with != nil {
-			return with
-		}
+		return with
 	case []any:
 		defaults = maps.Clone(defaults)
 		delete(defaults, "dedup_key")
@@ -218,20 +209,6 @@ func WithDefaults(value any, defaults map[string]any) any {
 		return with
 	}
 	return value
-}
-
-func isBag(field string) bool {
-	return field == "labels" || field == "annotations" || field == "values" || field == "custom"
-}
-
-// canonical returns the field of one of its names.
-func canonical(name string) string {
-	for _, r := range rules {
-		if slices.Contains(r.names, name) {
-			return r.names[0]
-		}
-	}
-	return name
 }
 
 // isMisspelt reports whether two names differ by one letter that is missing, added, wrong or at its neighbour's place, or by two

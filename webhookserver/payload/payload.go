@@ -60,15 +60,9 @@ type rule struct {
 // alias gets its turn.
 type reader func(n *normaliser, name string, value any, text string) bool
 
-// Normalise reads a payload, as ParseAny gives it, as an alert. received is when the request came in, for times that cannot be
-// read. What the payload does not say stays empty: defaults, ID, IncidentName and an absent DedupKey are left to the caller. The
-// object is not changed and shares no memory with the alert.
-func Normalise(object map[string]any, received time.Time) (v1alpha1.Alert, []Warning) {
-	alert, _, warnings := Read(object, received)
-	return alert, warnings
-}
-
-// Read does what Normalise does, and returns from which keys it read the fields.
+// Read reads a payload, as ParseAny gives it, as an alert, and returns from which keys it read the fields. received is when the
+// request came in, for times that cannot be read. What the payload does not say stays empty: defaults, ID, IncidentName and an
+// absent DedupKey are left to the caller. The object is not changed and shares no memory with the alert.
 func Read(object map[string]any, received time.Time) (v1alpha1.Alert, Keys, []Warning) {
 	n := &normaliser{object: object, received: received, kept: make([]kept, 0, len(object))}
 	n.alert.Status = v1alpha1.AlertFiring
@@ -82,7 +76,7 @@ func Read(object map[string]any, received time.Time) (v1alpha1.Alert, Keys, []Wa
 	}
 	n.alert.Custom = n.custom()
 	if n.alert.DedupKey == "" && n.alert.Status != v1alpha1.AlertFiring {
-		n.warnings = append(n.warnings, NoMatch(n.alert.Status))
+		n.warnings.add(NoMatch, "dedup_key", n.alert.Status)
 	}
 	n.trim()
 	return n.alert, n.keys, n.warnings.list()
@@ -146,16 +140,24 @@ var rules = []rule{
 		read: readTime("", func(a *v1alpha1.Alert) **v1alpha1.Timestamp { return &a.ExpiryTime })},
 }
 
-// listed are the top-level keys that a field is read from; every other one goes into the custom bag.
-var listed = func() map[string]bool {
-	names := map[string]bool{"labels": true, "annotations": true, "values": true, "custom": true}
+var fieldOfKey = func() map[string]origins.Field {
+	keys := map[string]origins.Field{}
+	for bag := origins.Labels; bag.IsBag(); bag++ {
+		keys[bag.String()] = bag
+	}
 	for _, r := range rules {
 		for _, name := range r.names {
-			names[name] = true
+			keys[name] = r.field
 		}
 	}
-	return names
+	return keys
 }()
+
+// KeyField returns the field that is read from a top-level key. listed is false for keys that go into the custom bag.
+func KeyField(key string) (field origins.Field, listed bool) {
+	field, listed = fieldOfKey[key]
+	return field, listed
+}
 
 // Names returns the keys of a payload that a field is read from: its own, then its aliases.
 func Names(field string) []string {

@@ -81,7 +81,7 @@ func anyObject(levels int) *rapid.Generator[map[string]any] {
 func TestWhateverThePayloadTheAlertCanBeStored(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		object := anyObject(3).Draw(t, "object")
-		alert, warnings := payload.Normalise(object, received)
+		alert, _, warnings := payload.Read(object, received)
 		if err := violation(&alert, warnings); err != nil {
 			t.Fatal(err)
 		}
@@ -92,11 +92,11 @@ func TestNormalisingIsDeterministicAndLeavesThePayloadAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		object := anyObject(3).Draw(t, "object")
 		before := clone(object)
-		alert, warnings := payload.Normalise(object, received)
+		alert, _, warnings := payload.Read(object, received)
 		if !reflect.DeepEqual(object, before) {
 			t.Fatal("the payload was changed")
 		}
-		again, warningsAgain := payload.Normalise(before.(map[string]any), received)
+		again, _, warningsAgain := payload.Read(before.(map[string]any), received)
 		if !reflect.DeepEqual(again, alert) || !reflect.DeepEqual(warningsAgain, warnings) {
 			t.Fatalf("first %v %v, then %v %v", alert, warnings, again, warningsAgain)
 		}
@@ -125,7 +125,7 @@ func clone(value any) any {
 func TestNumbersSurviveExactlyOrAsStrings(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		literal := anyLiteral().Draw(t, "literal")
-		alert, _ := payload.Normalise(map[string]any{"values": map[string]any{"n": json.Number(literal)}}, received)
+		alert, _, _ := payload.Read(map[string]any{"values": map[string]any{"n": json.Number(literal)}}, received)
 		if err := numberViolation(literal, alert.Values["n"]); err != nil {
 			t.Fatal(err)
 		}
@@ -135,7 +135,7 @@ func TestNumbersSurviveExactlyOrAsStrings(t *testing.T) {
 func TestNothingOfAPayloadIsLostWithoutAWarning(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		object := anyObject(2).Draw(t, "object")
-		alert, warnings := payload.Normalise(object, received)
+		alert, _, warnings := payload.Read(object, received)
 		for key := range object {
 			if !warned(warnings, key) && !found(key, object[key], alert.Custom) {
 				t.Fatalf("%q is gone from %v", key, alert)
@@ -181,7 +181,7 @@ func TestValuesThatAreNotFromParse(t *testing.T) {
 			rapid.Just[any](json.RawMessage(`{`)),
 		).Draw(t, "value")
 		name := rapid.SampledFrom(fieldNames).Draw(t, "name")
-		alert, warnings := payload.Normalise(map[string]any{name: value, "labels": map[string]any{"a": value}}, received)
+		alert, _, warnings := payload.Read(map[string]any{name: value, "labels": map[string]any{"a": value}}, received)
 		if err := violation(&alert, warnings); err != nil {
 			t.Fatal(err)
 		}

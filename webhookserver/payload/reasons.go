@@ -30,7 +30,7 @@ const (
 	tooManyKeys     Reason = 'k'
 	tooLarge        Reason = 'b'
 	maybeMeant      Reason = 'y'
-	noMatch         Reason = 'm'
+	NoMatch         Reason = 'm' // the alert has no effect, because it has no dedup_key
 )
 
 // The reasons of package mapping.
@@ -49,7 +49,6 @@ const (
 	AroundTooLarge   Reason = 'S'
 )
 
-// details are the formats of the warnings.
 var details = map[Reason]string{
 	notText:         "it is not a string; it is kept in custom as %s",
 	givenTwice:      "%s is given too and used; this is kept in custom",
@@ -70,7 +69,7 @@ var details = map[Reason]string{
 		"%s.%s",
 	tooLarge:   "the alert is larger than %d bytes as stored; dropped: %s",
 	maybeMeant: "it is kept in custom; did you mean %s?",
-	noMatch:    "an alert that is %s matches no incident without it",
+	NoMatch:    "an alert that is %s matches no incident without it",
 
 	ExpressionFailed: "the mapping's expression failed (%s); the field is read by the payload rules",
 	StatusFailed:     "the mapping's expression failed (%s); the alert counts as firing",

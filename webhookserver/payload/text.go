@@ -9,7 +9,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
@@ -50,16 +49,6 @@ type Warning struct {
 	Reason Reason `json:"-"`
 }
 
-// NoMatch is the warning that an alert of the status has no effect because it has no dedup_key.
-func NoMatch(status v1alpha1.AlertStatus) Warning {
-	return noMatch.Warn("dedup_key", status)
-}
-
-// IsNoMatch reports whether the warning says that the alert has no effect because it has no dedup_key.
-func (w Warning) IsNoMatch() bool {
-	return w.Reason == noMatch
-}
-
 type warnings []Warning
 
 // add adds a warning about a field. The field's name may be of the sender's making.
@@ -67,7 +56,6 @@ func (w *warnings) add(reason Reason, field string, args ...any) {
 	*w = append(*w, reason.Warn(field, args...))
 }
 
-// addf adds a warning about the body.
 func (w *warnings) addf(format string, args ...any) {
 	*w = append(*w, Warning{Detail: fmt.Sprintf(format, args...)})
 }

@@ -13,10 +13,10 @@ import (
 func alertmanagerOperations() []Operation {
 	get := []string{http.MethodGet, http.MethodHead}
 	return []Operation{
-		{Path: "/api/v2/alerts", Methods: []string{http.MethodPost}, ListPreset: "vmalert", read: readPayload},
-		{Path: "/api/v2/alerts", Methods: get, query: func(*Request) Reply { return Reply{Status: http.StatusOK, Body: []any{}} }},
-		{Path: "/api/v2/status", Methods: get, query: alertmanagerStatus},
-		{Path: "/-/ready", Methods: get, query: func(*Request) Reply { return Reply{Status: http.StatusOK, Body: "OK"} }},
+		{Path: "/api/v2/alerts", Methods: []string{http.MethodPost}, ListPreset: "vmalert", Read: readPayload},
+		{Path: "/api/v2/alerts", Methods: get, Answer: func(*Request) Reply { return Reply{Status: http.StatusOK, Body: []any{}} }},
+		{Path: "/api/v2/status", Methods: get, Answer: alertmanagerStatus},
+		{Path: "/-/ready", Methods: get, Answer: func(*Request) Reply { return Reply{Status: http.StatusOK, Body: "OK"} }},
 	}
 }
 

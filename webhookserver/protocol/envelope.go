@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"net/http"
+	"slices"
 
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
@@ -83,23 +84,29 @@ func (p *Payload) Open(choose func(within []any) int) {
 // contentOfEnvelope returns what is in an envelope, and the member that holds it; nil if the object is none.
 func contentOfEnvelope(r *Request, object map[string]any) (inner any, key string, err error) {
 	for _, form := range envelopeKeys {
-		held, ok := object[form.key]
-		for _, mark := range form.marks {
-			_, has := object[mark]
-			ok = ok && has
+		if !hasAll(object, form.marks) {
+			continue
 		}
+		held := object[form.key]
 		if form.within != "" {
 			outer, _ := held.(map[string]any)
 			held = outer[form.within]
-		}
-		if !ok {
-			continue
 		}
 		if inner, err := decodeHeld(r, held, form.within != ""); inner != nil || err != nil {
 			return inner, form.key, err
 		}
 	}
 	return nil, "", nil
+}
+
+// hasAll reports whether an object has members of all the names.
+func hasAll(object map[string]any, names []string) bool {
+	for _, name := range names {
+		if _, has := object[name]; !has {
+			return false
+		}
+	}
+	return true
 }
 
 // decodeHeld returns the object or list that a member of an envelope holds, nil if it holds none.
@@ -114,7 +121,7 @@ func decodeHeld(r *Request, held any, encoded bool) (any, error) {
 		if !payload.MayBeJSON(v) {
 			return nil, nil
 		}
-		inner, _, err := r.Parser.Parse([]byte(v))
+		inner, _, err := r.Parse([]byte(v))
 		_, broken := errors.AsType[*payload.SyntaxError](err)
 		if broken || errors.Is(err, payload.ErrTooDeep) || errors.Is(err, payload.ErrEmpty) {
 			return nil, nil
@@ -128,23 +135,13 @@ func decodeHeld(r *Request, held any, encoded bool) (any, error) {
 // https://learn.microsoft.com/azure/event-grid/event-schema
 func isGridEvent(value any) bool {
 	event, _ := value.(map[string]any)
-	for _, name := range []string{"id", "eventType", "eventTime", "subject", "data"} {
-		if _, has := event[name]; !has {
-			return false
-		}
-	}
-	return true
+	return hasAll(event, []string{"id", "eventType", "eventTime", "subject", "data"})
 }
 
 // gridEvents returns the events of a list of Event Grid's, each of which is a payload, or else the value alone.
 func gridEvents(value any) []any {
 	list, _ := value.([]any)
-	for _, element := range list {
-		if !isGridEvent(element) {
-			return []any{value}
-		}
-	}
-	if len(list) == 0 {
+	if len(list) == 0 || slices.ContainsFunc(list, func(element any) bool { return !isGridEvent(element) }) {
 		return []any{value}
 	}
 	return list

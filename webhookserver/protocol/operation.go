@@ -29,44 +29,21 @@ type Operation struct {
 	Preset     string // reads the payloads; empty: the preset and the mapping of the integration do
 	ListPreset string // reads the payloads that are lists, if the integration has neither a preset nor a mapping
 
-	// One of these is set.
-	read      func(r *Request) (Content, error)
-	query     func(r *Request) Reply
-	heartbeat bool
+	// One of these is set. Read returns the payloads of a request; its errors are those of Request.Parse, *InvalidError and
+	// *mapping.TooManyError. Answer answers a query, a request that stores nothing and whose body is not read. IsHeartbeat says
+	// that a request is a signal of the heartbeat that the identifier names; its body is not read.
+	Read        func(r *Request) (Content, error)
+	Answer      func(r *Request) Reply
+	IsHeartbeat bool
 
-	// Nil: Tocsin's own answer, and problem details.
-	accepted func(stored Stored) Reply
-	rejected func(status int, title, detail string) any
+	// Accepted returns the answer to a request whose alerts are stored, or to a ping, and Rejected the body of the answer to a
+	// request with a problem. Nil: Tocsin's own answer, and problem details.
+	Accepted func(stored Stored) Reply
+	Rejected func(status int, title, detail string) any
 }
 
-// IsQuery reports whether a request stores nothing: Answer has its answer, and its body is not read.
-func (o *Operation) IsQuery() bool { return o.query != nil }
-
-// IsHeartbeat reports whether a request is a signal of the heartbeat that the identifier names; its body is not read.
-func (o *Operation) IsHeartbeat() bool { return o.heartbeat }
-
-// Read returns the payloads of a request that is neither. Its errors are those of the Parser, *InvalidError and
-// *mapping.TooManyError.
-func (o *Operation) Read(r *Request) (Content, error) { return o.read(r) }
-
-// Answer answers a query.
-func (o *Operation) Answer(r *Request) Reply { return o.query(r) }
-
-// Accepted returns the answer to a request whose alerts are stored, or to a ping. It is not ok if that is Tocsin's own.
-func (o *Operation) Accepted(stored Stored) (reply Reply, ok bool) {
-	if o.accepted == nil {
-		return Reply{}, false
-	}
-	return o.accepted(stored), true
-}
-
-// Rejected returns the body of the answer to a request with a problem. It is not ok if that has problem details.
-func (o *Operation) Rejected(status int, title, detail string) (body any, ok bool) {
-	if o.rejected == nil {
-		return nil, false
-	}
-	return o.rejected(status, title, detail), true
-}
+// IsQuery reports whether a request stores nothing.
+func (o *Operation) IsQuery() bool { return o.Answer != nil }
 
 // Request is a request with a valid token.
 type Request struct {
@@ -77,20 +54,11 @@ type Request struct {
 	Integration string    // the name of the WebhookIntegration
 	Started     time.Time // the time at which the server started
 
-	Incidents Incidents // for queries
-	Parser    Parser    // for requests with a body that is read
-}
+	// HasIncident reports for a query whether the integration's namespace has an Incident of this name.
+	HasIncident func(name string) bool
 
-// Incidents knows the Incidents of the integration's namespace.
-type Incidents interface {
-	// Exists reports whether there is an Incident of this name.
-	Exists(incident string) bool
-}
-
-// Parser decodes the JSON of one request.
-type Parser interface {
-	// Parse decodes JSON as payload.ParseAny does, within the limits of the memory of a request.
-	Parse(text []byte) (any, []payload.Warning, error)
+	// Parse decodes JSON of a body that is read as payload.ParseAny does, within the limits of the memory of a request.
+	Parse func(text []byte) (any, []payload.Warning, error)
 }
 
 // Content is what a request holds.
@@ -148,10 +116,10 @@ type Reply struct {
 func Operations() []Operation {
 	return slices.Concat(
 		[]Operation{
-			{Methods: []string{http.MethodPost}, read: readEvents},
-			{Methods: []string{http.MethodOptions}, query: allowEvents},
+			{Methods: []string{http.MethodPost}, Read: readEvents},
+			{Methods: []string{http.MethodOptions}, Answer: allowEvents},
 			{
-				Path: "/heartbeat/{identifier}", Methods: []string{http.MethodGet, http.MethodHead, http.MethodPost}, heartbeat: true,
+				Path: "/heartbeat/{identifier}", Methods: []string{http.MethodGet, http.MethodHead, http.MethodPost}, IsHeartbeat: true,
 			},
 		},
 		alertmanagerOperations(), pagerDutyOperations(), opsgenieOperations())
@@ -234,7 +202,7 @@ func readPayload(r *Request) (Content, error) {
 	} else if json, ok := payload.FromForm(text); ok {
 		text = json
 	}
-	value, warnings, err := r.Parser.Parse(text)
+	value, warnings, err := r.Parse(text)
 	if err != nil {
 		return Content{}, err
 	}

@@ -55,7 +55,7 @@ func TestOperationsNamePresetsThatExist(t *testing.T) {
 	for _, operation := range Operations() {
 		_, err := mapping.Compile(operation.Preset, nil)
 		g.Expect(err).NotTo(HaveOccurred(), operation.Path)
-		g.Expect((operation.read == nil) != (operation.query == nil && !operation.heartbeat)).To(BeTrue(), operation.Path)
+		g.Expect((operation.Read == nil) != (operation.Answer == nil && !operation.IsHeartbeat)).To(BeTrue(), operation.Path)
 	}
 }
 
@@ -67,23 +67,13 @@ func TestEventsOfABatchDoNotKeepTheHeadersOfTheRequest(t *testing.T) {
 	}
 	event := `{"specversion": "1.0", "id": "1", "source": "s", "type": "t"},`
 	body := "[" + strings.TrimSuffix(strings.Repeat(event, mapping.MaxAlerts), ",") + "]"
-	content, err := readEvents(&Request{Header: header, Body: []byte(body), Parser: anyJSON{}})
+	content, err := readEvents(&Request{Header: header, Body: []byte(body), Parse: payload.ParseAny})
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(content.Payloads).To(HaveLen(mapping.MaxAlerts))
 	for _, p := range content.Payloads {
 		g.Expect(p.Header).To(HaveLen(len([]string{"specversion", "id", "source", "type"})))
 	}
 }
-
-// anyJSON is a Parser without limits.
-type anyJSON struct{}
-
-func (anyJSON) Parse(text []byte) (any, []payload.Warning, error) { return payload.ParseAny(text) }
-
-// allIncidents has an Incident of each name.
-type allIncidents struct{}
-
-func (allIncidents) Exists(string) bool { return true }
 
 // FuzzRead reads any body by every operation: what it gives can be read as alerts, or is an error.
 func FuzzRead(f *testing.F) {
@@ -102,11 +92,11 @@ func FuzzRead(f *testing.F) {
 		}
 		for _, operation := range Operations() {
 			r := &Request{Header: header, Parameters: url.Values{}, Body: body, Identifier: identifier, Integration: "tool",
-				Parser: anyJSON{}, Incidents: allIncidents{}}
+				Parse: payload.ParseAny, HasIncident: func(string) bool { return true }}
 			if operation.IsQuery() {
 				operation.Answer(r)
 			}
-			if operation.read == nil {
+			if operation.Read == nil {
 				continue
 			}
 			content, err := operation.Read(r)
@@ -114,7 +104,7 @@ func FuzzRead(f *testing.F) {
 				continue
 			}
 			for _, p := range content.Payloads {
-				_, err := (&mapping.Program{}).Alerts(t.Context(), p.Value, header, time.Unix(0, 0))
+				_, err := (&mapping.Program{}).Alerts(p.Value, header, time.Unix(0, 0))
 				if _, isAny := p.Value.(map[string]any); isAny && err != nil {
 					t.Errorf("%s: %v", operation.Path, err)
 				}

@@ -22,12 +22,12 @@ func opsgenieOperations() []Operation {
 	operation := func(path string, read func(*Request) (Content, error), methods ...string) Operation {
 		return Operation{
 			Path: "/v2/alerts" + path, Methods: methods, Preset: opsgeniePreset,
-			read: read, accepted: opsgenieAccepted, rejected: opsgenieRejected,
+			Read: read, Accepted: opsgenieAccepted, Rejected: opsgenieRejected,
 		}
 	}
 	ineffective := func(path, method, why string) Operation {
 		return Operation{
-			Path: "/v2/alerts" + path, Methods: []string{method}, query: opsgenieWithoutEffect(why), rejected: opsgenieRejected,
+			Path: "/v2/alerts" + path, Methods: []string{method}, Answer: opsgenieWithoutEffect(why), Rejected: opsgenieRejected,
 		}
 	}
 	return []Operation{
@@ -46,12 +46,12 @@ func opsgenieOperations() []Operation {
 		ineffective("/{identifier}/snooze", http.MethodPost, "an Incident is not snoozed; silence its alert in Alertmanager"),
 		{
 			Path: "/v2/alerts/requests/{identifier}", Methods: []string{http.MethodGet},
-			query: opsgenieRequestStatus, rejected: opsgenieRejected,
+			Answer: opsgenieRequestStatus, Rejected: opsgenieRejected,
 		},
 		{
-			Path:      "/v2/heartbeats/{identifier}/ping",
-			Methods:   []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch},
-			heartbeat: true, accepted: opsgenieHeard, rejected: opsgenieRejected,
+			Path:        "/v2/heartbeats/{identifier}/ping",
+			Methods:     []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch},
+			IsHeartbeat: true, Accepted: opsgenieHeard, Rejected: opsgenieRejected,
 		},
 	}
 }
@@ -62,7 +62,7 @@ func readOpsgenieAlert(r *Request) (Content, error) {
 }
 
 func opsgenieBody(r *Request) (map[string]any, []payload.Warning, error) {
-	value, warnings, err := r.Parser.Parse(r.Body)
+	value, warnings, err := r.Parse(r.Body)
 	object, ok := value.(map[string]any)
 	if err == nil && !ok {
 		err = payload.ErrNotObject
@@ -199,7 +199,7 @@ func opsgenieRejected(_ int, title, detail string) any {
 func opsgenieRequestStatus(r *Request) Reply {
 	incident := r.Integration + "-" + r.Identifier
 	answer := opsgenieAnswer{Took: minTook, RequestID: r.Identifier}
-	if !opsgenieID.MatchString(r.Identifier) || !r.Incidents.Exists(incident) {
+	if !opsgenieID.MatchString(r.Identifier) || !r.HasIncident(incident) {
 		answer.Message = "Request not found. It might not be processed, yet."
 		reply := answer.reply(http.StatusNotFound)
 		reply.Header["X-Opsgenie-Errortype"] = "RequestNotProcessed"

@@ -11,7 +11,7 @@ import (
 func pagerDutyOperations() []Operation {
 	return []Operation{{
 		Path: "/v2/enqueue", Methods: []string{http.MethodPost}, Preset: "pagerduty",
-		read: readPagerDutyEvent, accepted: pagerDutyAccepted, rejected: pagerDutyRejected,
+		Read: readPagerDutyEvent, Accepted: pagerDutyAccepted, Rejected: pagerDutyRejected,
 	}}
 }
 

@@ -219,7 +219,7 @@ func (d *description) flapping(status *v1alpha1.IncidentStatus) string {
 		return ""
 	}
 	text := d.condition(condition)
-	if fold.KeepsFiring(status, d.now) {
+	if fold.EndIsKeptBack(status, d.now) {
 		text += " Its end is forwarded at " + d.time(&status.Flapping.KeptFiring.EndTime) + " unless it opens again."
 	}
 	return text

@@ -29,7 +29,7 @@ const leaseName = "archiver.tocsin.dev"
 const gracefulStop = 10 * time.Second
 
 // Run archives to a bucket until ctx ends.
-func Run(ctx context.Context, config *rest.Config, log logr.Logger, o *process.Options, at archive.Location) error {
+func Run(ctx context.Context, config *rest.Config, log logr.Logger, o *process.Options, open archive.OpenBucket) error {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	namespaces := process.CacheNamespaces(o.WatchNamespaces)
@@ -50,7 +50,7 @@ func Run(ctx context.Context, config *rest.Config, log logr.Logger, o *process.O
 	if err != nil {
 		return fmt.Errorf("creating the manager: %w", err)
 	}
-	if err := archive.Add(mgr, at); err != nil {
+	if err := archive.Add(mgr, open); err != nil {
 		return err
 	}
 	// A process without a lease is ready: it takes over when the other one ends.

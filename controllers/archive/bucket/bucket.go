@@ -16,14 +16,8 @@ import (
 	_ "gocloud.dev/blob/s3blob"    // s3://
 )
 
-// URL is the URL of an archive, such as s3://bucket?region=eu-central-1&prefix=tocsin/, gs://bucket, azblob://container or
-// file:///var/lib/archive.
-type URL string
-
-// Open is Open for package archive.
-func (u URL) Open(ctx context.Context) (*blob.Bucket, error) { return Open(ctx, string(u)) }
-
-// Check returns an error if the text is not a URL of an archive. It calls no server.
+// Check returns an error if the text is not the URL of an archive, such as s3://bucket?region=eu-central-1&prefix=tocsin/,
+// gs://bucket, azblob://container or file:///var/lib/archive. It calls no server.
 func Check(text string) error {
 	_, err := parse(text)
 	return err

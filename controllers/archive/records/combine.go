@@ -138,7 +138,6 @@ func writeCombined(ctx context.Context, bucket *blob.Bucket, key string, objects
 	return count, nil
 }
 
-// verify reads an object back and counts its records.
 func verify(ctx context.Context, bucket *blob.Bucket, key string, want int) error {
 	reader, found := reader{ctx: ctx, bucket: bucket}, 0
 	for _, err := range reader.lines(&source{ListObject: &blob.ListObject{Key: key}}) {

@@ -82,24 +82,16 @@ func (q *Query) days(ctx context.Context, bucket *blob.Bucket) (days []string, e
 		}
 		return days, nil
 	}
-	days, err = listDays(ctx, bucket)
-	days = slices.DeleteFunc(days, func(day string) bool {
-		return !q.From.IsZero() && day < Day(q.From) || !q.To.IsZero() && day > Day(q.To.Add(-1))
-	})
-	slices.Reverse(days)
-	return days, err
-}
-
-// listDays lists the days of the archive, the oldest first.
-func listDays(ctx context.Context, bucket *blob.Bucket) (days []string, err error) {
 	for object, err := range objects(ctx, bucket, &blob.ListOptions{Prefix: dayPrefix, Delimiter: "/"}) {
 		if err != nil {
 			return nil, err
 		}
-		if day := strings.TrimSuffix(strings.TrimPrefix(object.Key, dayPrefix), "/"); object.IsDir {
+		day := strings.TrimSuffix(strings.TrimPrefix(object.Key, dayPrefix), "/")
+		if object.IsDir && (q.From.IsZero() || day >= Day(q.From)) && (q.To.IsZero() || day <= Day(q.To.Add(-1))) {
 			days = append(days, day)
 		}
 	}
+	slices.Reverse(days)
 	return days, nil
 }
 
@@ -139,7 +131,6 @@ func (q *Query) selects(resolved time.Time) bool {
 	return (q.From.IsZero() || !resolved.Before(q.From)) && (q.To.IsZero() || resolved.Before(q.To))
 }
 
-// reader reads the objects of a query.
 type reader struct {
 	ctx      context.Context
 	bucket   *blob.Bucket
@@ -206,7 +197,6 @@ func (r *reader) findNewest(objects []*blob.ListObject) (sources []source, newes
 	return sources, newest
 }
 
-// note notes which versions of records an object has.
 func (r *reader) note(s *source, newest versions) error {
 	for line, err := range r.lines(s) {
 		var record header
@@ -299,7 +289,6 @@ func (r *reader) lines(s *source) iter.Seq2[[]byte, error] {
 	}
 }
 
-// decode decodes a record, with the content that the query wants.
 func (r *reader) decode(line []byte) (record Record, err error) {
 	if r.query.WithoutContent {
 		var hidden struct { // the fields that are closer to the top
@@ -333,10 +322,8 @@ func (h header) isNewerThan(other header) bool {
 		h.ResourceVersion == other.ResourceVersion && h.AlertCount > other.AlertCount
 }
 
-// versions are the newest known versions of records.
 type versions map[Key]header
 
-// note enters a version of a record.
 func (v versions) note(h header) {
 	if known, ok := v[h.Key]; !ok || h.isNewerThan(known) {
 		v[h.Key] = h

@@ -22,8 +22,7 @@ import (
 const SchemaVersion = 1
 
 const (
-	root        = "v1/"
-	dayPrefix   = root + "day="
+	dayPrefix   = "v1/day="
 	suffix      = ".ndjson.gz"
 	contentType = "application/gzip"
 )
@@ -96,7 +95,6 @@ func Encode(w io.Writer, records []Record) error {
 	return e.Close()
 }
 
-// encoder writes gzip-compressed NDJSON.
 type encoder struct {
 	*json.Encoder
 	*gzip.Writer

@@ -131,7 +131,6 @@ type boundedReader struct {
 	left int
 }
 
-// Read implements io.Reader.
 func (r *boundedReader) Read(into []byte) (n int, err error) {
 	if r.left <= 0 {
 		return 0, errors.New("an element of the list is too large")

@@ -25,15 +25,14 @@ type answerError struct {
 	answer  string
 }
 
-// Error implements error.
 func (e *answerError) Error() string {
 	return fmt.Sprintf("%s: Alertmanager answers %d: %s", e.request, e.code, e.answer)
 }
 
 // IsTocsins reports whether the error of a request about silences is the answer of a Tocsin, which has none.
 func IsTocsins(err error) bool {
-	var answer *answerError
-	return errors.As(err, &answer) && answer.code == http.StatusNotFound && strings.Contains(answer.answer, "tag:tocsin.dev,")
+	answer, ok := errors.AsType[*answerError](err)
+	return ok && answer.code == http.StatusNotFound && strings.Contains(answer.answer, "tag:tocsin.dev,")
 }
 
 // Describe returns the kind of a failure without anything that changes from one request to the next.

@@ -99,7 +99,7 @@ func (t *Target) Want(
 
 // fires reports whether an Incident is posted as one that fires, unless it is muted.
 func fires(status *v1alpha1.IncidentStatus, now time.Time) bool {
-	return status.State == v1alpha1.IncidentOpen && !fold.IsHeld(status, now) || fold.KeepsFiring(status, now)
+	return status.State == v1alpha1.IncidentOpen && !fold.IsHeld(status, now) || fold.EndIsKeptBack(status, now)
 }
 
 // isToEnd reports whether the end of what fired until a time is posted; zero stands for what fires still. What was never

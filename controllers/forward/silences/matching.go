@@ -16,13 +16,14 @@ import (
 type Matching struct {
 	external  *url.URL                          // of the Alertmanager; nil: no silence has a link
 	incidents map[string][]types.NamespacedName // by the ID of a silence
-	longest   map[types.NamespacedName]v1alpha1.Silence
+
+	Longest map[types.NamespacedName]v1alpha1.Silence // the silences that were found, by Incident
 }
 
 // NewMatching returns a Matching without alerts, for an Alertmanager that people reach by an external URL; nil if there is none.
 func NewMatching(external *url.URL) *Matching {
 	return &Matching{
-		external: external, incidents: map[string][]types.NamespacedName{}, longest: map[types.NamespacedName]v1alpha1.Silence{},
+		external: external, incidents: map[string][]types.NamespacedName{}, Longest: map[types.NamespacedName]v1alpha1.Silence{},
 	}
 }
 
@@ -53,9 +54,9 @@ func (m *Matching) AddSilence(s *Silence) {
 	}
 	for _, key := range incidents {
 		// Of silences that end at the same time, the same one counts in whatever order they come: each change is a write.
-		known := m.longest[key]
+		known := m.Longest[key]
 		if later := matching.EndTime.Compare(known.EndTime.Time); later > 0 || later == 0 && matching.ID < known.ID {
-			m.longest[key] = matching
+			m.Longest[key] = matching
 		}
 	}
 }
@@ -69,6 +70,3 @@ func (m *Matching) linkTo(id string) string {
 	link.Fragment = "/silences/" + id
 	return link.String()
 }
-
-// Longest returns the silences that were found, by Incident.
-func (m *Matching) Longest() map[types.NamespacedName]v1alpha1.Silence { return m.longest }

@@ -65,11 +65,6 @@ type comparison struct {
 	begun      int       // how many began lately
 }
 
-// keep has a silence stay.
-func (c *comparison) keep(s *Silence, isOutdated bool) {
-	c.kept, c.keptStart, c.isOutdated = s.ID, s.StartsAt, isOutdated
-}
-
 // update returns the one that stays, as it is wanted.
 func (c *comparison) update() *Silence {
 	update := c.silence
@@ -157,7 +152,7 @@ func (p *Plan) Compare(s *Silence) {
 		if want.kept != "" {
 			p.end(mark, want.update())
 		}
-		want.keep(s, p.isOutdated(s, &want.silence, mark.kind))
+		want.kept, want.keptStart, want.isOutdated = s.ID, s.StartsAt, p.isOutdated(s, &want.silence, mark.kind)
 	}
 }
 

@@ -78,7 +78,6 @@ type marker struct {
 	installation string
 }
 
-// String implements fmt.Stringer.
 func (m marker) String() string { return m.of("") }
 
 // of returns the marker of the silence for one request: those for earlier requests have others.

@@ -62,6 +62,13 @@ type KeyAccount struct {
 	AlertIDs []string
 }
 
+func (k *KeyAccount) add(other *KeyAccount) {
+	k.Acknowledged += other.Acknowledged
+	k.Refused += other.Refused
+	k.Unknown += other.Unknown
+	k.AlertIDs = append(k.AlertIDs, other.AlertIDs...)
+}
+
 // Account is what was answered to a load.
 type Account struct {
 	// Keys has an entry a dedup key.
@@ -85,9 +92,7 @@ func (a *Account) Snapshot() (acknowledged map[string]int, all KeyAccount) {
 	acknowledged = map[string]int{}
 	for key, k := range a.Keys {
 		acknowledged[key] = k.Acknowledged
-		all.Acknowledged += k.Acknowledged
-		all.Refused += k.Refused
-		all.Unknown += k.Unknown
+		all.add(k)
 	}
 	return acknowledged, all
 }
@@ -112,11 +117,7 @@ func Quantile(sorted []time.Duration, q float64) time.Duration {
 // Add takes the account of another load of the same integration.
 func (a *Account) Add(other *Account) {
 	for key, theirs := range other.Keys {
-		ours := a.key(key)
-		ours.Acknowledged += theirs.Acknowledged
-		ours.Refused += theirs.Refused
-		ours.Unknown += theirs.Unknown
-		ours.AlertIDs = append(ours.AlertIDs, theirs.AlertIDs...)
+		a.key(key).add(theirs)
 	}
 	for code, n := range other.Codes {
 		a.Codes[code] += n
@@ -159,7 +160,7 @@ func Run(ctx context.Context, load Load) *Account {
 	for range load.Senders {
 		senders.Go(func() {
 			var s sender
-			defer func() { _ = s.close() }()
+			defer s.close()
 			for n := range begin {
 				load.send(&s, n, account)
 			}

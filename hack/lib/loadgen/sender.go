@@ -25,25 +25,28 @@ func (s *sender) do(request *http.Request) (code int, body []byte, err error) {
 	if err := s.dial(request.URL.Host); err != nil {
 		return 0, nil, err
 	}
+	keep := false
+	defer func() {
+		if !keep {
+			s.close()
+		}
+	}()
 	if err := s.conn.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
-		return 0, nil, errors.Join(err, s.close())
+		return 0, nil, err
 	}
-	err = request.Write(s.writer)
-	if err == nil {
+	if err = request.Write(s.writer); err == nil {
 		err = s.writer.Flush()
 	}
 	if err != nil {
-		return 0, nil, errors.Join(fmt.Errorf("sending: %w", err), s.close())
+		return 0, nil, fmt.Errorf("sending: %w", err)
 	}
 	response, err := http.ReadResponse(s.reader, request)
 	if err != nil {
-		return 0, nil, errors.Join(fmt.Errorf("waiting for the answer: %w", err), s.close())
+		return 0, nil, fmt.Errorf("waiting for the answer: %w", err)
 	}
 	body, err = io.ReadAll(response.Body)
 	err = errors.Join(err, response.Body.Close())
-	if err != nil || response.Close {
-		err = errors.Join(err, s.close())
-	}
+	keep = err == nil && !response.Close
 	return response.StatusCode, body, err
 }
 
@@ -52,9 +55,7 @@ func (s *sender) dial(address string) error {
 	if s.conn != nil && s.address == address {
 		return nil
 	}
-	if err := s.close(); err != nil {
-		return err
-	}
+	s.close()
 	conn, err := net.DialTimeout("tcp", address, requestTimeout) //nolint:gosec // the load goes where it is told to
 	if err != nil {
 		return err
@@ -64,11 +65,9 @@ func (s *sender) dial(address string) error {
 	return nil
 }
 
-func (s *sender) close() error {
-	if s.conn == nil {
-		return nil
+func (s *sender) close() {
+	if s.conn != nil {
+		_ = s.conn.Close()
+		s.conn = nil
 	}
-	conn := s.conn
-	s.conn = nil
-	return conn.Close()
 }

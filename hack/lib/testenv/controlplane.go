@@ -5,29 +5,35 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // ControlPlaneOptions say what kind of control plane to make.
 type ControlPlaneOptions struct {
 	// Folder takes data, keys and logs.
 	Folder string
-	// APIServers is how many there are. They share keys and etcd.
+	// APIServers is how many there are. They share keys and etcd. Default: 1.
 	APIServers int
+	// EtcdMembers is how many etcd processes there are. Default: 1.
+	EtcdMembers int
+	// Fsync has etcd sync to disk. Without it, etcd survives kill -9, but not the loss of power.
+	Fsync bool
+	// KeepHistory has etcd keep the whole history. Otherwise, the API server compacts it.
+	KeepHistory bool
 	// QuotaBytes is etcd's space quota; zero is etcd's own default.
 	QuotaBytes int64
 }
 
 // ControlPlane is an etcd with one API server or more, each a process that can be frozen, killed and
-// started again. Unlike envtest's it authorizes by RBAC, and its etcd keeps the whole history.
+// started again.
 type ControlPlane struct {
-	// Etcd is the store. It does not sync to disk: it survives kill -9, not the loss of power.
+	// Etcd is the store, or its first member.
 	Etcd *Process
 	// EtcdURL is where it answers, without TLS.
 	EtcdURL string
@@ -38,38 +44,48 @@ type ControlPlane struct {
 	// Token is the administrator's.
 	Token string
 
-	folder string
+	folder  string
+	members []*Process // of etcd
 }
 
-// StartControlPlane starts a control plane and waits until it answers. It has no CRDs yet.
+// StartControlPlane starts a control plane and waits until it answers. It has no CRDs yet. With an error, nothing runs.
 func StartControlPlane(ctx context.Context, options ControlPlaneOptions) (*ControlPlane, error) {
-	addresses, err := FreeAddresses(2 + options.APIServers)
-	if err != nil {
-		return nil, fmt.Errorf("finding free ports: %w", err)
+	c := &ControlPlane{folder: options.Folder, Token: rand.Text()}
+	if err := c.describe(options); err != nil {
+		return c, err
 	}
-	c := &ControlPlane{EtcdURL: "http://" + addresses[0], folder: options.Folder}
-	if err := c.makeKeys(); err != nil {
-		return nil, fmt.Errorf("making keys: %w", err)
-	}
-	if c.Etcd, err = c.etcd(addresses[1], options.QuotaBytes); err != nil {
-		return nil, err
-	}
-	for _, address := range addresses[2:] {
-		server, err := c.apiServer(address)
-		if err != nil {
-			return nil, err
-		}
-		c.APIServers = append(c.APIServers, server)
-		c.URLs = append(c.URLs, "https://"+address)
-	}
+	err := StartReady(ctx, c.members...)
 	// One after the other: the first API server fills the store.
-	for _, program := range append([]*Process{c.Etcd}, c.APIServers...) {
-		if err := StartReady(ctx, program); err != nil {
-			c.Stop()
-			return nil, fmt.Errorf("%w; the logs are in %s", err, c.folder)
-		}
+	for i := 0; i < len(c.APIServers) && err == nil; i++ {
+		err = StartReady(ctx, c.APIServers[i])
+	}
+	if err != nil {
+		c.Stop()
+		return c, fmt.Errorf("%w; the logs are in %s", err, c.folder)
 	}
 	return c, nil
+}
+
+// describe makes the keys and the processes, not yet started.
+func (c *ControlPlane) describe(options ControlPlaneOptions) error {
+	if err := c.makeKeys(); err != nil {
+		return fmt.Errorf("making keys: %w", err)
+	}
+	members, servers := max(1, options.EtcdMembers), max(1, options.APIServers)
+	addresses, err := FreeAddresses(2*members + servers)
+	if err != nil {
+		return fmt.Errorf("finding free ports: %w", err)
+	}
+	clients, err := c.addEtcd(options, addresses[:members], addresses[members:2*members])
+	if err != nil {
+		return err
+	}
+	for _, address := range addresses[2*members:] {
+		if err := c.addAPIServer(options, address, clients); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // KillAPIServers kills all API servers.
@@ -82,21 +98,20 @@ func (c *ControlPlane) KillAPIServers() {
 // Stop kills all processes.
 func (c *ControlPlane) Stop() {
 	c.KillAPIServers()
-	c.Etcd.Kill()
+	for _, member := range c.members {
+		member.Kill()
+	}
 }
 
-// DataFolder is where etcd keeps its data.
-func (c *ControlPlane) DataFolder() string { return filepath.Join(c.folder, "etcd") }
+// DataFolder is where etcd, or its first member, keeps its data.
+func (c *ControlPlane) DataFolder() string { return filepath.Join(c.folder, etcdName(0)) }
+
+func etcdName(member int) string { return fmt.Sprintf("etcd-%d", member) }
 
 func (c *ControlPlane) makeKeys() error {
 	if err := os.MkdirAll(c.folder, 0o700); err != nil {
 		return err
 	}
-	secret := make([]byte, 16)
-	if _, err := rand.Read(secret); err != nil {
-		return err
-	}
-	c.Token = hex.EncodeToString(secret)
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		return err
@@ -108,44 +123,67 @@ func (c *ControlPlane) makeKeys() error {
 	)
 }
 
-func (c *ControlPlane) etcd(peer string, quota int64) (*Process, error) {
-	log, err := os.Create(filepath.Join(c.folder, "etcd.log"))
-	if err != nil {
-		return nil, err
+// addEtcd describes etcd's members at these addresses for clients and for each other, and returns the URLs for clients.
+func (c *ControlPlane) addEtcd(options ControlPlaneOptions, addresses, peers []string) (clients string, err error) {
+	var cluster []string
+	for i, peer := range peers {
+		cluster = append(cluster, etcdName(i)+"=http://"+peer)
 	}
-	p := NewProcess(log, filepath.Join(Assets(), "etcd"),
-		"--data-dir="+c.DataFolder(),
-		"--listen-client-urls="+c.EtcdURL, "--advertise-client-urls="+c.EtcdURL,
-		"--listen-peer-urls=http://"+peer, "--initial-advertise-peer-urls=http://"+peer,
-		"--initial-cluster=default=http://"+peer,
-		"--unsafe-no-fsync", "--log-level=warn",
-		fmt.Sprintf("--quota-backend-bytes=%d", quota),
-	)
-	p.ReadyURL = c.EtcdURL + "/health?exclude=NOSPACE"
-	return p, nil
+	for i, address := range addresses {
+		client, peer := "http://"+address, "http://"+peers[i]
+		args := []string{
+			"--name=" + etcdName(i), "--data-dir=" + filepath.Join(c.folder, etcdName(i)),
+			"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
+			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
+			"--initial-cluster=" + strings.Join(cluster, ","),
+			"--log-level=warn", fmt.Sprintf("--quota-backend-bytes=%d", options.QuotaBytes),
+		}
+		if !options.Fsync {
+			args = append(args, "--unsafe-no-fsync")
+		}
+		member, err := c.process(etcdName(i), "etcd", client+"/health?exclude=NOSPACE", args)
+		if err != nil {
+			return "", err
+		}
+		c.members = append(c.members, member)
+	}
+	c.Etcd, c.EtcdURL = c.members[0], "http://"+addresses[0]
+	return "http://" + strings.Join(addresses, ",http://"), nil
 }
 
-func (c *ControlPlane) apiServer(address string) (*Process, error) {
-	number := len(c.APIServers)
-	log, err := os.Create(filepath.Join(c.folder, fmt.Sprintf("apiserver-%d.log", number)))
-	if err != nil {
-		return nil, err
-	}
+// addAPIServer describes an API server.
+func (c *ControlPlane) addAPIServer(options ControlPlaneOptions, address, etcd string) error {
+	name := fmt.Sprintf("apiserver-%d", len(c.APIServers))
 	key := filepath.Join(c.folder, "sa.key")
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	p := NewProcess(log, filepath.Join(Assets(), "kube-apiserver"),
-		"--etcd-servers="+c.EtcdURL, "--etcd-compaction-interval=0",
-		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port="+port,
-		"--cert-dir="+filepath.Join(c.folder, fmt.Sprintf("certs-%d", number)),
+	args := []string{
+		"--etcd-servers=" + etcd,
+		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + port,
+		"--cert-dir=" + filepath.Join(c.folder, name),
 		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file="+key, "--service-account-signing-key-file="+key,
-		"--token-auth-file="+filepath.Join(c.folder, "tokens.csv"),
+		"--service-account-key-file=" + key, "--service-account-signing-key-file=" + key,
+		"--token-auth-file=" + filepath.Join(c.folder, "tokens.csv"),
 		"--authorization-mode=RBAC", "--allow-privileged=true", "--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=10.96.0.0/24", "--disable-admission-plugins=ServiceAccount",
-	)
-	p.ReadyURL = "https://" + address + "/readyz"
+	}
+	if options.KeepHistory {
+		args = append(args, "--etcd-compaction-interval=0")
+	}
+	server, err := c.process(name, "kube-apiserver", "https://"+address+"/readyz", args)
+	c.APIServers, c.URLs = append(c.APIServers, server), append(c.URLs, "https://"+address)
+	return err
+}
+
+// process describes a program with a log of its own.
+func (c *ControlPlane) process(name, program, readyURL string, args []string) (*Process, error) {
+	log, err := os.Create(filepath.Join(c.folder, name+".log"))
+	if err != nil {
+		return nil, err
+	}
+	p := NewProcess(log, filepath.Join(Assets(), program), args...)
+	p.ReadyURL = readyURL
 	return p, nil
 }

@@ -61,13 +61,9 @@ func NewRig(t *testing.T, programs ...string) *Rig {
 			t.Error(err)
 		}
 	})
-	r.Cluster, err = StartCluster(folder)
+	r.Cluster, err = StartClusterOf(ctx, ControlPlaneOptions{Folder: folder})
 	r.Must(err)
-	t.Cleanup(func() {
-		if err := r.Stop(); err != nil {
-			t.Error("stopping the control plane:", err)
-		}
-	})
+	t.Cleanup(r.Stop)
 	return r
 }
 

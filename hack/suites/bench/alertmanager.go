@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,14 +16,11 @@ import (
 // alertmanagerConfig groups all alerts and notifies nobody: only the intake is measured.
 const alertmanagerConfig = "route: {receiver: nobody}\nreceivers: [{name: nobody}]\n"
 
-// alertmanagerTimeout is how long an Alertmanager may take to start.
-const alertmanagerTimeout = 10 * time.Second
-
-// measureAlertmanager posts the scenario's load to a real Alertmanager and returns its accepted alerts a second: 0
-// for an open loop, whose rate is given, and without a binary. The Alertmanager is a new one, as it keeps alerts in memory.
-func (c *cluster) measureAlertmanager(ctx context.Context, s scenario) (rate float64, err error) {
-	if c.alertmanager == "" || s.rate > 0 {
-		return 0, nil
+// measureAlertmanager posts a load to a real Alertmanager and returns its accepted alerts a second; NaN without a binary. The
+// Alertmanager is a new one, as it keeps alerts in memory.
+func (c *cluster) measureAlertmanager(ctx context.Context, load loadgen.Load) (rate float64, err error) {
+	if c.alertmanager == "" {
+		return math.NaN(), nil
 	}
 	folder, err := os.MkdirTemp(c.folder, "alertmanager-")
 	if err != nil {
@@ -33,29 +30,18 @@ func (c *cluster) measureAlertmanager(ctx context.Context, s scenario) (rate flo
 	if err := os.WriteFile(config, []byte(alertmanagerConfig), 0o600); err != nil {
 		return 0, err
 	}
-	log, err := os.Create(filepath.Join(folder, "log"))
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, log.Close()) }()
 	addresses, err := testenv.FreeAddresses(1)
 	if err != nil {
 		return 0, err
 	}
-	process := testenv.NewProcess(log, c.alertmanager, "--config.file="+config, "--storage.path="+folder,
+	process := testenv.NewProcess(c.log, c.alertmanager, "--config.file="+config, "--storage.path="+folder,
 		"--web.listen-address="+addresses[0], "--cluster.listen-address=", "--log.level=warn")
 	base := "http://" + addresses[0]
 	process.ReadyURL = base + "/-/ready"
-	if err := process.Start(); err != nil {
-		return 0, err
-	}
 	defer process.Kill()
-	starting, cancel := context.WithTimeout(ctx, alertmanagerTimeout)
-	defer cancel()
-	if err := process.WaitReady(starting); err != nil {
+	if err := testenv.StartReady(ctx, process); err != nil {
 		return 0, err
 	}
-	load := s.load
 	load.URLs, load.Body, load.AcknowledgedCode = []string{base + "/api/v2/alerts"}, alertmanagerAlert, http.StatusOK
 	load.Duration, load.Requests = time.Second, 0
 	loadgen.Run(ctx, load) // the first requests are slower; they are not counted

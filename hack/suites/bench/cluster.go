@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,9 +10,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -26,128 +22,102 @@ const (
 	fillClients = 32 // that fill the cluster, and empty it
 )
 
-// cluster is a control plane with a manager at work on it.
+// cluster is a control plane for managers to work on.
 type cluster struct {
-	plane    *testenv.Cluster
-	config   *rest.Config
-	client   client.Client
-	folder   string
-	binary   string
-	args     []string // of the manager
-	profiles string   // the folder for them, empty for none
-	log      *os.File
-
-	profileTime  time.Duration
-	alertmanager string             // the binary, empty for none
-	members      []*testenv.Process // of etcd, beside the control plane's own
-	manager      *testenv.Manager
+	*testenv.Cluster
+	options
+	folder string
+	log    *os.File // of the programs beside the control plane
 }
 
 // startCluster starts a control plane; no manager yet.
-func startCluster(o options) (c *cluster, err error) {
-	c = &cluster{
-		binary:   o.binary,
-		args:     append([]string{"--leader-elect=false", maxIncidents}, strings.Fields(o.args)...),
-		profiles: o.profiles,
-
-		profileTime:  o.profileTime,
-		alertmanager: o.alertmanager,
-	}
-	if c.profiles != "" {
-		c.args = append(c.args, "--pprof-bind-address="+pprofAddress)
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, c.stop())
-		}
-	}()
+func startCluster(ctx context.Context, o options) (c *cluster, err error) {
+	c = &cluster{options: o}
 	if c.folder, err = os.MkdirTemp("", "tocsin-bench-"); err != nil {
-		return c, err
-	}
-	if c.log, err = os.Create(filepath.Join(c.folder, "manager.log")); err != nil {
-		return c, err
-	}
-	environment := testenv.Environment()
-	if c.members, err = o.etcd.configure(environment, c.folder); err != nil {
-		return c, err
-	}
-	token := rand.Text()
-	tokens := filepath.Join(c.folder, "tokens.csv")
-	if err := os.WriteFile(tokens, []byte(token+",bench,bench,system:masters\n"), 0o600); err != nil {
-		return c, err
-	}
-	environment.ControlPlane.GetAPIServer().Configure().Set("token-auth-file", tokens)
-	if c.plane, err = testenv.StartClusterOf(c.folder, environment); err != nil {
-		return c, err
-	}
-	return c, c.useToken(token)
-}
-
-// useToken has the benchmark and its managers authenticate by a token, as pods do. To verify the client certificates of
-// envtest's users would cost the API server a twentieth of its time.
-func (c *cluster) useToken(token string) (err error) {
-	c.config = rest.AnonymousClientConfig(c.plane.Config)
-	c.config.BearerToken, c.config.QPS = token, -1
-	if c.client, err = client.New(c.config, client.Options{Scheme: testenv.Scheme()}); err != nil {
-		return err
-	}
-	const name = "bench"
-	return clientcmd.WriteToFile(clientcmdapi.Config{
-		Clusters:       map[string]*clientcmdapi.Cluster{name: {Server: c.config.Host, CertificateAuthorityData: c.config.CAData}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{name: {Token: token}},
-		Contexts:       map[string]*clientcmdapi.Context{name: {Cluster: name, AuthInfo: name}},
-		CurrentContext: name,
-	}, c.plane.Kubeconfig)
-}
-
-// maxIncidents is enough for a namespace, which has a quarter of it, to open an Incident for each alert of a load.
-const maxIncidents = "--max-incidents=100000"
-
-// startManager starts the manager and waits until it is ready.
-func (c *cluster) startManager(ctx context.Context) error {
-	var err error
-	c.manager, err = c.plane.RunManager(ctx, testenv.ManagerOptions{Binary: c.binary, Log: c.log, Args: c.args})
-	return err
-}
-
-// begin makes tenants, starts the manager, to be killed by the caller, and warms it up.
-func (c *cluster) begin(ctx context.Context, count int) ([]tenant, error) {
-	tenants := make([]tenant, count)
-	for i := range tenants {
-		t, err := c.newTenant(ctx)
-		if err != nil {
-			return nil, err
-		}
-		tenants[i] = t
-	}
-	if err := c.startManager(ctx); err != nil {
 		return nil, err
 	}
-	return tenants, c.warmUp(ctx)
+	if c.log, err = os.Create(filepath.Join(c.folder, "programs.log")); err != nil {
+		return nil, err
+	}
+	c.Cluster, err = testenv.StartClusterOf(ctx, testenv.ControlPlaneOptions{
+		Folder: c.folder, EtcdMembers: o.etcdMembers, Fsync: o.fsync,
+	})
+	return c, err
 }
 
-// warmUp posts a few alerts to an integration of their own and waits until they are folded: the first
-// requests after a start, and after a CRD was made, are slower than the others.
-func (c *cluster) warmUp(ctx context.Context) error {
-	t, err := c.newTenant(ctx)
-	if err != nil {
-		return err
+// startManagers starts managers, which elect a leader if they are several, and waits until all are ready. The caller stops those
+// that it returns, also with an error.
+func (c *cluster) startManagers(ctx context.Context, count int) (managers []*testenv.Manager, err error) {
+	// Enough to open an Incident for each alert of a load.
+	flags := []string{"--max-incidents=1000000", "--namespace-share=1", "--shutdown-delay=0s"}
+	if count > 1 {
+		flags = append(flags, testenv.Elect...)
+	} else {
+		flags = append(flags, "--leader-elect=false")
+		if c.profiles != "" {
+			flags = append(flags, "--pprof-bind-address="+pprofAddress)
+		}
+	}
+	flags = append(flags, strings.Fields(c.args)...)
+	for range count {
+		m, err := testenv.StartManager(testenv.ManagerOptions{Binary: c.binary, Kubeconfig: c.Kubeconfig, Log: c.log, Args: flags})
+		if err != nil {
+			return managers, err
+		}
+		managers = append(managers, m)
+	}
+	for _, m := range managers {
+		if err := testenv.StartReady(ctx, m.Process); err != nil {
+			return managers, err
+		}
+	}
+	return managers, nil
+}
+
+// stopAll ends managers in order, so that the next leader need not wait for the end of a lease.
+func stopAll(managers []*testenv.Manager) {
+	for _, m := range managers {
+		_ = m.Stop()
+	}
+}
+
+// begin makes tenants, starts managers, to be stopped by the caller also with an error, and warms them up: the first requests
+// after a start, and after a CRD was made, are slower than the others.
+func (c *cluster) begin(ctx context.Context, tenants, managers int) (list []tenant, running []*testenv.Manager, err error) {
+	for range tenants + 1 {
+		t, err := c.newTenant(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		list = append(list, t)
+	}
+	warm := list[tenants]
+	if running, err = c.startManagers(ctx, managers); err != nil {
+		return nil, running, err
 	}
 	account := loadgen.Run(ctx, loadgen.Load{
-		URLs: []string{c.manager.WebhookURL + t.token}, Senders: 16, Duration: warmUpTime, Key: loadgen.RotatingKeys(16),
+		URLs: urlsOf(running, warm), Senders: 16, Duration: warmUpTime, Key: loadgen.RotatingKeys(16),
 	})
 	if account.Acknowledged() == 0 {
-		return fmt.Errorf("no alert of the warm-up was accepted: %v", account.Codes)
+		return nil, running, fmt.Errorf("no alert of the warm-up was accepted: %v", account.Codes)
 	}
-	if _, err := c.drained(ctx, t); err != nil {
-		return err
+	if _, err := c.drained(ctx, warm); err != nil {
+		return nil, running, err
 	}
-	return c.clear(ctx, t.namespace)
+	return list[:tenants], running, c.clear(ctx, warm.namespace)
+}
+
+// urlsOf returns where a tenant posts its alerts.
+func urlsOf(managers []*testenv.Manager, t tenant) (urls []string) {
+	for _, m := range managers {
+		urls = append(urls, m.WebhookURL+t.token)
+	}
+	return urls
 }
 
 // drained waits until all alerts of a tenant are folded, and returns how long that took.
 func (c *cluster) drained(ctx context.Context, t tenant) (time.Duration, error) {
-	return loadgen.Drained(ctx, c.client, t.namespace)
+	return loadgen.Drained(ctx, c.Client, t.namespace)
 }
 
 // clear deletes what a load left in its namespace, one by one: the API server gives one request a minute, which
@@ -156,31 +126,19 @@ func (c *cluster) clear(ctx context.Context, namespace string) error {
 	for _, kind := range []string{"WebhookIntegration", "AlertEvent", "Incident"} {
 		var list metav1.PartialObjectMetadataList
 		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind + "List"))
-		if err := c.client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		if err := c.Client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
 			return err
 		}
 		err := testenv.SideBySide(fillClients, len(list.Items), func(n int) error {
 			item := &list.Items[n]
 			item.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
-			return client.IgnoreNotFound(c.client.Delete(ctx, item))
+			return client.IgnoreNotFound(c.Client.Delete(ctx, item))
 		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// stop ends the manager and the control plane.
-func (c *cluster) stop() error {
-	var err error
-	if c.plane != nil {
-		err = c.plane.Stop()
-	}
-	for _, member := range c.members {
-		member.Kill()
-	}
-	return errors.Join(err, c.log.Close(), os.RemoveAll(c.folder))
 }
 
 // tenant is a namespace with an integration.
@@ -190,10 +148,10 @@ type tenant struct {
 	token       string
 }
 
-// newTenant makes a namespace with an integration and a token for it.
+// newTenant makes a namespace with an integration and a token for it, which managers know that start later.
 func (c *cluster) newTenant(ctx context.Context) (tenant, error) {
 	t := tenant{namespace: "bench-" + strings.ToLower(rand.Text()), integration: "bench"}
 	var err error
-	t.token, err = c.plane.Integrate(ctx, t.namespace, t.integration, v1alpha1.WebhookIntegrationSpec{})
+	t.token, err = c.Integrate(ctx, t.namespace, t.integration, v1alpha1.WebhookIntegrationSpec{})
 	return t, err
 }

@@ -1,17 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"math"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	dto "github.com/prometheus/client_model/go"
@@ -22,50 +17,43 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-// clockTicks is the unit of the times in /proc/PID/stat: USER_HZ, which is 100 a second on Linux.
-const clockTicks = 100
-
 // families are the metrics of one process at one time.
 type families map[string]*dto.MetricFamily
 
-func parseMetrics(r io.Reader) (families, error) {
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	return parser.TextToMetricFamilies(r)
-}
-
 // scrape reads the metrics of a manager.
 func scrape(ctx context.Context, m *testenv.Manager) (families, error) {
-	text, err := testenv.Call(ctx, http.MethodGet, m.MetricsURL, "")
-	if err != nil {
-		return nil, fmt.Errorf("reading the manager's metrics: %w", err)
-	}
-	return parseMetrics(strings.NewReader(text))
+	return parse(testenv.Call(ctx, http.MethodGet, m.MetricsURL, ""))
 }
 
 // apiServerMetrics reads the API server's metrics.
 func (c *cluster) apiServerMetrics(ctx context.Context) (families, error) {
-	text, err := c.askAPIServer(ctx, "/metrics")
-	if err != nil {
-		return nil, fmt.Errorf("reading the API server's metrics: %w", err)
-	}
-	return parseMetrics(bytes.NewReader(text))
+	return parse(c.askAPIServer(ctx, "/metrics"))
 }
 
-func (c *cluster) askAPIServer(ctx context.Context, uri string) ([]byte, error) {
-	clients, err := kubernetes.NewForConfig(c.config)
+func parse(metrics string, err error) (families, error) {
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading metrics: %w", err)
 	}
-	return clients.RESTClient().Get().RequestURI(uri).DoRaw(ctx)
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	return parser.TextToMetricFamilies(strings.NewReader(metrics))
 }
 
-// sum adds up the values of a counter whose labels are as wanted; a wanted value may list several,
+func (c *cluster) askAPIServer(ctx context.Context, uri string) (string, error) {
+	clients, err := kubernetes.NewForConfig(c.Config)
+	if err != nil {
+		return "", err
+	}
+	answer, err := clients.RESTClient().Get().RequestURI(uri).DoRaw(ctx)
+	return string(answer), err
+}
+
+// sum adds up the values of a counter or gauge whose labels are as wanted; a wanted value may list several,
 // separated by "|".
 func (f families) sum(name string, want map[string]string) float64 {
 	var total float64
 	for _, metric := range f[name].GetMetric() {
 		if labelsMatch(metric, want) {
-			total += metric.GetCounter().GetValue()
+			total += metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
 		}
 	}
 	return total
@@ -128,44 +116,4 @@ func (b buckets) quantile(q float64) float64 {
 		lower, below = bound, b[bound]
 	}
 	return lower
-}
-
-// usage is what a process has used so far.
-type usage struct {
-	cpuSeconds float64
-	peakRSS    int64 // bytes
-}
-
-func processUsage(pid int) (usage, error) {
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return usage{}, fmt.Errorf("reading the use of a process: %w", err)
-	}
-	// The fields follow the command's name, which stands in parentheses and may hold spaces.
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	user, _ := strconv.ParseFloat(fields[11], 64)
-	system, _ := strconv.ParseFloat(fields[12], 64)
-	_, peak, err := testenv.Memory(pid)
-	return usage{cpuSeconds: (user + system) / clockTicks, peakRSS: peak}, err
-}
-
-// child finds a child of this process by its command's name.
-func child(name string) (int, error) {
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		return 0, err
-	}
-	for _, path := range stats {
-		stat, err := os.ReadFile(path)
-		if err != nil {
-			continue // it has ended
-		}
-		open, end := strings.IndexByte(string(stat), '('), strings.LastIndexByte(string(stat), ')')
-		fields := strings.Fields(string(stat[end+1:]))
-		// The kernel keeps 15 characters of a name.
-		if string(stat[open+1:end]) == name[:min(len(name), 15)] && fields[1] == strconv.Itoa(os.Getpid()) {
-			return strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		}
-	}
-	return 0, fmt.Errorf("no child process %q", name)
 }

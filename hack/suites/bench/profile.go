@@ -1,9 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -17,41 +15,36 @@ import (
 // pprofAddress is where the manager serves its profiles when they are asked for.
 const pprofAddress = "127.0.0.1:16060"
 
-// profiles are what the manager and the API server did during a load, by step.
-type profiles struct {
-	Manager   []share `json:"manager"`
-	APIServer []share `json:"apiServer"`
-}
-
-// profile takes CPU profiles of the manager and of the API server for as long as a load lasts, or for profileTime, and writes
-// them into a folder as SCENARIO.manager.pprof and SCENARIO.kube-apiserver.pprof. The returned function
-// waits for them.
-func (c *cluster) profile(ctx context.Context, folder string, s scenario) (wait func() (profiles, error)) {
-	path := fmt.Sprintf("/debug/pprof/profile?seconds=%d", max(1, int(cmp.Or(c.profileTime, s.load.Duration)/time.Second)))
-	var taken profiles
-	var errs [2]error
+// profile takes CPU profiles of the processes for as long as a load lasts, and writes them as SCENARIO.PROCESS.pprof into the
+// folder for them, if there is one. The returned function waits for them, and returns how they divide by step.
+func (c *cluster) profile(ctx context.Context, s scenario) (wait func() ([2][]share, error)) {
+	var shares [2][]share
+	if c.profiles == "" {
+		return func() ([2][]share, error) { return shares, nil }
+	}
+	path := fmt.Sprintf("/debug/pprof/profile?seconds=%d", max(1, int(s.load.Duration/time.Second)))
+	ask := [2]func() (string, error){
+		func() (string, error) { return testenv.Call(ctx, http.MethodGet, "http://"+pprofAddress+path, "") },
+		func() (string, error) { return c.askAPIServer(ctx, path) },
+	}
+	var err error
 	var work sync.WaitGroup
 	work.Go(func() {
-		encoded, err := testenv.Call(ctx, http.MethodGet, "http://"+pprofAddress+path, "")
-		taken.Manager, errs[0] = saveProfile(filepath.Join(folder, s.name+".manager.pprof"), []byte(encoded), err, managerSteps)
+		err = testenv.SideBySide(len(processes), len(processes), func(i int) error {
+			encoded, err := ask[i]()
+			if err != nil {
+				return fmt.Errorf("taking a profile: %w", err)
+			}
+			file := filepath.Join(c.profiles, s.name+"."+processes[i].name+".pprof")
+			if err := os.WriteFile(file, []byte(encoded), 0o600); err != nil {
+				return err
+			}
+			shares[i], err = byStep(encoded, processes[i].steps)
+			return err
+		})
 	})
-	work.Go(func() {
-		encoded, err := c.askAPIServer(ctx, path)
-		taken.APIServer, errs[1] = saveProfile(filepath.Join(folder, s.name+".kube-apiserver.pprof"), encoded, err, apiServerSteps)
-	})
-	return func() (profiles, error) {
+	return func() ([2][]share, error) {
 		work.Wait()
-		return taken, errors.Join(errs[:]...)
+		return shares, err
 	}
-}
-
-// saveProfile writes a profile into a file, and returns it by step.
-func saveProfile(path string, encoded []byte, err error, list []step) ([]share, error) {
-	if err != nil {
-		return nil, fmt.Errorf("taking a profile: %w", err)
-	}
-	if err := os.WriteFile(path, encoded, 0o600); err != nil {
-		return nil, err
-	}
-	return byStep(encoded, list)
 }

@@ -1,11 +1,10 @@
 package main
 
 import (
-	"bytes"
-	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/google/pprof/profile"
 )
@@ -24,6 +23,12 @@ func steps(namesAndFunctions ...string) []step {
 	}
 	return list
 }
+
+// processes are those whose processor time is measured.
+var processes = [2]struct {
+	name  string
+	steps []step
+}{{"manager", managerSteps}, {"kube-apiserver", apiServerSteps}}
 
 // managerSteps are those of the manager, in the order of the path of an alert; what serves all steps comes first and last.
 var managerSteps = steps(
@@ -68,51 +73,43 @@ var apiServerSteps = steps(
 
 // share is the part of a profile's processor time that a step took.
 type share struct {
-	Step string  `json:"step"`
-	Part float64 `json:"part"`
+	step string
+	part float64
 }
 
 // byStep divides the processor time of a profile by steps. What belongs to none comes last.
-func byStep(encoded []byte, list []step) ([]share, error) {
-	p, err := profile.Parse(bytes.NewReader(encoded))
+func byStep(encoded string, list []step) ([]share, error) {
+	p, err := profile.Parse(strings.NewReader(encoded))
 	if err != nil {
 		return nil, fmt.Errorf("reading a profile: %w", err)
 	}
-	nanoseconds := map[string]int64{}
+	spent := make([]int64, len(list)+1)
 	var all int64
 	for _, sample := range p.Sample {
-		spent := sample.Value[len(sample.Value)-1]
-		nanoseconds[stepOf(sample, list)] += spent
-		all += spent
+		nanoseconds := sample.Value[len(sample.Value)-1]
+		spent[stepOf(sample, list)] += nanoseconds
+		all += nanoseconds
 	}
-	var shares []share
-	for _, name := range append(namesOf(list), otherStep) {
-		if spent := nanoseconds[name]; spent > 0 {
-			shares = append(shares, share{name, float64(spent) / float64(cmp.Or(all, 1))})
+	shares := make([]share, len(spent))
+	for i, nanoseconds := range spent {
+		shares[i] = share{"other", float64(nanoseconds) / float64(all)}
+		if i < len(list) {
+			shares[i].step = list[i].name
 		}
 	}
 	return shares, nil
 }
 
-const otherStep = "other"
-
-func namesOf(list []step) []string {
-	names := make([]string, len(list))
-	for i := range list {
-		names[i] = list[i].name
-	}
-	return names
-}
-
-func stepOf(sample *profile.Sample, list []step) string {
+// stepOf returns the index of the step that a sample belongs to, or the length of the list.
+func stepOf(sample *profile.Sample, list []step) int {
 	for i := range list {
 		for _, location := range sample.Location {
 			for _, line := range location.Line {
 				if list[i].function.MatchString(line.Function.Name) {
-					return list[i].name
+					return i
 				}
 			}
 		}
 	}
-	return otherStep
+	return len(list)
 }

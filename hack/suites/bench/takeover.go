@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -32,69 +31,31 @@ const (
 	overloadKeys  = 1000
 	overloadCalib = 10 * time.Second
 
-	leaseName, leaseNamespace = "manager.tocsin.dev", "default"
+	leaseName, leaseNamespace = "manager.tocsin.dev", "default" // as testenv.Elect says
 )
 
-// takeoverRow is how soon an alert is folded that was sent right after the end of the leader, in seconds.
-type takeoverRow struct {
-	End    string  `json:"end"`
-	Runs   int     `json:"runs"`
-	Least  float64 `json:"least"`
-	Median float64 `json:"median"`
-	Most   float64 `json:"most"`
-}
-
-// leaseRow is what became of the Lease in a time: Gap is the longest one between two renewals, and Asked the longest duration of
-// the lease, in seconds.
+// leaseRow is what became of the Lease in a time.
 type leaseRow struct {
-	What    string  `json:"what"`
-	Seconds float64 `json:"seconds"`
-	Writes  float64 `json:"writesPerSecond"`
-	Terms   int     `json:"termsBegun"`
-	Gap     float64 `json:"longestGap"`
-	Asked   float64 `json:"longestLease"`
-
-	Capacity float64 `json:"foldedPerSecond,omitempty"` // without overload
-	Accepted float64 `json:"acceptedPerSecond,omitempty"`
-}
-
-// startReplicas starts managers with leader election and waits until all are ready. The caller stops those that it returns, also
-// with an error.
-func (c *cluster) startReplicas(ctx context.Context, count int) (replicas []*testenv.Manager, err error) {
-	for range count {
-		replica, err := testenv.StartManager(testenv.ManagerOptions{
-			Binary: c.binary, Kubeconfig: c.plane.Kubeconfig, Log: c.log,
-			Args: []string{
-				"--leader-elect", "--leader-election-namespace=" + leaseNamespace, "--max-incidents=1000000", "--namespace-share=1",
-				"--shutdown-delay=0s",
-			},
-		})
-		if err != nil {
-			return replicas, err
-		}
-		replicas = append(replicas, replica)
-	}
-	ctx, cancel := context.WithTimeout(ctx, takeoverTimeout)
-	defer cancel()
-	for _, replica := range replicas {
-		if err := replica.WaitReady(ctx); err != nil {
-			return replicas, err
-		}
-	}
-	return replicas, nil
+	elapsed time.Duration
+	writes  int
+	terms   int           // begun
+	gap     time.Duration // the longest one between two renewals
+	longest int32         // the longest duration of the lease, in seconds
 }
 
 // measureTakeovers ends the leader of three replicas again and again, in two ways, and counts the writes of the Lease at rest.
-func (c *cluster) measureTakeovers(ctx context.Context) (rows []takeoverRow, rest *leaseRow, err error) {
-	t, replicas, err := c.beginElected(ctx, takeoverReplicas)
+func (c *cluster) measureTakeovers(ctx context.Context) error {
+	tenants, replicas, err := c.begin(ctx, 1, takeoverReplicas)
 	defer stopAll(replicas)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	if rest, err = c.watchLease(ctx, "at rest", func() { testenv.Pause(ctx, restTime) }); err != nil {
-		return nil, nil, err
+	rest, err := c.watchLease(ctx, func() { testenv.Pause(ctx, restTime) })
+	if err != nil {
+		return err
 	}
-	rest.print()
+	rest.print("at rest", 0, 0)
+	beginTable("End of the leader", "Runs", "Folded after, least s", "Median s", "Most s")
 	for _, end := range []struct {
 		name   string
 		signal syscall.Signal
@@ -103,53 +64,16 @@ func (c *cluster) measureTakeovers(ctx context.Context) (rows []takeoverRow, res
 		for run := range takeoverRuns {
 			// Between two renewals, at each phase alike.
 			testenv.Pause(ctx, 3*time.Second+time.Duration(run)*time.Second/takeoverRuns)
-			d, err := c.endLeader(ctx, t, replicas, end.signal, fmt.Sprintf("%s-%d", end.name, run))
+			d, err := c.endLeader(ctx, tenants[0], replicas, end.signal, fmt.Sprintf("%s-%d", end.name, run))
 			if err != nil {
-				return rows, rest, fmt.Errorf("%s: %w", end.name, err)
+				return fmt.Errorf("%s: %w", end.name, err)
 			}
 			took = append(took, d)
 		}
 		slices.Sort(took)
-		row := takeoverRow{
-			End: end.name, Runs: len(took),
-			Least: took[0].Seconds(), Median: loadgen.Quantile(took, 0.5).Seconds(), Most: took[len(took)-1].Seconds(),
-		}
-		fmt.Println("takeover:", row.cells())
-		rows = append(rows, row)
+		printRow(end.name, len(took), took[0], loadgen.Quantile(took, 0.5), loadgen.Quantile(took, 1))
 	}
-	return rows, rest, nil
-}
-
-// beginElected makes a tenant and starts replicas that have folded alerts of another one.
-func (c *cluster) beginElected(ctx context.Context, count int) (t tenant, replicas []*testenv.Manager, err error) {
-	other, err := c.newTenant(ctx)
-	if err != nil {
-		return t, nil, err
-	}
-	if t, err = c.newTenant(ctx); err != nil {
-		return t, nil, err
-	}
-	if replicas, err = c.startReplicas(ctx, count); err != nil {
-		return t, replicas, err
-	}
-	loadgen.Run(ctx, loadgen.Load{URLs: urlsOf(replicas, other), Senders: 16, Duration: warmUpTime, Key: loadgen.RotatingKeys(16)})
-	_, err = c.drained(ctx, other)
-	return t, replicas, err
-}
-
-// urlsOf returns where a tenant posts its alerts.
-func urlsOf(replicas []*testenv.Manager, t tenant) (urls []string) {
-	for _, replica := range replicas {
-		urls = append(urls, replica.WebhookURL+t.token)
-	}
-	return urls
-}
-
-// stopAll ends replicas in order, so that the next leader need not wait for the end of a lease.
-func stopAll(replicas []*testenv.Manager) {
-	for _, replica := range replicas {
-		_ = replica.Stop()
-	}
+	return nil
 }
 
 // endLeader ends the leader, sends an alert to another replica, and returns how long it took from the signal until it was folded.
@@ -177,41 +101,38 @@ func (c *cluster) endLeader(
 	}
 	took := time.Since(began)
 	<-exited
-	if err := ended.Start(); err != nil {
-		return 0, err
-	}
-	return took, ended.WaitReady(ctx)
+	return took, testenv.StartReady(ctx, ended.Process)
 }
 
-// measureOverload sends five times as many alerts as are folded, and returns what became of the Lease meanwhile: no term is to
+// measureOverload sends five times as many alerts as are folded, and prints what became of the Lease meanwhile: no term is to
 // end.
-func (c *cluster) measureOverload(ctx context.Context, duration time.Duration) (*leaseRow, error) {
-	t, replicas, err := c.beginElected(ctx, takeoverReplicas)
+func (c *cluster) measureOverload(ctx context.Context) error {
+	tenants, replicas, err := c.begin(ctx, 1, takeoverReplicas)
 	defer stopAll(replicas)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	t := tenants[0]
 	load := loadgen.Load{URLs: urlsOf(replicas, t), Senders: 64, Duration: overloadCalib, Key: loadgen.RotatingKeys(overloadKeys)}
 	began := time.Now()
 	account := loadgen.Run(ctx, load)
 	if _, err := c.drained(ctx, t); err != nil {
-		return nil, err
+		return err
 	}
 	capacity := float64(account.Acknowledged()) / time.Since(began).Seconds()
-	load.Rate, load.Senders, load.Duration = overload*capacity, 4*load.Senders, duration
-	row, err := c.watchLease(ctx, fmt.Sprintf("%d times the capacity", overload), func() { account = loadgen.Run(ctx, load) })
+	load.Rate, load.Senders, load.Duration = overload*capacity, 4*load.Senders, c.duration
+	row, err := c.watchLease(ctx, func() { account = loadgen.Run(ctx, load) })
 	if err != nil {
-		return nil, err
+		return err
 	}
-	row.Capacity, row.Accepted = capacity, account.Rate()
-	row.print()
+	row.print(fmt.Sprintf("%d times the capacity", overload), capacity, account.Rate())
 	stopAll(replicas) // folding the rest would take four times as long
-	return row, c.clear(ctx, t.namespace)
+	return c.clear(ctx, t.namespace)
 }
 
 // watchLease watches the Lease while something is done.
-func (c *cluster) watchLease(ctx context.Context, what string, do func()) (*leaseRow, error) {
-	clients, err := kubernetes.NewForConfig(c.config)
+func (c *cluster) watchLease(ctx context.Context, do func()) (*leaseRow, error) {
+	clients, err := kubernetes.NewForConfig(c.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -220,7 +141,7 @@ func (c *cluster) watchLease(ctx context.Context, what string, do func()) (*leas
 	if err != nil {
 		return nil, err
 	}
-	row := &leaseRow{What: what}
+	row := &leaseRow{}
 	began := time.Now()
 	var watching sync.WaitGroup
 	watching.Go(func() {
@@ -234,45 +155,26 @@ func (c *cluster) watchLease(ctx context.Context, what string, do func()) (*leas
 		}
 	})
 	do()
-	row.Seconds = time.Since(began).Seconds()
+	row.elapsed = time.Since(began)
 	watch.Stop()
 	watching.Wait()
-	row.Writes /= row.Seconds
 	return row, nil
 }
 
 // note notes a version of the Lease after another one, nil if it is the first.
 func (r *leaseRow) note(last, lease *coordinationv1.Lease) {
-	r.Asked = max(r.Asked, float64(*lease.Spec.LeaseDurationSeconds))
+	r.longest = max(r.longest, *lease.Spec.LeaseDurationSeconds)
 	if last == nil {
 		return
 	}
-	r.Writes++
-	r.Terms += int(*lease.Spec.LeaseTransitions - *last.Spec.LeaseTransitions)
-	r.Gap = max(r.Gap, lease.Spec.RenewTime.Sub(last.Spec.RenewTime.Time).Seconds())
+	r.writes++
+	r.terms += int(*lease.Spec.LeaseTransitions - *last.Spec.LeaseTransitions)
+	r.gap = max(r.gap, lease.Spec.RenewTime.Sub(last.Spec.RenewTime.Time))
 }
 
-// takeoverTitles and leaseTitles are the columns of the rows.
-var (
-	takeoverTitles = []any{"End of the leader", "Runs", "Folded after, least s", "Median s", "Most s"}
-	leaseTitles    = []any{
-		"The Lease", "Seconds", "Writes/s", "Terms begun", "Longest gap between renewals s", "Longest lease s", "Folded/s before",
-		"Accepted/s",
-	}
-)
-
-func (r takeoverRow) cells() []string {
-	return []string{r.End, strconv.Itoa(r.Runs), decimal(2, r.Least), decimal(2, r.Median), decimal(2, r.Most)}
+// print prints a table. At rest, nothing is folded or accepted.
+func (r *leaseRow) print(what string, capacity, accepted float64) {
+	beginTable("The Lease", "Seconds", "Writes/s", "Terms begun", "Longest gap between renewals s", "Longest lease s",
+		"Folded/s before", "Accepted/s")
+	printRow(what, r.elapsed, float64(r.writes)/r.elapsed.Seconds(), r.terms, r.gap, r.longest, capacity, accepted)
 }
-
-func (r leaseRow) cells() []string {
-	return []string{
-		r.What, decimal(0, r.Seconds), decimal(2, r.Writes), strconv.Itoa(r.Terms), decimal(1, r.Gap), decimal(0, r.Asked),
-		decimal(0, r.Capacity), decimal(0, r.Accepted),
-	}
-}
-
-func (r *leaseRow) print() { fmt.Println("lease:", r.cells()) }
-
-// decimal returns a number with so many digits after the point.
-func decimal(digits int, v float64) string { return strconv.FormatFloat(v, 'f', digits, 64) }

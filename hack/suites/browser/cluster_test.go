@@ -64,12 +64,6 @@ func serveCluster(t *testing.T, change ...func(page.Connector) page.Connector) s
 	return s.URL()
 }
 
-// connect is a page.Connector.
-type connect func(token string) (client.WithWatch, error)
-
-// Connect implements page.Connector.
-func (c connect) Connect(token string) (client.WithWatch, error) { return c(token) }
-
 func (b *tab) signIn(token string) {
 	b.Eventually(func() string { return b.eval(`!document.getElementById("sign-in").hidden`) }).Should(Equal("true"))
 	b.do(chromedp.SendKeys("#token", token), chromedp.Click("#sign-in button"))
@@ -227,8 +221,8 @@ func TestATokenExpires(t *testing.T) {
 	fresh := c.user(t, "fresh", c.namespace, mayRead, mayAct)
 	unauthorized := apierrors.NewUnauthorized("Unauthorized")
 	address := serveCluster(t, func(inner page.Connector) page.Connector {
-		return connect(func(token string) (client.WithWatch, error) {
-			one, err := inner.Connect(token)
+		return func(token string) (client.WithWatch, error) {
+			one, err := inner(token)
 			if token != old || err != nil {
 				return one, err
 			}
@@ -246,7 +240,7 @@ func TestATokenExpires(t *testing.T) {
 					return c.Create(ctx, object, options...)
 				},
 			}), nil
-		})
+		}
 	})
 	b := openTab(t)
 	b.do(chromedp.Navigate(address + "#/?search=disk&scope=" + c.namespace))

@@ -37,7 +37,7 @@ func TestClients(t *testing.T) {
 	g := NewWithT(t)
 	cluster, err := testenv.StartCluster(t.TempDir())
 	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(cluster.Stop()).To(Succeed()) })
+	t.Cleanup(cluster.Stop)
 	manager := testenv.TestManager(t, testenv.ManagerOptions{
 		Kubeconfig: cluster.Kubeconfig, Log: os.Stderr, Args: []string{"--shutdown-delay=0s"},
 	})

@@ -239,16 +239,12 @@ func (r *trial) write(b *strings.Builder) {
 		overload = append(overload, strconv.Itoa(p.account.Codes["503"]))
 		lag = append(lag, fmt.Sprintf("%.1f s", p.lag.Seconds()))
 	}
-	refused, unknown := 0, 0
-	for _, key := range r.total.Keys {
-		refused += key.Refused
-		unknown += key.Unknown
-	}
+	_, all := r.total.Snapshot()
 	fmt.Fprintf(b, "| %s | %.0f s |", r.name, r.took.Seconds())
 	for _, three := range [][]string{rate, p99, overload, lag} {
 		fmt.Fprintf(b, " %s |", strings.Join(three, " / "))
 	}
-	fmt.Fprintf(b, " %d | %d | %d | 0 |\n", r.total.Acknowledged(), refused, unknown)
+	fmt.Fprintf(b, " %d | %d | %d | 0 |\n", r.total.Acknowledged(), all.Refused, all.Unknown)
 }
 
 func writeUsage(b *strings.Builder, when string, pods map[string]usage) {

@@ -58,7 +58,7 @@ func newRig(ctx context.Context, folder, binary string, quota int64) (r *rig, er
 		}
 	}()
 	r.plane, err = testenv.StartControlPlane(ctx, testenv.ControlPlaneOptions{
-		Folder: filepath.Join(folder, "plane"), APIServers: 2, QuotaBytes: quota,
+		Folder: filepath.Join(folder, "plane"), APIServers: 2, KeepHistory: true, QuotaBytes: quota,
 	})
 	if err != nil {
 		return r, fmt.Errorf("starting the control plane: %w", err)

@@ -88,7 +88,7 @@ func arrive(t *testing.T) *newcomer {
 	n := &newcomer{folder: t.TempDir()}
 	cluster, err := testenv.StartEmptyCluster(n.folder)
 	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(cluster.Stop()).To(Succeed()) })
+	t.Cleanup(cluster.Stop)
 	config := cluster.Config
 	n.kubeconfig = cluster.Kubeconfig
 	n.clientset, err = kubernetes.NewForConfig(config)

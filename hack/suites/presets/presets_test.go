@@ -47,7 +47,7 @@ func TestSamplesBecomeIncidents(t *testing.T) {
 	p := &player{tokens: map[string]string{}, later: time.Since(samplesTime)}
 	p.cluster, err = testenv.StartCluster(t.TempDir())
 	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(p.cluster.Stop()).To(Succeed()) })
+	t.Cleanup(p.cluster.Stop)
 	manager := filepath.Join(t.TempDir(), "manager")
 	g.Expect(testenv.BuildManager(ctx, manager)).To(Succeed())
 	p.manager, err = p.cluster.RunManager(ctx, testenv.ManagerOptions{Binary: manager})
@@ -133,7 +133,7 @@ func (p *player) check(ctx context.Context, preset, sample string) error {
 	if err != nil {
 		return err
 	}
-	result, err := program.Alerts(ctx, value, nil, time.Now())
+	result, err := program.Alerts(value, nil, time.Now())
 	if err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ func startControlPlane(t *testing.T) string {
 	g := NewWithT(t)
 	cluster, err := testenv.StartEmptyCluster(t.TempDir())
 	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(cluster.Stop()).To(Succeed()) })
+	t.Cleanup(cluster.Stop)
 	return cluster.Kubeconfig
 }
 

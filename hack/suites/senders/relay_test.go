@@ -91,7 +91,7 @@ func (r *relay) keys(body []byte, header http.Header) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	result, err := r.program.Alerts(context.Background(), decoded, header, time.Now())
+	result, err := r.program.Alerts(decoded, header, time.Now())
 	if err != nil {
 		return nil, err
 	}

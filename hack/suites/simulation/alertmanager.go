@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -276,24 +277,40 @@ func (w *world) judgeForwarding() (found oracle.Findings) {
 	if w.story.hasClocks() {
 		lately += serverJump
 	}
+	w.judge.mu.Lock()
+	incidents := maps.Clone(w.judge.mutes.incidents)
+	integrations, deleted := maps.Clone(w.judge.mutes.integrations), maps.Clone(w.judge.mutes.deleted)
+	w.judge.mu.Unlock()
+	maps.DeleteFunc(incidents, func(key types.NamespacedName, incident *v1alpha1.Incident) bool {
+		// A leader that comes after a deletion does not know what was posted of the former Incident: that expires.
+		return incident == nil || deleted[key] || w.story.stays(key.Namespace) || !incident.DeletionTimestamp.IsZero() ||
+			integrations[types.NamespacedName{Namespace: key.Namespace, Name: integrationName}] == nil || changedWithin(incident, lately)
+	})
+	silenced := map[types.NamespacedName]bool{} // in any Alertmanager
 	for i, a := range w.alertmanagers {
 		told := a.told()
-		w.judge.mu.Lock()
-		incidents := maps.Clone(w.judge.mutes.incidents)
-		integrations, deleted := maps.Clone(w.judge.mutes.integrations), maps.Clone(w.judge.mutes.deleted)
-		w.judge.mu.Unlock()
 		for key, incident := range incidents {
-			knows := told[key]
-			integration := integrations[types.NamespacedName{Namespace: key.Namespace, Name: integrationName}]
-			// A leader that comes after a deletion does not know what was posted of the former Incident: that expires.
-			if incident == nil || deleted[key] || integration == nil || w.story.stays(key.Namespace) ||
-				!incident.DeletionTimestamp.IsZero() || changedWithin(incident, lately) {
-				continue
-			}
-			w.judgeTold(i, key, knows, &incident.Status, &found)
+			silenced[key] = silenced[key] || told[key].silenced
+			w.judgeTold(i, key, told[key], &incident.Status, &found)
 		}
 	}
+	w.judgeSilenced(incidents, silenced, &found)
 	return found
+}
+
+// judgeSilenced finds conditions Silenced that are not true.
+func (w *world) judgeSilenced(
+	incidents map[types.NamespacedName]*v1alpha1.Incident, silenced map[types.NamespacedName]bool, found *oracle.Findings,
+) {
+	for key, incident := range incidents {
+		status := &incident.Status
+		is := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSilenced)
+		// The silence of an acknowledgement is no news.
+		if wantTold(status) != "" && is != silenced[key] && status.Acknowledgement == nil && !endsSilence(status) &&
+			!w.story.hasClocks() {
+			found.Add("W: %s has the condition Silenced: %v, and an Alertmanager silences it: %v", key, is, silenced[key])
+		}
+	}
 }
 
 // judgeTold finds what an Alertmanager does not know of an Incident, or knows wrongly.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 )
@@ -41,6 +42,7 @@ type archivedIncident struct {
 	ended   map[int64]endedEpisode
 	omitted map[int64]bool // episodes that had no space while the archiver was late, and that another one counts
 	archive v1alpha1.ArchiveState
+	before  v1alpha1.IncidentStatus // of the last commit
 	exists  bool
 	exempt  bool // a user has deleted it, archived or not
 }
@@ -85,7 +87,20 @@ func (j *archiveJudge) commit(c apiserver.Commit) {
 	}
 	known.exists = c.Type != watch.Deleted
 	if known.exists {
+		if isReplica(c.Client) {
+			j.judgeWaiting(known, incident.Status.UnarchivedEpisodes)
+		}
 		j.enter(known, &incident.Status)
+	}
+	known.before = incident.Status
+}
+
+// judgeWaiting judges what a fold has left in the status to be archived: nothing that was archived before.
+func (j *archiveJudge) judgeWaiting(known *archivedIncident, waiting []v1alpha1.UnarchivedEpisode) {
+	for _, e := range waiting {
+		if fold.InArchive(&known.before, &e) {
+			j.found.Add("R: a fold of %s keeps its episode %d, which is archived", known.name, e.Number)
+		}
 	}
 }
 

@@ -92,7 +92,7 @@ func (a *archiver) start() {
 		MetricsAddress: options.Off, ProbeAddress: options.Off, PprofAddress: options.Off,
 	}
 	go func() {
-		err := archiving.Run(ctx, config, log, flags, access{bucket: a.bucket, link: p.link})
+		err := archiving.Run(ctx, config, log, flags, access{bucket: a.bucket, link: p.link}.open)
 		stop()
 		w.note("- %s has ended: %v", a.name, err)
 		close(p.ended)

@@ -73,15 +73,15 @@ var (
 	errNoObject = errors.New("404: no such object")
 )
 
-// access is a bucket as a process sees it. It implements archive.Location and, as far as the archiver needs it, driver.Bucket.
+// access is a bucket as a process sees it. It implements driver.Bucket, as far as the archiver needs it.
 type access struct {
 	driver.Bucket
 	*bucket
 	*link
 }
 
-// Open implements archive.Location.
-func (a access) Open(context.Context) (*blob.Bucket, error) { return blob.NewBucket(a), nil }
+// open is an archive.OpenBucket.
+func (a access) open(context.Context) (*blob.Bucket, error) { return blob.NewBucket(a), nil }
 
 // call calls the bucket, which may fail. do runs under the lock.
 func (a access) call(ctx context.Context, verb, key string, do func() error) error {

@@ -37,6 +37,7 @@ type judge struct {
 	pager   *pager // nil: no end is kept back
 	story   *Story
 	pace    pace
+	panics  oracle.Findings // that a replica has recovered from
 	network *network
 	say     func(format string, args ...any)
 }
@@ -158,6 +159,13 @@ func seemsNew(object []byte) bool {
 		event.CreationTimestamp.Sub(event.Spec.ReceivedTime.Time) <= time.Minute
 }
 
+// panicked notes a panic from which a replica recovers: what it was about is not done.
+func (j *judge) panicked(value any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.panics.Add("P: a replica panicked: %v", value)
+}
+
 // watchNoMore has no Watcher told of what follows.
 func (j *judge) watchNoMore() {
 	j.mu.Lock()
@@ -169,8 +177,8 @@ func (j *judge) watchNoMore() {
 func (j *judge) findings() oracle.Findings {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	found := slices.Concat(j.history.Findings(), j.mutes.found, j.pings.found, j.network.findings(), j.pace.found,
-		j.network.tracer.findings())
+	found := slices.Concat(j.history.Findings(), j.panics, j.mutes.found, j.pings.found, j.network.findings(),
+		j.pace.found, j.network.tracer.findings())
 	if j.pager != nil {
 		found = append(found, j.pager.findings()...)
 	}
@@ -190,6 +198,6 @@ func (j *judge) check(records []*oracle.Record, faultsEnded time.Time) oracle.Fi
 		found = append(found, j.pager.check(time.Now(), j.story.stays)...)
 	}
 	mayMiss := func(namespace string) bool { return j.story.MaxIncidents > 0 || j.story.stays(namespace) }
-	return slices.Concat(found, j.pace.found, j.network.tracer.findings(), j.mutes.check(time.Now(), j.story.stays),
-		j.pings.check(time.Now(), mayMiss))
+	return slices.Concat(found, j.panics, j.pace.found, j.network.tracer.findings(),
+		j.mutes.check(time.Now(), j.story.stays), j.pings.check(time.Now(), mayMiss))
 }

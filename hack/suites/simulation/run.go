@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
@@ -76,6 +78,8 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 	if !watcher.Untraced {
 		w.network.tracer.begin(story, w.judge.say)
 	}
+	defer func(before []func(context.Context, any)) { utilruntime.PanicHandlers = before }(utilruntime.PanicHandlers)
+	utilruntime.PanicHandlers = []func(context.Context, any){func(_ context.Context, v any) { w.judge.panicked(v) }}
 	w.calm.add("", began, began.Add(calmAfter/2))
 	for _, r := range w.replicas {
 		if err := r.start(); err != nil {

@@ -51,6 +51,9 @@ var unavailableReport = &apiserver.Call{
 	Verb: "patch", Resource: "webhookintegrations." + v1alpha1.GroupVersion.Group, Subresource: "status",
 }
 
+// longTitles is how many alerts there are for one that has a long title.
+const longTitles = 50
+
 // forbiddenTitle is in the alerts that policies deny.
 const forbiddenTitle = "forbidden"
 
@@ -83,6 +86,9 @@ func (s *senders) request(namespace string, alerts []alert, key string) *request
 		payload := map[string]any{"dedup_key": keyName(a.key), "status": a.status, "labels": map[string]any{oracle.SeqLabel: seq}}
 		if a.status == "firing" {
 			payload["title"], payload["severity"] = "Alert "+seq, a.severity
+			if s.next%longTitles == 0 { // twice as many bytes as characters, and more of these than a title may have
+				payload["title"] = "Alert " + seq + strings.Repeat("ø", v1alpha1.MaxLineChars)
+			}
 		}
 		if a.forbidden {
 			payload["title"] = forbiddenTitle

@@ -76,7 +76,7 @@ func TestAnAlertIsTracedAllTheWay(t *testing.T) {
 	defer server.Close()
 	cluster, err := testenv.StartCluster(t.TempDir())
 	g.Expect(err).NotTo(HaveOccurred())
-	t.Cleanup(func() { g.Expect(cluster.Stop()).To(Succeed()) })
+	t.Cleanup(cluster.Stop)
 	manager := testenv.TestManager(t, testenv.ManagerOptions{
 		Kubeconfig: cluster.Kubeconfig, Log: os.Stderr, Args: []string{"--tracing", "--shutdown-delay=0s"},
 		Env: []string{
