@@ -1,10 +1,5 @@
 package main
 
-import (
-	"fmt"
-	"strings"
-)
-
 // check returns the invariant that a state breaks, empty if none.
 func (c *scope) check(s *state) string {
 	for k := range maxIncidents {
@@ -80,24 +75,4 @@ func ifWrong(wrong bool, invariant string) string {
 		return invariant
 	}
 	return ""
-}
-
-func firstOf(texts ...string) string {
-	for _, text := range texts {
-		if text != "" {
-			return text
-		}
-	}
-	return ""
-}
-
-// String lists the members.
-func (s set) String() string {
-	var members []string
-	for n := range 8 {
-		if s.has(n) {
-			members = append(members, fmt.Sprint(n))
-		}
-	}
-	return "[" + strings.Join(members, " ") + "]"
 }

@@ -23,6 +23,7 @@ func (s set) has(n int) bool         { return s>>n&1 == 1 }
 func (s set) len() int               { return bits.OnesCount8(uint8(s)) }
 func (s set) newest() int            { return bits.Len8(uint8(s)) - 1 }
 func (s set) wide() protocol.Set     { return protocol.SetOf(uint64(s)) }
+func (s set) String() string         { return s.wide().String() }
 func narrow(s protocol.Set) set      { return set(s.Bits()) }
 func (s set) without(other set) set  { return s &^ other }
 func (s set) contains(all set) bool  { return all&^s == 0 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/protocol"
 )
@@ -100,12 +101,7 @@ func (m *stepper) land(p, attempt int) {
 }
 
 func (m *stepper) isStored(p int) bool {
-	for u := range int(m.from.stored) {
-		if int(m.from.events[u].post) == p {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(m.from.events[:m.from.stored], func(e event) bool { return int(e.post) == p })
 }
 
 // users are the user who deletes or changes Incidents and events, and whoever limits the quota or frees it.
@@ -160,15 +156,12 @@ func (s *state) forgive(incident int) {
 	}
 }
 
-// end deletes an Incident.
-func (s *state) end(incident int) {
-	s.ghost[incident].ended = s.ghost[incident].ended || s.incidents[incident].status
-	s.ghost[incident].past |= s.incidents[incident].counted
-	s.incidents[incident] = instead(s.incidents[incident].version + 1)
+// end deletes an Incident. Its absence has a version, too.
+func (s *state) end(k int) {
+	s.ghost[k].ended = s.ghost[k].ended || s.incidents[k].status
+	s.ghost[k].past |= s.incidents[k].counted
+	s.incidents[k] = incident{version: s.incidents[k].version + 1}
 }
-
-// instead is the absence of an Incident, from a version on.
-func instead(version int8) incident { return incident{version: version} }
 
 // faults ends a process, its term or its watch.
 func (m *stepper) faults(p int) {

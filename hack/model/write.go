@@ -1,6 +1,10 @@
 package main
 
-import "github.com/tocsin-dev/tocsin/hack/lib/protocol"
+import (
+	"cmp"
+
+	"github.com/tocsin-dev/tocsin/hack/lib/protocol"
+)
 
 // writes writes the status on condition that the Incident is the one that was read.
 func (m *stepper) writes(p int, decided *protocol.Step, after process) {
@@ -49,7 +53,7 @@ func (m *stepper) write(added *step, p int, decided *protocol.Step) {
 	folded.version = current.version + 1
 	folded.ledger = narrow(decided.Ledger)
 	for u := range decided.Fold.All() {
-		added.wrong = firstOf(added.wrong, m.foldEvent(&folded, u, k))
+		added.wrong = cmp.Or(added.wrong, m.foldEvent(&folded, u, k))
 	}
 	if decided.Fold.IsEmpty() {
 		added.state.left.rewrites--
@@ -57,9 +61,10 @@ func (m *stepper) write(added *step, p int, decided *protocol.Step) {
 		folded.bare = m.isBare(narrow(decided.Fold))
 	}
 	added.state.incidents[k] = folded
-	added.wrong = firstOf(added.wrong,
+	added.wrong = cmp.Or(added.wrong,
 		m.settleUnmatched(&added.state, k, narrow(decided.Unmatched)),
-		m.checkPruning(current.ledger.without(folded.ledger), k),
+		ifWrong(current.ledger.without(folded.ledger)&m.from.existing(k) != 0,
+			"an entry leaves the ledger only after its event is gone or marked"),
 		ifWrong(folded.ledger.len() > m.capacity, "the ledger is bounded"),
 		ifWrong(current.deleting, "nothing is folded into an Incident that is being deleted"))
 }
@@ -77,11 +82,6 @@ func (m *stepper) foldEvent(into *incident, u, k int) string {
 	return ifWrong(twice, "nothing is counted twice")
 }
 
-// checkPruning checks the events whose entries leave a ledger.
-func (m *stepper) checkPruning(pruned set, k int) string {
-	return ifWrong(pruned&m.from.existing(k) != 0, "an entry leaves the ledger only after its event is gone or marked")
-}
-
 // settleUnmatched notes events that match no Incident.
 func (m *stepper) settleUnmatched(s *state, k int, unmatched set) string {
 	g := &s.ghost[k]
@@ -92,16 +92,13 @@ func (m *stepper) settleUnmatched(s *state, k int, unmatched set) string {
 		}
 		for older := range u {
 			e := &s.events[older]
-			waits := e.alive && m.kindOf(older, k) != nothing && !m.isDone(s, int(e.post), k)
-			wrong = firstOf(wrong, ifWrong(waits, "no alert is settled as unmatched behind an older one that is not folded"))
+			waits := e.alive && m.kindOf(older, k) != nothing && !s.done(k).has(int(e.post))
+			wrong = cmp.Or(wrong, ifWrong(waits, "no alert is settled as unmatched behind an older one that is not folded"))
 		}
 		g.unmatched.put(int(s.events[u].post), true)
 	}
 	return wrong
 }
-
-// isDone reports whether a post's alert for an Incident was counted or settled.
-func (m *stepper) isDone(s *state, post, k int) bool { return s.done(k).has(post) }
 
 // done are the posts whose alerts for an Incident's name were counted or settled.
 func (s *state) done(k int) set {

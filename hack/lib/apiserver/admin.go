@@ -3,6 +3,7 @@ package apiserver
 import (
 	"encoding/json"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -38,11 +39,7 @@ func (s *Server) published(r *resource) json.RawMessage {
 	if err := json.Unmarshal(r.schema, &schema); err != nil {
 		panic(err)
 	}
-	within := schema
-	for _, name := range path[:len(path)-1] {
-		within, _ = within[name].(map[string]any)
-	}
-	delete(within, path[len(path)-1])
+	unstructured.RemoveNestedField(schema, path...)
 	return encode(schema)
 }
 

@@ -70,12 +70,9 @@ func (s *Server) admit(r *request, content map[string]any) error {
 	if r.Verb != "create" || len(s.quotas) == 0 {
 		return nil
 	}
-	keys := slices.SortedFunc(maps.Keys(s.quotas), func(a, b types.NamespacedName) int {
-		return strings.Compare(a.String(),
-			b.String())
-	})
+	byName := func(a, b types.NamespacedName) int { return strings.Compare(a.String(), b.String()) }
 	counted := "count/" + r.table.qualified()
-	for _, key := range keys {
+	for _, key := range slices.SortedFunc(maps.Keys(s.quotas), byName) {
 		hard, ok := s.quotas[key][counted]
 		used := int64(len(r.table.within(r.Namespace)))
 		if key.Namespace == r.Namespace && ok && used+1 > hard {

@@ -76,8 +76,12 @@ func checkFields(r *request, content map[string]any) error {
 	if len(unknown) == 0 || r.Query.Get("fieldValidation") != metav1.FieldValidationStrict {
 		return nil
 	}
+	var wrong []error
+	for _, path := range unknown {
+		wrong = append(wrong, fmt.Errorf("unknown field %q", path))
+	}
 	return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %s",
-		r.table.Kind, r.table.Version, r.table.Kind, unknownFields(unknown)))
+		r.table.Kind, r.table.Version, r.table.Kind, runtime.NewStrictDecodingError(wrong)))
 }
 
 // mergePatch applies a JSON merge patch (RFC 7386). It changes neither argument, but the result may share parts of them.

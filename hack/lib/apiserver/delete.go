@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -35,9 +36,8 @@ func (s *Server) delete(r *request) (*reply, error) {
 	}
 	success := metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess,
-		Details: &metav1.StatusDetails{Name: o.name, Group: r.table.Group, Kind: r.table.plural},
+		Details: &metav1.StatusDetails{Name: o.name, Group: r.table.Group, Kind: r.table.plural, UID: types.UID(o.uid)},
 	}
-	success.Details.UID = uidOf(o)
 	return &reply{code: http.StatusOK, body: encode(&success)}, nil
 }
 
@@ -58,7 +58,7 @@ func (s *Server) deleteCollection(r *request) (*reply, error) {
 	for _, o := range r.table.within(r.Namespace) {
 		if selected.matches(o) {
 			chosen = append(chosen, o)
-			size += len(o.encoded(r.variant)) + 1
+			size += len(o.encoded(r.asMetadata)) + 1
 		}
 	}
 	for _, o := range chosen {
@@ -97,7 +97,7 @@ func checkPreconditions(r *request, o *object, preconditions *metav1.Preconditio
 		return nil
 	}
 	byKind := schema.GroupResource{Group: r.table.Group, Resource: r.table.Kind} // as a real server has it
-	if uid := preconditions.UID; uid != nil && *uid != uidOf(o) {
+	if uid := preconditions.UID; uid != nil && string(*uid) != o.uid {
 		return apierrors.NewConflict(byKind, o.name, fmt.Errorf("the UID in the precondition (%s) does not match "+
 			"the UID in record (%s). The object might have been deleted and then recreated", *uid, o.uid))
 	}
@@ -119,9 +119,8 @@ func (s *Server) remove(t *table, o *object, by *request, dryRun bool) map[strin
 	if text(metaOf(o.content), "deletionTimestamp") != "" {
 		return o.content
 	}
-	content := shallow(o.content)
-	meta := shallow(metaOf(o.content))
-	content["metadata"] = meta
+	content := copyOf(o.content)
+	meta := metaOf(content)
 	meta["deletionTimestamp"] = s.timestamp()
 	if generation, ok := meta["generation"].(int64); ok {
 		meta["generation"] = generation + 1

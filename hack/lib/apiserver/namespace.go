@@ -2,11 +2,11 @@ package apiserver
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -68,7 +68,7 @@ func (s *Server) terminate(name string) {
 			if !t.namespaced {
 				continue
 			}
-			for _, o := range append([]*object(nil), t.within(name)...) {
+			for _, o := range slices.Clone(t.within(name)) {
 				s.remove(t, o, nil, false)
 			}
 		}
@@ -89,12 +89,5 @@ func (s *Server) finishNamespace(name string) {
 }
 
 func (s *Server) isEmpty(name string) bool {
-	for _, t := range s.tables {
-		if t.namespaced && len(t.within(name)) > 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.tables, func(t *table) bool { return t.namespaced && len(t.within(name)) > 0 })
 }
-
-func uidOf(o *object) types.UID { return types.UID(o.uid) }

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
-	"strings"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
@@ -35,20 +35,13 @@ func newObject(r *resource, content map[string]any, revision int64) *object {
 	o := &object{resource: r, namespace: text(meta, "namespace"), name: text(meta, "name"), uid: text(meta, "uid"),
 		revision: revision, content: content, full: encode(content)}
 	o.key = keyOf(o.namespace, o.name)
-	if set, _ := meta["labels"].(map[string]any); len(set) > 0 {
-		o.labels = make(labels.Set, len(set))
-		for name, value := range set {
-			o.labels[name], _ = value.(string)
-		}
-	}
+	o.labels, _, _ = unstructured.NestedStringMap(meta, "labels")
 	return o
 }
 
 // at returns the same state under another resourceVersion.
 func (o *object) at(revision int64) *object {
-	content := shallow(o.content)
-	content["metadata"] = shallow(metaOf(o.content))
-	return newObject(o.resource, content, revision)
+	return newObject(o.resource, copyOf(o.content), revision)
 }
 
 func keyOf(namespace, name string) string {
@@ -58,36 +51,23 @@ func keyOf(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// variant is a form in which a client gets objects.
-type variant int
-
-const (
-	variantFull variant = iota
-	variantMetadata
-)
-
-// variantOf returns the form that a client asks for.
-func variantOf(accept string) variant {
-	first, _, _ := strings.Cut(accept, ",")
-	if strings.Contains(first, "as=PartialObjectMetadata") {
-		return variantMetadata
-	}
-	return variantFull
-}
-
-// encoded returns the JSON of the object in a form. Each form is encoded once.
-func (o *object) encoded(v variant) []byte {
-	if v == variantFull {
+// encoded returns the JSON of the object, or of its metadata alone. Each is encoded once.
+func (o *object) encoded(asMetadata bool) []byte {
+	if !asMetadata {
 		return o.full
 	}
-	o.metadataOnce.Do(func() { o.metadata = encodeMetadata(o.content) })
+	o.metadataOnce.Do(func() { o.metadata = encodeAs(o.content, true) })
 	return o.metadata
 }
 
-func encodeMetadata(content map[string]any) []byte {
-	return encode(map[string]any{
-		"kind": "PartialObjectMetadata", "apiVersion": metav1.SchemeGroupVersion.String(), "metadata": content["metadata"],
-	})
+// encodeAs returns the JSON of an object, or of its metadata alone.
+func encodeAs(content map[string]any, asMetadata bool) []byte {
+	if asMetadata {
+		content = map[string]any{
+			"kind": "PartialObjectMetadata", "apiVersion": metav1.SchemeGroupVersion.String(), "metadata": content["metadata"],
+		}
+	}
+	return encode(content)
 }
 
 // Has implements fields.Fields.
@@ -101,11 +81,7 @@ func (o *object) Get(name string) string {
 	case "metadata.namespace":
 		return o.namespace
 	}
-	var value any = o.content
-	for _, step := range o.resource.fields[name] {
-		parent, _ := value.(map[string]any)
-		value = parent[step]
-	}
+	value, _, _ := unstructured.NestedFieldNoCopy(o.content, o.resource.fields[name]...)
 	if value == nil {
 		return ""
 	}
@@ -134,14 +110,23 @@ func shallow(m map[string]any) map[string]any {
 	return c
 }
 
+// copyOf copies an object without the values of its fields and of its metadata.
+func copyOf(content map[string]any) map[string]any {
+	c := shallow(content)
+	c["metadata"] = shallow(metaOf(content))
+	return c
+}
+
+// set sets a field; nil removes it.
+func set(m map[string]any, name string, value any) {
+	if m[name] = value; value == nil {
+		delete(m, name)
+	}
+}
+
 // finalizersOf returns metadata.finalizers.
 func finalizersOf(content map[string]any) []string {
-	list, _ := metaOf(content)["finalizers"].([]any)
-	finalizers := make([]string, 0, len(list))
-	for _, value := range list {
-		finalizer, _ := value.(string)
-		finalizers = append(finalizers, finalizer)
-	}
+	finalizers, _, _ := unstructured.NestedStringSlice(content, "metadata", "finalizers")
 	return finalizers
 }
 

@@ -13,8 +13,10 @@ func (s *Server) parse(q *http.Request, body []byte) (*request, error) {
 	query := q.URL.Query()
 	r := &request{
 		Call: &Call{Body: body, Header: q.Header, Query: query}, ctx: q.Context(),
-		variant: variantOf(q.Header.Get("Accept")), dryRun: query.Has("dryRun"), manager: managerOf(q),
+		dryRun: query.Has("dryRun"), manager: managerOf(q),
 	}
+	accepted, _, _ := strings.Cut(q.Header.Get("Accept"), ",")
+	r.asMetadata = strings.Contains(accepted, "as=PartialObjectMetadata")
 	s.locate(r, q.URL.Path)
 	r.Watch, _ = strconv.ParseBool(query.Get("watch"))
 	r.Watch = r.Watch && q.Method == http.MethodGet && r.Name == ""

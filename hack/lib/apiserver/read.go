@@ -43,7 +43,7 @@ func (s *Server) get(r *request) (*reply, error) {
 	if o == nil {
 		return nil, apierrors.NewNotFound(r.table.groupResource(), r.Name)
 	}
-	return &reply{code: http.StatusOK, body: o.encoded(r.variant)}, nil
+	return &reply{code: http.StatusOK, body: o.encoded(r.asMetadata)}, nil
 }
 
 // page is what a list asks for: a state, and the part of it from a key on.
@@ -121,7 +121,7 @@ func (s *Server) answerList(r *request, selected *selection, objects []*object, 
 		}
 		if selected.matches(o) {
 			items = append(items, o)
-			size += len(o.encoded(r.variant)) + 1
+			size += len(o.encoded(r.asMetadata)) + 1
 		}
 	}
 	return &reply{code: http.StatusOK, body: encodeList(r, meta, items, size)}
@@ -130,7 +130,7 @@ func (s *Server) answerList(r *request, selected *selection, objects []*object, 
 // encodeList joins the encoded objects.
 func encodeList(r *request, meta metav1.ListMeta, items []*object, size int) []byte {
 	kind, version := r.table.Kind+"List", r.table.GroupVersion().String()
-	if r.variant == variantMetadata {
+	if r.asMetadata {
 		kind, version = "PartialObjectMetadataList", metav1.SchemeGroupVersion.String()
 	}
 	head := fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":%s,"items":[`, kind, version, encode(&meta))
@@ -140,7 +140,7 @@ func encodeList(r *request, meta metav1.ListMeta, items []*object, size int) []b
 		if i > 0 {
 			body = append(body, ',')
 		}
-		body = append(body, o.encoded(r.variant)...)
+		body = append(body, o.encoded(r.asMetadata)...)
 	}
 	return append(body, "]}"...)
 }

@@ -93,13 +93,13 @@ type transport struct {
 // request is a request with what its path and parameters say.
 type request struct {
 	*Call
-	ctx     context.Context
-	faults  Faults
-	table   *table
-	variant variant
-	dryRun  bool
-	manager string
-	content map[string]any // the decoded body of a create
+	ctx        context.Context
+	faults     Faults
+	table      *table
+	asMetadata bool // the client gets PartialObjectMetadata
+	dryRun     bool
+	manager    string
+	content    map[string]any // the decoded body of a create
 }
 
 // reply is an answer: a body, or a stream of events.
@@ -228,15 +228,13 @@ func (a *reply) response(q *http.Request, now time.Time) *http.Response {
 	if a.plain {
 		header.Set("Content-Type", "text/plain; charset=utf-8")
 	}
-	response := &http.Response{
+	body, length := a.stream, int64(-1)
+	if body == nil {
+		body, length = io.NopCloser(bytes.NewReader(a.body)), int64(len(a.body))
+	}
+	return &http.Response{
 		Status: strconv.Itoa(a.code) + " " + http.StatusText(a.code), StatusCode: a.code, Proto: "HTTP/1.1", ProtoMajor: 1,
 		ProtoMinor: 1,
-		Header:     header, Request: q, ContentLength: int64(len(a.body)), Body: a.stream,
+		Header:     header, Request: q, ContentLength: length, Body: body,
 	}
-	if a.stream == nil {
-		response.Body = io.NopCloser(bytes.NewReader(a.body))
-	} else {
-		response.ContentLength = -1
-	}
-	return response
 }

@@ -3,7 +3,6 @@ package apiserver
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -73,28 +72,24 @@ func (v *schemaValidation) prune(object map[string]any) []string {
 	return paths
 }
 
-// validateCreate returns what is wrong with a new object, in addition to what is known to be wrong.
-func (v *schemaValidation) validateCreate(object map[string]any, wrong field.ErrorList) field.ErrorList {
-	if ofKind := v.validateKind(object); len(ofKind) > 0 {
-		return v.object.validateRules(object, nil, append(wrong, ofKind...))
+// validate returns what is wrong with an object, in addition to what is known to be wrong. old is nil for a new one. Of the
+// update of a status, only the status is validated, and what rules say of the whole object: the rest is as it was.
+func (v *schemaValidation) validate(object, old map[string]any, ofStatus bool, wrong field.ErrorList) field.ErrorList {
+	var before any // an old object that is nil is none
+	if old != nil {
+		before = old
 	}
-	return v.object.validate(object, nil, wrong)
-}
-
-// validateUpdate returns what is wrong with the update of an object, in addition to what is known to be wrong. Of the update of a
-// status, only the status is validated, and what rules say of the whole object: the rest is as it was.
-func (v *schemaValidation) validateUpdate(object, old map[string]any, ofStatus bool, wrong field.ErrorList) field.ErrorList {
 	if ofKind := v.validateKind(object); len(ofKind) > 0 {
-		return v.object.validateRules(object, old, append(wrong, ofKind...))
+		return v.object.validateRules(object, before, append(wrong, ofKind...))
 	}
 	if !ofStatus {
-		return v.object.validate(object, old, wrong)
+		return v.object.validate(object, before, wrong)
 	}
 	if status, ok := object["status"]; ok && v.status != nil {
 		wrong = v.status.validate(status, old["status"], wrong)
 	}
 	if len(v.object.structural.XValidations) > 0 {
-		wrong = v.object.validateRules(object, old, wrong)
+		wrong = v.object.validateRules(object, before, wrong)
 	}
 	return wrong
 }
@@ -142,13 +137,4 @@ func blocksRules(err *field.Error) bool {
 	default:
 		return false
 	}
-}
-
-// unknownFields is the message of strict field validation.
-func unknownFields(paths []string) string {
-	quoted := make([]string, len(paths))
-	for i, path := range paths {
-		quoted[i] = `unknown field "` + path + `"`
-	}
-	return "strict decoding error: " + strings.Join(quoted, ", ")
 }

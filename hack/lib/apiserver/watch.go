@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"sync"
@@ -35,8 +36,8 @@ type stream struct {
 	again   []event // that come before those of the history: repeated, or out of order
 	rewound int64   // the revision up to which the watch does not go back any more
 
-	pending [3][]byte // what is left of the event that is being read
-	last    bool      // it is the last one
+	pending net.Buffers // what is left of the event that is being read
+	last    bool        // it is the last one
 	closed  chan struct{}
 	once    sync.Once
 }
@@ -104,24 +105,12 @@ func (w *stream) schedule() {
 
 // Read implements io.Reader. It returns at most one event at a time, or a part of it.
 func (w *stream) Read(p []byte) (int, error) {
-	n := 0
-	for n == 0 {
-		if len(w.pending[0])+len(w.pending[1])+len(w.pending[2]) == 0 {
-			if err := w.next(); err != nil {
-				return 0, err
-			}
-		}
-		for i, piece := range w.pending {
-			copied := copy(p[n:], piece)
-			w.pending[i] = piece[copied:]
-			if n += copied; copied < len(piece) {
-				break
-			}
-		}
-		if len(p) == 0 {
-			return 0, nil
+	if len(w.pending) == 0 {
+		if err := w.next(); err != nil {
+			return 0, err
 		}
 	}
+	n, _ := w.pending.Read(p) // its io.EOF is the end of the event
 	return n, nil
 }
 
@@ -144,7 +133,7 @@ func (w *stream) next() error {
 		return err
 	}
 	w.last = e.kind == watch.Error
-	w.pending = [3][]byte{prefixes[e.kind], e.object, suffix}
+	w.pending = net.Buffers{prefixes[e.kind], e.object, suffix}
 	return nil
 }
 
@@ -188,7 +177,7 @@ func (w *stream) breach(e event, err error) {
 	case errors.Is(err, ErrRepeated):
 		w.again = append(w.again, e, e)
 	case errors.Is(err, ErrSwapped):
-		if next, ok := w.queued(); ok {
+		if next, _, err := w.poll(); err == nil && next.object != nil {
 			w.again = append(w.again, next)
 		}
 		w.again = append(w.again, e)
@@ -198,12 +187,6 @@ func (w *stream) breach(e event, err error) {
 			w.rewound, w.at = e.revision, max(w.at-rewindBy, 0)
 		}
 	}
-}
-
-// queued returns the next event if it is there already.
-func (w *stream) queued() (event, bool) {
-	next, _, err := w.poll()
-	return next, err == nil && next.object != nil
 }
 
 var (
@@ -223,7 +206,7 @@ func (w *stream) wait() (event, error) {
 	case len(w.initial) > 0:
 		o := w.initial[0]
 		w.initial = w.initial[1:]
-		return event{watch.Added, o.encoded(w.variant), o.revision}, nil
+		return event{watch.Added, o.encoded(w.asMetadata), o.revision}, nil
 	case w.announce:
 		w.announce = false
 		return w.bookmark(w.begun, map[string]any{metav1.InitialEventsAnnotationKey: "true"}), nil
@@ -251,7 +234,7 @@ func (w *stream) poll() (event, <-chan struct{}, error) {
 		entry := &t.history[w.at-t.dropped]
 		if kind, o := w.selected.seen(entry); o != nil {
 			w.at++
-			return event{kind, o.encoded(w.variant), entry.revision}, nil, nil
+			return event{kind, o.encoded(w.asMetadata), entry.revision}, nil, nil
 		}
 	}
 	if !w.bookmarks.IsZero() && !time.Now().Before(w.bookmarks) {
@@ -295,10 +278,7 @@ func (w *stream) bookmark(revision int64, annotations map[string]any) event {
 		meta["annotations"] = annotations
 	}
 	content := map[string]any{"kind": w.table.Kind, "apiVersion": w.table.GroupVersion().String(), "metadata": meta}
-	if w.variant == variantMetadata {
-		return event{watch.Bookmark, encodeMetadata(content), revision}
-	}
-	return event{watch.Bookmark, encode(content), revision}
+	return event{watch.Bookmark, encodeAs(content, w.asMetadata), revision}
 }
 
 // expiry returns the event that ends a watch of a state that is gone.

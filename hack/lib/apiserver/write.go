@@ -41,7 +41,7 @@ func (s *Server) create(r *request) (*reply, error) {
 		return &reply{code: http.StatusCreated, body: encode(content)}, nil
 	}
 	s.prepareCreate(r, content)
-	if wrong := r.table.invalid(content, validateName(meta)); len(wrong) > 0 {
+	if wrong := r.invalid(content, nil, validateName(meta)); len(wrong) > 0 {
 		return nil, apierrors.NewInvalid(r.table.GroupKind(), r.Name, wrong)
 	}
 	if err := s.admit(r, content); err != nil {
@@ -93,12 +93,12 @@ func validateName(meta map[string]any) (wrong field.ErrorList) {
 	return wrong
 }
 
-// invalid returns what is wrong with a new object, in addition to what is known to be wrong.
-func (r *resource) invalid(content map[string]any, wrong field.ErrorList) field.ErrorList {
-	if r.validation == nil {
+// invalid returns what is wrong with an object, in addition to what is known to be wrong. old is nil for a new one.
+func (r *request) invalid(content, old map[string]any, wrong field.ErrorList) field.ErrorList {
+	if r.table.validation == nil {
 		return wrong
 	}
-	return r.validation.validateCreate(content, wrong)
+	return r.table.validation.validate(content, old, old != nil && r.Subresource == "status", wrong)
 }
 
 // twice repeats what is wrong with the metadata of an update: a real server validates that of custom resources in two places.
@@ -107,15 +107,6 @@ func (r *resource) twice(wrong field.ErrorList) field.ErrorList {
 		wrong = append(wrong, wrong...)
 	}
 	return wrong
-}
-
-// invalidUpdate returns what is wrong with the update of an object.
-func (r *request) invalidUpdate(content, old map[string]any) field.ErrorList {
-	wrong := r.table.twice(newFinalizers(old, content))
-	if r.table.validation == nil {
-		return wrong
-	}
-	return r.table.validation.validateUpdate(content, old, r.Subresource == "status", wrong)
 }
 
 // update replaces an object, or its status.
@@ -182,7 +173,7 @@ func (s *Server) replace(r *request, old *object, content map[string]any) (*repl
 		prepareUpdate(r.table.resource, old, content)
 	}
 	meta := metaOf(content)
-	if wrong := r.invalidUpdate(content, old.content); len(wrong) > 0 {
+	if wrong := r.invalid(content, old.content, r.table.twice(newFinalizers(old.content, content))); len(wrong) > 0 {
 		return nil, apierrors.NewInvalid(r.table.GroupKind(), r.Name, wrong)
 	}
 	if err := s.admit(r, content); err != nil {
@@ -219,13 +210,8 @@ func checkRevision(r *request, old *object, read string) error {
 
 // withStatus returns the old object with another status.
 func withStatus(old map[string]any, status any) map[string]any {
-	content := shallow(old)
-	content["metadata"] = shallow(metaOf(old))
-	if status == nil {
-		delete(content, "status")
-	} else {
-		content["status"] = status
-	}
+	content := copyOf(old)
+	set(content, "status", status)
 	return content
 }
 
@@ -235,29 +221,14 @@ func prepareUpdate(t *resource, old *object, content map[string]any) {
 	for _, name := range []string{
 		"uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "resourceVersion", "managedFields",
 	} {
-		if value, ok := was[name]; ok {
-			meta[name] = value
-		} else {
-			delete(meta, name)
-		}
+		set(meta, name, was[name])
 	}
 	if t.status || t.Kind == "Namespace" {
-		if status, ok := old.content["status"]; ok {
-			content["status"] = status
-		} else {
-			delete(content, "status")
-		}
+		set(content, "status", old.content["status"])
 	}
-	if generation, ok := was["generation"].(int64); ok && !equalExceptMetadata(content, old.content) {
+	if generation, ok := was["generation"].(int64); ok && !equalExcept(content, old.content, "metadata") {
 		meta["generation"] = generation + 1
 	}
-}
-
-func equalExceptMetadata(a, b map[string]any) bool {
-	a, b = shallow(a), shallow(b)
-	delete(a, "metadata")
-	delete(b, "metadata")
-	return reflect.DeepEqual(a, b)
 }
 
 // newFinalizers returns the error for finalizers that are added to an object that is being deleted.
@@ -281,7 +252,7 @@ func changedParts(content, old map[string]any) []string {
 	for name, value := range content {
 		if name == "metadata" {
 			was, _ := old["metadata"].(map[string]any)
-			if old != nil && !equalMetadata(metaOf(content), was) {
+			if old != nil && !equalExcept(metaOf(content), was, "managedFields", "resourceVersion") {
 				parts = append(parts, name)
 			}
 		} else if name != "kind" && name != "apiVersion" && !reflect.DeepEqual(value, old[name]) {
@@ -293,13 +264,14 @@ func changedParts(content, old map[string]any) []string {
 			parts = append(parts, name)
 		}
 	}
-	slices.SortFunc(parts, strings.Compare)
+	slices.Sort(parts)
 	return parts
 }
 
-func equalMetadata(a, b map[string]any) bool {
+// equalExcept reports whether two maps are equal but for some fields.
+func equalExcept(a, b map[string]any, except ...string) bool {
 	a, b = shallow(a), shallow(b)
-	for _, name := range []string{"managedFields", "resourceVersion"} {
+	for _, name := range except {
 		delete(a, name)
 		delete(b, name)
 	}
@@ -352,13 +324,10 @@ func (s *Server) timestamp() string { return s.options.Now().UTC().Format(time.R
 
 // stored answers with an object that is stored.
 func stored(r *request, code int, o *object) *reply {
-	return &reply{code: code, body: o.encoded(r.variant)}
+	return &reply{code: code, body: o.encoded(r.asMetadata)}
 }
 
 // written answers with an object that is not stored.
 func written(r *request, code int, content map[string]any) *reply {
-	if r.variant == variantMetadata {
-		return &reply{code: code, body: encodeMetadata(content)}
-	}
-	return &reply{code: code, body: encode(content)}
+	return &reply{code: code, body: encodeAs(content, r.asMetadata)}
 }

@@ -3,6 +3,7 @@ package oracle
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -44,12 +45,12 @@ func (m *modelIncident) compare(s *storedStatus) []string {
 	if m.excused {
 		return wrong
 	}
-	for _, name := range sortedKeys(m.content) {
+	for _, name := range slices.Sorted(maps.Keys(m.content)) {
 		if name != "severity" {
 			differ("alert."+name, s.Alert[name], m.content[name])
 		}
 	}
-	for _, name := range sortedKeys(s.Alert) {
+	for _, name := range slices.Sorted(maps.Keys(s.Alert)) {
 		if _, ok := m.content[name]; !ok && name != "origins" { // which says nothing of the problem; an older version drops it
 			differ("alert."+name, s.Alert[name], nil)
 		}
@@ -65,15 +66,6 @@ func (m *modelIncident) hasTimeline(got []string, others int) bool {
 	}
 	complete := len(got) == len(m.timeline) || m.adopted
 	return slices.Equal(got, m.timeline[len(m.timeline)-len(got):]) && (complete || len(got)+others >= maxTimeline)
-}
-
-func sortedKeys(fields map[string]any) []string {
-	names := make([]string, 0, len(fields))
-	for name := range fields {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
 }
 
 func asJSON(value any) string {

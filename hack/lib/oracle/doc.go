@@ -31,7 +31,7 @@
 // An AlertEvent is settled for an Incident if it was folded into it, if it matches nothing (the Incident was absent after the
 // AlertEvent was committed, while no older AlertEvent was waiting that could open it), or if it must not count: a second copy,
 // which has the ids of an earlier AlertEvent (unless that one has stayed for its idempotency key), or a restored one. The
-// operator may delete an AlertEvent, or mark it with SettledAnnotation, only if it is settled for the Incidents that this
+// operator may delete an AlertEvent, or mark it with its annotation, only if it is settled for the Incidents that this
 // concerns (A). A ledger may drop an AlertEvent only if it is gone or marked (A).
 //
 // An AlertEvent is settled within Options.FoldTime if Options.Undisturbed says that nothing was in the way (E): a fault of one

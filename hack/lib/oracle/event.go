@@ -36,7 +36,7 @@ type event struct {
 
 	settled   map[string]settlement // by the name of the Incident
 	settledAt time.Time             // the last of them
-	marked    map[string]bool       // names in SettledAnnotation
+	marked    map[string]bool       // names in v1alpha1.SettledAnnotation
 }
 
 // settlement is how the alerts of an AlertEvent for an Incident came to their end.
@@ -136,10 +136,10 @@ func (e *event) settle(name string, how settlement, at time.Time) {
 	}
 }
 
-// parseMark reads SettledAnnotation.
+// parseMark reads v1alpha1.SettledAnnotation.
 func parseMark(annotations map[string]string) map[string]bool {
 	marked := map[string]bool{}
-	_, names, ok := strings.Cut(annotations[SettledAnnotation], "/")
+	_, names, ok := strings.Cut(annotations[v1alpha1.SettledAnnotation], "/")
 	if !ok {
 		return marked
 	}

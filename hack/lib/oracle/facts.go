@@ -9,10 +9,6 @@ import (
 // SeqLabel is the label of an alert by which it is found in the records of the senders.
 const SeqLabel = "seq"
 
-// SettledAnnotation marks the Incidents for which an AlertEvent is settled: "<resourceVersion>/<incident>,<incident>…", or
-// "<resourceVersion>/*" for all.
-const SettledAnnotation = "tocsin.dev/settled"
-
 // Commit is one version of an object, as the API server stored it.
 type Commit struct {
 	Resource  string // alertevents, incidents or webhookintegrations; others are ignored
@@ -95,8 +91,6 @@ func (r *Record) Outcome() Outcome {
 
 // Options are what the facts do not tell, and what a scenario makes meaningless. The zero value leaves out nothing.
 type Options struct {
-	// LateFiringWindow returns the window of an integration. Default: that of its spec, else 30 seconds.
-	LateFiringWindow func(namespace, integration string) time.Duration
 	// AutoResolveAfter returns that of an integration. Default: that of its spec.
 	AutoResolveAfter func(namespace, integration string) time.Duration
 	// HealTime is how long after the end of the faults AlertEvents may wait.

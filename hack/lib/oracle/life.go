@@ -318,9 +318,6 @@ func (h *History) acknowledges(namespace, integration string, a alert) (length t
 
 // lateFiringWindow is that of an integration.
 func (h *History) lateFiringWindow(namespace, integration string) time.Duration {
-	if h.options.LateFiringWindow != nil {
-		return h.options.LateFiringWindow(namespace, integration)
-	}
 	if stored := h.integrations[incidentKey{namespace, integration}]; stored != nil {
 		if window, err := time.ParseDuration(stored.Spec.LateFiringWindow); err == nil {
 			return window

@@ -70,13 +70,10 @@ func (h *History) lastTry(r *requests, s quietEnd, quiet time.Duration) *Deliver
 
 // isStoredBefore says whether the alerts of a record were stored by then.
 func (h *History) isStoredBefore(record *Record, by time.Time) bool {
-	for _, sent := range record.Alerts {
+	return !slices.ContainsFunc(record.Alerts, func(sent Sent) bool {
 		stored := h.stored[sent.Seq]
-		if len(stored) == 0 || !stored[0].committed.Before(by) {
-			return false
-		}
-	}
-	return true
+		return len(stored) == 0 || !stored[0].committed.Before(by)
+	})
 }
 
 // isExcused says whether a user deleted each AlertEvent of a record, or forged its marks, before it was folded.
@@ -94,12 +91,7 @@ func (h *History) isExcused(record *Record) bool {
 }
 
 func (r *Record) has(key string) bool {
-	for i := range r.Alerts {
-		if r.Alerts[i].Key == key {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Alerts, func(sent Sent) bool { return sent.Key == key })
 }
 
 // autoResolveAfter is that of an integration; zero if it has none.
@@ -108,9 +100,8 @@ func (h *History) autoResolveAfter(namespace, integration string) time.Duration 
 		return h.options.AutoResolveAfter(namespace, integration)
 	}
 	if stored := h.integrations[incidentKey{namespace, integration}]; stored != nil {
-		if after, err := time.ParseDuration(stored.Spec.AutoResolveAfter); err == nil {
-			return after
-		}
+		after, _ := time.ParseDuration(stored.Spec.AutoResolveAfter) // 0 if there is none
+		return after
 	}
 	return 0
 }

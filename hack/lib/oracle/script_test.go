@@ -141,7 +141,7 @@ func (s *script) commitEvent(short string, c Commit) {
 
 // mark has someone write the mark of an AlertEvent.
 func (s *script) mark(short, value string) {
-	s.events[short].meta["annotations"] = map[string]any{SettledAnnotation: value}
+	s.events[short].meta["annotations"] = map[string]any{v1alpha1.SettledAnnotation: value}
 	s.commitEvent(short, Commit{})
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -98,10 +99,8 @@ func metaOf(object map[string]any) map[string]any {
 }
 
 func nameOf(object map[string]any) types.NamespacedName {
-	meta := metaOf(object)
-	namespace, _ := meta["namespace"].(string)
-	name, _ := meta["name"].(string)
-	return types.NamespacedName{Namespace: namespace, Name: name}
+	o := unstructured.Unstructured{Object: object}
+	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
 }
 
 // readIncident reads the state of an Incident that exists.
@@ -141,9 +140,10 @@ func (j *Judge) store(c *Commit) *event {
 	_ = queue.Decode(object) // one that cannot be decoded has no alerts
 	e := &event{
 		name: nameOf(c.Object), uid: object.UID, parts: map[string]*part{}, stored: c.Revision, version: c.Revision,
-		received: receivedTimeOf(c.Object), mark: object.Annotations[v1alpha1.SettledAnnotation],
+		mark:  object.Annotations[v1alpha1.SettledAnnotation],
 		keyed: v1alpha1.IsKeyedEventName(object.Name), restored: queue.IsRestored(object),
 	}
+	e.received, _, _ = unstructured.NestedString(c.Object, "spec", "receivedTime")
 	j.events[e.uid] = e
 	for a := range object.Alerts {
 		alert := &object.Alerts[a]
@@ -166,13 +166,6 @@ func (j *Judge) store(c *Commit) *event {
 		j.named[e.name] = append(j.named[e.name], e)
 	}
 	return e
-}
-
-// receivedTimeOf returns the time at which an AlertEvent was received, as it is written.
-func receivedTimeOf(event map[string]any) string {
-	spec, _ := event["spec"].(map[string]any)
-	received, _ := spec["receivedTime"].(string)
-	return received
 }
 
 // forgetAfter is how long after its end no fold is under way any more that has listed an AlertEvent.

@@ -145,7 +145,6 @@ func (r *rig) prepare(ctx context.Context) (*run, int64, error) {
 	}
 	run := &run{rig: r, options: oracle.Options{
 		AutoResolveAfter: func(string, string) time.Duration { return autoResolveAfter },
-		LateFiringWindow: func(string, string) time.Duration { return lateFiringWindow },
 	}}
 	for range 2 {
 		t, err := r.newTenant(ctx)

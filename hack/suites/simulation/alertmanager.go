@@ -59,18 +59,14 @@ type fakeAlertmanager struct {
 }
 
 // brokenness is how an Alertmanager fails, if it does.
-type brokenness int
+type brokenness string
 
 const (
-	works brokenness = iota
-	isAway
-	answers503
-	neverAnswers
+	works        brokenness = ""
+	isAway       brokenness = "is away"
+	answers503   brokenness = "answers 503"
+	neverAnswers brokenness = "never answers"
 )
-
-func (b brokenness) String() string {
-	return []string{"works", "is away", "answers 503", "never answers"}[b]
-}
 
 // breakAlertmanager has an Alertmanager fail for a while, and may have it forget everything.
 type breakAlertmanager struct {
@@ -78,14 +74,6 @@ type breakAlertmanager struct {
 	how     brokenness
 	forgets bool
 	d       time.Duration
-}
-
-func (o breakAlertmanager) String() string {
-	text := fmt.Sprintf("Alertmanager %d %s for %s", o.which, o.how, o.d)
-	if o.forgets {
-		text += ", and forgets everything"
-	}
-	return text
 }
 
 func (o breakAlertmanager) do(w *world) {
@@ -282,6 +270,9 @@ const toldTime = 10 * time.Second
 
 // judgeForwarding finds what an Alertmanager does not know, or knows wrongly, at the end of a story.
 func (w *world) judgeForwarding() (found oracle.Findings) {
+	if w.pager != nil {
+		return nil // it judges what is kept back
+	}
 	lately := toldTime
 	if w.story.hasClocks() {
 		lately += serverJump
@@ -303,6 +294,14 @@ func (w *world) judgeForwarding() (found oracle.Findings) {
 			w.judgeTold(i, key, told[key], &incident.Status, &found)
 		}
 	}
+	w.judgeSilenced(incidents, silenced, &found)
+	return found
+}
+
+// judgeSilenced finds conditions Silenced that are not true.
+func (w *world) judgeSilenced(
+	incidents map[types.NamespacedName]*v1alpha1.Incident, silenced map[types.NamespacedName]bool, found *oracle.Findings,
+) {
 	for key, incident := range incidents {
 		status := &incident.Status
 		is := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSilenced)
@@ -312,7 +311,6 @@ func (w *world) judgeForwarding() (found oracle.Findings) {
 			found.Add("W: %s has the condition Silenced: %v, and an Alertmanager silences it: %v", key, is, silenced[key])
 		}
 	}
-	return found
 }
 
 // judgeTold finds what an Alertmanager does not know of an Incident, or knows wrongly.
@@ -324,7 +322,7 @@ func (w *world) judgeTold(
 	case knows.severity != want || knows.firing > 1:
 		found.Add("W: Alertmanager %d has %d alerts of %s with severity %q, and the Incident is %s with %q",
 			alertmanager, knows.firing, key, knows.severity, status.State, want)
-	case want != "" && knows.silenced && !covered && w.story.removesLease():
+	case want != "" && knows.silenced && !covered && has[removeLease](w.story):
 		// Its UID names the installation, which leaves the silences of another one alone: they end by themselves.
 	case endsSilence(status): // it may be over already, or not yet
 	case want != "" && knows.silenced != covered && !w.story.hasClocks(): // a silence ends by the clock of a leader

@@ -1,11 +1,12 @@
 package simulation
 
 import (
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"sync"
@@ -168,9 +169,13 @@ func (known *archivedIncident) end(number int64, e endedEpisode) {
 	known.ended[number] = e
 }
 
-// check returns what is wrong at the end of a story. Of episodes that ended lately, and of alerts that they counted lately,
-// nothing is asked.
-func (j *archiveJudge) check(stays func(namespace string) bool) oracle.Findings {
+// judgeArchive returns what is wrong at the end of a story. Of episodes that ended lately, and of alerts that they counted
+// lately, nothing is asked.
+func (w *world) judgeArchive() oracle.Findings {
+	if w.archive == nil {
+		return nil
+	}
+	j := w.archive.judge
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	due := time.Now().Add(-archiveTime)
@@ -188,7 +193,7 @@ func (j *archiveJudge) check(stays func(namespace string) bool) oracle.Findings 
 		}
 		// A webhook or a quota of the namespace may reject the notes.
 		namespace, _, _ := strings.Cut(known.name, "/")
-		if known.exists && known.archive == v1alpha1.ArchiveWaiting && len(wrong) == 0 && !isLate && !stays(namespace) {
+		if known.exists && known.archive == v1alpha1.ArchiveWaiting && len(wrong) == 0 && !isLate && !w.story.stays(namespace) {
 			j.found.Add("R: %s waits for the archive, which has all of it", known.name)
 		}
 	}
@@ -259,17 +264,13 @@ func readObject(content []byte) (found []records.Record) {
 	if err != nil {
 		panic(err)
 	}
-	lines := bufio.NewScanner(text)
-	lines.Buffer(nil, 4<<20)
-	for lines.Scan() {
+	for decoder := json.NewDecoder(text); ; {
 		var record records.Record
-		if err := json.Unmarshal(lines.Bytes(), &record); err != nil {
+		if err := decoder.Decode(&record); errors.Is(err, io.EOF) {
+			return found
+		} else if err != nil {
 			panic(err)
 		}
 		found = append(found, record)
 	}
-	if err := lines.Err(); err != nil {
-		panic(err)
-	}
-	return found
 }

@@ -3,11 +3,11 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	archiving "github.com/tocsin-dev/tocsin/cmd/tocsin-archiver/archiver"
@@ -64,16 +64,9 @@ type archiver struct {
 	name   string
 
 	mu      sync.Mutex
-	process *archiverProcess // nil: none runs
-	all     []*archiverProcess
+	process *process // nil: none runs
+	all     []*process
 	stopped bool // no further one is started
-}
-
-// archiverProcess is one run of the archiver. Its calls to the API server and to the bucket end with its link.
-type archiverProcess struct {
-	*link
-	stop  context.CancelFunc
-	ended chan struct{}
 }
 
 // start starts a process, unless one runs.
@@ -84,7 +77,7 @@ func (a *archiver) start() {
 		return
 	}
 	w := a.world
-	p := &archiverProcess{link: newLink(w.network, a.name), ended: make(chan struct{})}
+	p := &process{link: newLink(w.network, a.name), ended: make(chan struct{})} // it listens to nothing
 	config := w.server.Config(a.name, p.link)
 	config.Transport = &transport{p.link, config.Transport}
 	log := logr.Discard()
@@ -99,7 +92,7 @@ func (a *archiver) start() {
 		MetricsAddress: options.Off, ProbeAddress: options.Off, PprofAddress: options.Off,
 	}
 	go func() {
-		err := archiving.Run(ctx, config, log, flags, access{a.bucket, p.link}.open)
+		err := archiving.Run(ctx, config, log, flags, access{bucket: a.bucket, link: p.link}.open)
 		stop()
 		w.note("- %s has ended: %v", a.name, err)
 		close(p.ended)
@@ -111,7 +104,7 @@ func (a *archiver) start() {
 }
 
 // end notes that a process does not run any more, and reports whether it was the one that did.
-func (a *archiver) end(p *archiverProcess) bool {
+func (a *archiver) end(p *process) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p == nil || a.process != p { // another one may have been started meanwhile
@@ -122,7 +115,7 @@ func (a *archiver) end(p *archiverProcess) bool {
 }
 
 // running returns the process that runs, nil if none does.
-func (a *archiver) running() *archiverProcess {
+func (a *archiver) running() *process {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.process
@@ -149,47 +142,24 @@ func (a *archiver) terminate() {
 	}
 }
 
-// await waits for the end of all processes.
-func (a *archiver) await() error {
-	for _, p := range a.all {
-		select {
-		case <-p.ended:
-		case <-time.After(stopTimeout):
-			return fmt.Errorf("%s does not stop within %s", a.name, stopTimeout)
-		}
-	}
-	return nil
-}
-
 // archiverFault is what goes wrong with an archiver.
-type archiverFault int
+type archiverFault string
 
 const (
-	isKilled archiverFault = iota
-	isStopped
-	isFrozen
-	isCutOff       // from the API server
-	losesNotes     // the API server takes them, and the response is lost
-	readsLate      // Incidents
-	seesNothingNew // its watch is silent
+	isKilled       archiverFault = "is killed"
+	isStopped      archiverFault = "is stopped"
+	isFrozen       archiverFault = "is frozen"
+	isCutOff       archiverFault = "is cut off"       // from the API server
+	losesNotes     archiverFault = "loses notes"      // the API server takes them, and the response is lost
+	readsLate      archiverFault = "reads late"       // Incidents
+	seesNothingNew archiverFault = "sees nothing new" // its watch is silent
 )
-
-func (f archiverFault) String() string {
-	return []string{
-		"is killed", "is stopped", "is frozen", "is cut off from the API server", "loses the responses to its notes", "reads late",
-		"sees nothing new",
-	}[f]
-}
 
 // disturbArchiver disturbs an archiver for a while.
 type disturbArchiver struct {
 	which int
 	fault archiverFault
 	d     time.Duration
-}
-
-func (o disturbArchiver) String() string {
-	return fmt.Sprintf("%s %s for %s", archiverName(o.which), o.fault, o.d)
 }
 
 func (o disturbArchiver) do(w *world) {
@@ -240,7 +210,7 @@ func (d *drawer) drawArchive(t *rapid.T, s *Story) {
 	places := &seededReader{state: rapid.Uint64Range(0, 9999).Draw(t, "places")}
 	for _, o := range rapid.SliceOfN(rapid.Custom(d.disturbArchive), 0, 10).Draw(t, "the archive") {
 		at := places.number(len(s.Operations) + 1)
-		s.Operations = append(s.Operations[:at:at], append([]operation{o}, s.Operations[at:]...)...)
+		s.Operations = slices.Insert(s.Operations, at, o)
 	}
 }
 
@@ -252,6 +222,3 @@ func (d *drawer) disturbArchive(t *rapid.T) operation {
 	faults := []archiverFault{isKilled, isStopped, isFrozen, isCutOff, losesNotes, readsLate, seesNothingNew}
 	return disturbArchiver{rapid.IntRange(0, 1).Draw(t, "archiver"), rapid.SampledFrom(faults).Draw(t, "fault"), lasting}
 }
-
-// shortRetention is the retention of an integration in a story with archivers.
-func shortRetention() *metav1.Duration { return &metav1.Duration{Duration: retention} }

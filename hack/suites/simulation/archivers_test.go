@@ -69,8 +69,6 @@ func TestFindsWhatIsNotArchived(t *testing.T) {
 // fire destroys all objects of the bucket.
 type fire struct{}
 
-func (fire) String() string { return "the bucket burns" }
-
 func (fire) do(w *world) {
 	w.archive.mu.Lock()
 	defer w.archive.mu.Unlock()

@@ -18,16 +18,9 @@ func TestAnAssignmentSurvivesLeadersAndNoEpisode(t *testing.T) {
 	fires := post{tenant: 0, times: 1, alerts: []alert{{key: 1, status: "firing", severity: "error"}}}
 	resolves := post{tenant: 0, times: 1, alerts: []alert{{key: 1, status: "resolved"}}}
 	assign := func(to string) operation { return report{tenant: 0, key: 1, status: "assigned", to: to} }
-	takeover := act{"end the leader", func(w *world) {
-		for _, r := range w.replicas {
-			if r.name == lease.holder {
-				r.kill()
-			}
-		}
-	}}
 	operations := []operation{lease.look(), wait{5 * time.Second}}
 	for _, one := range []operation{fires, assign("maria"), assign("alex"), resolves, fires, assign("maria")} {
-		operations = append(operations, one, wait{300 * time.Millisecond}, takeover, wait{10 * time.Second},
+		operations = append(operations, one, wait{300 * time.Millisecond}, lease.end((*replica).kill), wait{10 * time.Second},
 			start{0}, start{1}, start{2}, wait{5 * time.Second})
 	}
 	story := &Story{Settings: Settings{Replicas: 3, Elect: true, Writes: 8}, Operations: operations}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -27,27 +26,21 @@ type bucket struct {
 }
 
 // bucketFailure is how a bucket fails, if it does.
-type bucketFailure int
+type bucketFailure string
 
 const (
-	succeeds   bucketFailure = iota
-	fails                    // at once
-	hangs                    // to the end of the failure
-	storesOnly               // objects are stored, and the response is lost
-	isSlow                   // by slowness
+	succeeds   bucketFailure = ""
+	fails      bucketFailure = "fails"       // at once
+	hangs      bucketFailure = "hangs"       // to the end of the failure
+	storesOnly bucketFailure = "stores only" // objects are stored, and the response is lost
+	isSlow     bucketFailure = "is slow"     // by slowness
 )
-
-func (f bucketFailure) String() string {
-	return []string{"works", "fails", "hangs", "loses its responses", "is slow"}[f]
-}
 
 // breakBucket has the bucket fail for a while.
 type breakBucket struct {
 	how bucketFailure
 	d   time.Duration
 }
-
-func (o breakBucket) String() string { return fmt.Sprintf("the bucket %s for %s", o.how, o.d) }
 
 func (o breakBucket) do(w *world) {
 	if w.archive == nil {
@@ -80,8 +73,9 @@ var (
 	errNoObject = errors.New("404: no such object")
 )
 
-// access is a bucket as a process sees it. It implements driver.Bucket.
+// access is a bucket as a process sees it. It implements driver.Bucket, as far as the archiver needs it.
 type access struct {
+	driver.Bucket
 	*bucket
 	*link
 }
@@ -115,7 +109,7 @@ func (a access) call(ctx context.Context, verb, key string, do func() error) err
 			err = errDead
 		}
 	case isSlow:
-		err = errors.Join(err, sleep(ctx, slowness))
+		err = errors.Join(err, sleep(ctx, slowness, nil))
 	default:
 	}
 	return errors.Join(err, a.travel(ctx, "leave", call, longestAnswer), a.run())
@@ -210,23 +204,6 @@ func (access) ErrorCode(err error) gcerrors.ErrorCode {
 		return gcerrors.NotFound
 	}
 	return gcerrors.Unknown
-}
-
-// As implements driver.Bucket.
-func (access) As(any) bool { return false }
-
-// ErrorAs implements driver.Bucket.
-func (access) ErrorAs(error, any) bool { return false }
-
-// Attributes implements driver.Bucket. The archiver does not ask for them.
-func (access) Attributes(context.Context, string) (*driver.Attributes, error) { return nil, errBucket }
-
-// Copy implements driver.Bucket. The archiver copies nothing.
-func (access) Copy(context.Context, string, string, *driver.CopyOptions) error { return errBucket }
-
-// SignedURL implements driver.Bucket. The archiver asks for none.
-func (access) SignedURL(context.Context, string, *driver.SignedURLOptions) (string, error) {
-	return "", errBucket
 }
 
 // Close implements driver.Bucket.

@@ -1,6 +1,8 @@
 package simulation
 
 import (
+	"cmp"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -54,66 +56,24 @@ func (d *disturbances) isCalm(namespace string, from, to time.Time) bool {
 // forEver is longer than any story.
 const forEver = 24 * time.Hour
 
-// disturbanceOf returns which namespace an operation disturbs, and for how long. What is not named here disturbs all of them.
+// disturbanceOf returns which namespace an operation disturbs, and for how long. What is not named here disturbs all of them,
+// unless it has a tenant, for as long as its d says. A d of zero is to the end of the story.
 func disturbanceOf(o operation) (namespace string, length time.Duration, disturbs bool) {
-	switch o.(type) {
+	ofTenant := true
+	switch o := o.(type) {
 	case wait, post, burst, flood, hush, maintain, breakAlertmanager, breakBucket, disturbArchiver:
 		return "", 0, false
-	}
-	if tenant, length, ok := tenantDisturbed(o); ok {
-		return tenantName(tenant), length, true
-	}
-	return "", allDisturbed(o), true
-}
-
-// tenantDisturbed returns which tenant an operation disturbs, and for how long. ok says that it disturbs only one.
-func tenantDisturbed(o operation) (tenant int, length time.Duration, ok bool) {
-	switch o := o.(type) {
-	case breakWebhook:
-		return o.tenant, lasting(o.d), true
-	case quota:
-		return o.tenant, lasting(o.d), true
-	case suspend:
-		return o.tenant, o.d, true
-	case hold:
-		return o.tenant, o.d, true
-	case edit:
-		return o.tenant, 0, true
-	case remove:
-		return o.tenant, 0, true
-	case report:
-		return o.tenant, 0, true
-	default:
-		return 0, 0, false
-	}
-}
-
-// allDisturbed returns for how long an operation disturbs all namespaces.
-func allDisturbed(o operation) time.Duration {
-	switch o := o.(type) {
-	case deny:
-		return o.d
-	case freeze:
-		return o.d
-	case setClock:
-		return lasting(o.d)
 	case trouble:
-		return o.d + o.delay
-	case restore:
-		return o.d
-	case rollBack:
-		return o.d
-	case setServerClock:
-		return o.d
-	default:
-		return 0
+		length = o.delay
+	case deleteNamespace: // and what it leaves
+		ofTenant = false
 	}
-}
-
-// lasting returns how long what an operation begins lasts: to the end of the story if it names no time.
-func lasting(d time.Duration) time.Duration {
-	if d == 0 {
-		return forEver
+	fields := reflect.ValueOf(o)
+	if tenant := fields.FieldByName("tenant"); tenant.IsValid() && ofTenant {
+		namespace = tenantName(int(tenant.Int()))
 	}
-	return d
+	if d := fields.FieldByName("d"); d.IsValid() {
+		length += cmp.Or(time.Duration(d.Int()), forEver)
+	}
+	return namespace, length, true
 }

@@ -17,7 +17,7 @@ import (
 // the sender of the other tenant goes quiet: that is missed, and the lease stays where it is.
 func TestAWebhookOfOneNamespaceConcernsNoOther(t *testing.T) {
 	for _, what := range []target{{"create", "alertevents"}, {"update", "incidents/status"}} {
-		t.Run(what.String(), func(t *testing.T) {
+		t.Run(fmt.Sprint(what), func(t *testing.T) {
 			g := NewWithT(t)
 			var holders, missed []string
 			looking := false
@@ -69,7 +69,7 @@ func TestOlderDefinitionsAreNoSilence(t *testing.T) {
 	know := 0 // processes that know of the older definitions, which the judge of their writes goes by
 	operations = slices.Insert(operations, len(operations)/2, operation(act{"ask", func(w *world) {
 		for _, r := range w.replicas {
-			if r.process.definitions.isOutdated(0) {
+			if r.process.isOutdated(0) {
 				know++
 			}
 		}

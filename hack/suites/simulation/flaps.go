@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
@@ -21,12 +20,6 @@ const (
 	// tellTime is how long after its time an end is told at most: a round comes each minute, and a new leader needs some seconds.
 	tellTime = 90 * time.Second
 )
-
-func flapping() *v1alpha1.FlappingPolicy {
-	return &v1alpha1.FlappingPolicy{
-		Openings: 1, Period: &metav1.Duration{Duration: flapPeriod}, KeepFiringFor: &metav1.Duration{Duration: keptFor},
-	}
-}
 
 // firesOn reports whether the end of an episode of an Incident is, or was, kept back.
 func firesOn(status *v1alpha1.IncidentStatus) bool {

@@ -23,13 +23,7 @@ func TestAKeyThatFlapsIsPagedOnce(t *testing.T) {
 		defer w.pager.mu.Unlock()
 		begun, ended = append(begun, w.pager.begun[key]), append(ended, w.pager.ended[key])
 	}}
-	endLeader := act{"end the leader", func(w *world) {
-		for _, r := range w.replicas {
-			if r.name == lease.holder {
-				r.kill()
-			}
-		}
-	}}
+	endLeader := lease.end((*replica).kill)
 	say := func(status string) operation {
 		return post{times: 1, alerts: []alert{{key: 0, status: status, severity: "error"}}}
 	}

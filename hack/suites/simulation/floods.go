@@ -12,11 +12,6 @@ type flood struct {
 	salt          uint64 // decides the alerts, and when they are repeated
 }
 
-func (o flood) String() string {
-	return fmt.Sprintf("post %d requests with idempotency keys of %s within %s, and repeat each after %s to %s (%d)",
-		o.count, tenantName(o.tenant), o.over, firstRepeat, lastRepeat, o.salt)
-}
-
 // firstRepeat and lastRepeat are the times after which a sender repeats a request: an AlertEvent stays for ten minutes after it
 // was folded, and its name is remembered for two more.
 const (
@@ -29,7 +24,7 @@ func (o flood) do(w *world) {
 		random := seededReader{state: o.salt}
 		for i := range o.count {
 			a := alert{key: random.number(5), status: statuses[random.number(len(statuses))], severity: severities[i%len(severities)]}
-			r := w.senders.request(w.tenants[o.tenant], []alert{a}, fmt.Sprintf("flood %d, request %d", o.salt, i))
+			r := w.senders.request(tenantName(o.tenant), []alert{a}, fmt.Sprintf("flood %d, request %d", o.salt, i))
 			to := random.number(len(w.replicas))
 			w.senders.deliver(r, to)
 			after := firstRepeat + time.Duration(random.number(1000))*(lastRepeat-firstRepeat)/1000

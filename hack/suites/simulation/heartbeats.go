@@ -1,8 +1,6 @@
 package simulation
 
 import (
-	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -10,7 +8,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
@@ -48,10 +45,6 @@ var signalReport = &apiserver.Call{
 type hush struct {
 	tenant int
 	d      time.Duration
-}
-
-func (o hush) String() string {
-	return fmt.Sprintf("no pings of %s for %s", tenantName(o.tenant), o.d)
 }
 
 func (o hush) do(w *world) { w.pings.hush(tenantName(o.tenant), time.Now().Add(o.d)) }
@@ -105,10 +98,10 @@ func (p *pings) isQuiet(namespace string) bool {
 }
 
 // send pings the heartbeat of a tenant until stop is closed.
-func (w *world) sendPings(t *tenant, stop <-chan struct{}) {
+func (w *world) sendPings(namespace string, stop <-chan struct{}) {
 	for n := 0; ; n++ {
 		pause := pingEvery
-		if !w.pings.isQuiet(t.namespace) && !w.ping(t, n) {
+		if !w.pings.isQuiet(namespace) && !w.ping(namespace, n) {
 			pause = pingAgain
 		}
 		select {
@@ -120,7 +113,7 @@ func (w *world) sendPings(t *tenant, stop <-chan struct{}) {
 }
 
 // ping pings one of the replicas, and reports whether it was acknowledged.
-func (w *world) ping(t *tenant, to int) bool {
+func (w *world) ping(namespace string, to int) bool {
 	p, began := w.route(to), time.Now()
 	if p == nil {
 		return false
@@ -129,22 +122,22 @@ func (w *world) ping(t *tenant, to int) bool {
 	if err != nil {
 		panic(err)
 	}
-	q.Header.Set("Authorization", "Bearer "+testenv.Token(t.namespace, integrationName))
+	q.Header.Set("Authorization", "Bearer "+testenv.Token(namespace, integrationName))
 	response, err := p.client.Do(q)
 	if err != nil {
 		return false
 	}
 	defer func() { _ = response.Body.Close() }()
 	_, err = io.Copy(io.Discard, response.Body)
-	if response.StatusCode == http.StatusServiceUnavailable && p.definitions.isOutdated(0) {
-		w.pings.markUnavailable(t.namespace, time.Now())
+	if response.StatusCode == http.StatusServiceUnavailable && p.isOutdated(0) {
+		w.pings.markUnavailable(namespace, time.Now())
 	}
 	if err != nil || response.StatusCode != http.StatusOK {
 		return false
 	}
 	made := &ping{at: began, by: p}
 	w.pings.mu.Lock()
-	w.pings.acked[t.namespace] = append(w.pings.acked[t.namespace], made)
+	w.pings.acked[namespace] = append(w.pings.acked[namespace], made)
 	w.pings.mu.Unlock()
 	w.senders.busy.Go(func() {
 		time.Sleep(reportTime)
@@ -223,21 +216,18 @@ func (w *world) endQuietly() oracle.Findings {
 	w.awaitReady()
 	began := time.Now()
 	heard := map[string]time.Time{} // since when quiet counts, of namespaces whose heartbeat is expected
-	for _, t := range w.tenants {
-		if w.story.stays(t.namespace) {
+	for _, namespace := range tenants {
+		if w.story.stays(namespace) {
 			continue // no alert of the heartbeat may be storable
 		}
-		integration := &v1alpha1.WebhookIntegration{}
-		key := client.ObjectKey{Namespace: t.namespace, Name: integrationName}
-		if err := w.users.Get(context.Background(), key, integration); err != nil || !integration.DeletionTimestamp.IsZero() {
+		integration := w.storedIntegration(namespace)
+		if integration == nil {
 			continue
 		}
-		beat := &v1alpha1.Heartbeat{}
-		key.Name = heartbeatName
-		if err := w.users.Get(context.Background(), key, beat); err == nil && beat.Status.LastSignalTime != nil {
-			heard[t.namespace] = acceptedSince(integration).Add(grace)
+		if beats := stored[v1alpha1.Heartbeat](w, "heartbeats", namespace); len(beats) > 0 && beats[0].Status.LastSignalTime != nil {
+			heard[namespace] = acceptedSince(integration).Add(grace)
 		}
-		w.pings.hush(t.namespace, began.Add(time.Hour))
+		w.pings.hush(namespace, began.Add(time.Hour))
 	}
 	time.Sleep(senderTimeout) // a ping may be under way
 	time.Sleep(grace + beatPeriod + findTime)
@@ -248,15 +238,12 @@ func (w *world) endQuietly() oracle.Findings {
 // awaitReady waits until the integrations are Ready, since quiet counts from then. An integration that stays unready is judged
 // by what its status tells.
 func (w *world) awaitReady() {
-	for deadline := time.Now().Add(readyTime); time.Now().Before(deadline); time.Sleep(time.Second) {
-		integrations := &v1alpha1.WebhookIntegrationList{}
-		err := w.users.List(context.Background(), integrations)
-		isWaiting := func(i v1alpha1.WebhookIntegration) bool {
-			return i.DeletionTimestamp.IsZero() && !meta.IsStatusConditionTrue(i.Status.Conditions, v1alpha1.ConditionReady)
-		}
-		if err == nil && !slices.ContainsFunc(integrations.Items, isWaiting) {
-			return
-		}
+	isWaiting := func(namespace string) bool {
+		integration := w.storedIntegration(namespace)
+		return integration != nil && !meta.IsStatusConditionTrue(integration.Status.Conditions, v1alpha1.ConditionReady)
+	}
+	for deadline := time.Now().Add(readyTime); time.Now().Before(deadline) && slices.ContainsFunc(tenants, isWaiting); {
+		time.Sleep(time.Second)
 	}
 }
 

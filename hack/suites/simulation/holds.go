@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,22 +32,6 @@ type holds struct {
 
 func newHolds(s *Story) holds {
 	return holds{none: s.hasClocks() || !s.HoldBack, pages: s.KeepFiring, other: map[string]bool{}}
-}
-
-// hasClocks reports whether clocks of the story are wrong.
-func (s *Story) hasClocks() bool {
-	return slices.ContainsFunc(s.Operations, func(o operation) bool {
-		switch o.(type) {
-		case setClock, setServerClock:
-			return true
-		}
-		return false
-	})
-}
-
-// integrate notes that the integration of a namespace is created, changed or, with nil, deleted.
-func (h *holds) integrate(namespace string, integration *v1alpha1.WebhookIntegration) {
-	h.other[namespace] = h.other[namespace] || integration == nil
 }
 
 // holdError is how much later than the true time an alert may be received by the clock of a fold, which is known to the second.

@@ -24,14 +24,7 @@ func (l *leaderDeaths) look() operation {
 
 // replaceLeader ends the leader, and takes 20 seconds.
 func (l *leaderDeaths) replaceLeader() []operation {
-	end := act{"end the leader", func(w *world) {
-		for _, r := range w.replicas {
-			if r.name == l.lease.holder {
-				r.kill()
-			}
-		}
-	}}
-	return []operation{end, wait{10 * time.Second}, start{0}, start{1}, wait{10 * time.Second}}
+	return []operation{l.lease.end((*replica).kill), wait{10 * time.Second}, start{0}, start{1}, wait{10 * time.Second}}
 }
 
 // run tells a story that forwards, with these settings too.

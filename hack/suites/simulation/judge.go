@@ -36,17 +36,16 @@ type judge struct {
 	pings   *pings
 	pager   *pager // nil: no end is kept back
 	story   *Story
-	writes  *judgeWrites // that no process may make
 	pace    pace
 	panics  oracle.Findings // that a replica has recovered from
-	tracer  *tracer
+	network *network
 	say     func(format string, args ...any)
 }
 
 func newJudge(story *Story, w *world) *judge {
 	options := oracle.Options{
 		HealTime: healTime, KeyedLinger: 10 * time.Minute, ClockError: shareTime, ReportTime: reportTime,
-		MayWait: story.mayWait, MayStay: story.mayStay, Remembers: w.remembers, RememberTime: rememberTime,
+		MayWait: story.mayWait, MayStay: story.stays, Remembers: w.remembers, RememberTime: rememberTime,
 		FoldTime: foldTime, Undisturbed: w.calm.isCalm,
 	}
 	options.LooseOrder = story.breaksWatches() // replicas see a lost AlertEvent when they list again, after newer ones
@@ -68,7 +67,7 @@ func newJudge(story *Story, w *world) *judge {
 	}
 	return &judge{
 		history: oracle.NewHistory(options), mutes: mutes, counts: counts, pings: newPings(), pager: w.pager, story: story,
-		writes: &w.network.writes, pace: newPace(), tracer: &w.network.tracer,
+		pace: newPace(), network: w.network,
 	}
 }
 
@@ -76,9 +75,6 @@ func newJudge(story *Story, w *world) *judge {
 func (s *Story) mayWait(namespace, incident string) bool {
 	return s.MaxIncidents > 0 || s.Forbidden && incident == v1alpha1.IncidentName(integrationName, keyName(0)) || s.stays(namespace)
 }
-
-// mayStay says whether AlertEvents of a namespace may stay though their alerts are settled.
-func (s *Story) mayStay(namespace string) bool { return s.stays(namespace) }
 
 // stays says whether a fault of a namespace stays to the end.
 func (s *Story) stays(namespace string) bool {
@@ -181,8 +177,8 @@ func (j *judge) watchNoMore() {
 func (j *judge) findings() oracle.Findings {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	found := slices.Concat(j.history.Findings(), j.panics, j.mutes.found, j.pings.found, j.writes.findings(),
-		j.pace.found, j.tracer.findings())
+	found := slices.Concat(j.history.Findings(), j.panics, j.mutes.found, j.pings.found, j.network.findings(),
+		j.pace.found, j.network.tracer.findings())
 	if j.pager != nil {
 		found = append(found, j.pager.findings()...)
 	}
@@ -202,6 +198,6 @@ func (j *judge) check(records []*oracle.Record, faultsEnded time.Time) oracle.Fi
 		found = append(found, j.pager.check(time.Now(), j.story.stays)...)
 	}
 	mayMiss := func(namespace string) bool { return j.story.MaxIncidents > 0 || j.story.stays(namespace) }
-	return slices.Concat(found, j.panics, j.pace.found, j.tracer.findings(),
+	return slices.Concat(found, j.panics, j.pace.found, j.network.tracer.findings(),
 		j.mutes.check(time.Now(), j.story.stays), j.pings.check(time.Now(), mayMiss))
 }

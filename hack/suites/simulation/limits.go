@@ -1,9 +1,8 @@
 package simulation
 
 import (
+	"slices"
 	"time"
-
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
@@ -29,32 +28,29 @@ func (w *world) emptyNamespaces() oracle.Findings {
 	if !w.story.AutoResolve || w.story.MaxIncidents == 0 {
 		return nil
 	}
-	for i, t := range w.tenants {
-		w.pings.hush(t.namespace, time.Now()) // while its heartbeat is missed, no Incident ends for want of alerts
-		for key := range newcomer {           // as many as there may be, and more
-			w.senders.deliver(w.senders.request(t, []alert{{key: key, status: "firing", severity: "error"}}, ""), i)
+	for i, namespace := range tenants {
+		w.pings.hush(namespace, time.Now()) // while its heartbeat is missed, no Incident ends for want of alerts
+		for key := range newcomer {         // as many as there may be, and more
+			w.senders.deliver(w.senders.request(namespace, []alert{{key: key, status: "firing", severity: "error"}}, ""), i)
 		}
 	}
 	time.Sleep(settleTime)
 	quiet := map[string][]string{} // names of the Incidents that get no alert any more, by namespace
-	for _, t := range w.tenants {
-		quiet[t.namespace] = w.openIncidents(t.namespace)
+	for _, namespace := range tenants {
+		quiet[namespace] = w.openIncidents(namespace)
 	}
 	for began := time.Now(); time.Since(began) < emptyTime; time.Sleep(10 * time.Second) {
-		for i, t := range w.tenants {
-			w.senders.deliver(w.senders.request(t, []alert{{key: newcomer, status: "firing", severity: "error"}}, ""), i)
+		for i, namespace := range tenants {
+			w.senders.deliver(w.senders.request(namespace, []alert{{key: newcomer, status: "firing", severity: "error"}}, ""), i)
 		}
 	}
 	w.senders.busy.Wait()
 	found := w.judge.findings()
-	for _, t := range w.tenants {
-		open := map[string]bool{}
-		for _, name := range w.openIncidents(t.namespace) {
-			open[name] = true
-		}
-		for _, name := range quiet[t.namespace] {
-			if open[name] && !w.story.stays(t.namespace) && w.isIntegrated(t.namespace) {
-				found.Add("B: %s/%s is Open, and has had no alert for %s", t.namespace, name, emptyTime)
+	for _, namespace := range tenants {
+		open := w.openIncidents(namespace)
+		for _, name := range quiet[namespace] {
+			if slices.Contains(open, name) && !w.story.stays(namespace) && w.storedIntegration(namespace) != nil {
+				found.Add("B: %s/%s is Open, and has had no alert for %s", namespace, name, emptyTime)
 			}
 		}
 	}
@@ -64,21 +60,11 @@ func (w *world) emptyNamespaces() oracle.Findings {
 // openIncidents returns the names of the Incidents of alerts that are Open and not being deleted.
 func (w *world) openIncidents(namespace string) []string {
 	var names []string
-	for _, object := range w.objects("incidents", namespace) {
-		var incident v1alpha1.Incident
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &incident); err != nil {
-			panic(err)
-		}
+	for _, incident := range stored[v1alpha1.Incident](w, "incidents", namespace) {
 		isOwn := incident.Spec.DedupKey != v1alpha1.HeartbeatKey(heartbeatName) && incident.Spec.DedupKey != keyName(newcomer)
 		if isOwn && incident.Status.State == v1alpha1.IncidentOpen && incident.DeletionTimestamp.IsZero() {
 			names = append(names, incident.Name)
 		}
 	}
 	return names
-}
-
-// isIntegrated says whether a namespace has an integration that stays.
-func (w *world) isIntegrated(namespace string) bool {
-	integrations := w.objects("webhookintegrations", namespace)
-	return len(integrations) > 0 && integrations[0].GetDeletionTimestamp() == nil
 }

@@ -37,7 +37,7 @@ func (l *listener) Close() error {
 }
 
 // Addr implements net.Listener.
-func (l *listener) Addr() net.Addr { return address{} }
+func (l *listener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080} }
 
 // dial connects to the listener.
 func (l *listener) dial(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -64,12 +64,3 @@ func (l *listener) reset() {
 		_ = conn.Close()
 	}
 }
-
-// address is that of every listener.
-type address struct{}
-
-// Network implements net.Addr.
-func (address) Network() string { return "memory" }
-
-// String implements net.Addr.
-func (address) String() string { return "127.0.0.1:8080" }

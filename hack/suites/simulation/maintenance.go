@@ -3,7 +3,6 @@ package simulation
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
@@ -20,13 +19,6 @@ import (
 type maintain struct {
 	tenant   int
 	after, d time.Duration // d is 0: there are no windows
-}
-
-func (o maintain) String() string {
-	if o.d == 0 {
-		return fmt.Sprintf("delete the maintenance windows of %s", tenantName(o.tenant))
-	}
-	return fmt.Sprintf("a maintenance window of %s, in %s for %s", tenantName(o.tenant), o.after, o.d)
 }
 
 // do names each window anew, since the deletion of the one before may fail. Every other tenant's is for its integration by name.
@@ -62,7 +54,7 @@ func (m *mutes) commit(c *change) {
 	switch c.resource {
 	case "webhookintegrations":
 		m.integrations[key] = c.integration
-		m.holds.integrate(key.Namespace, m.integrations[key])
+		m.holds.other[key.Namespace] = m.holds.other[key.Namespace] || c.integration == nil
 	case "maintenancewindows":
 		if m.windows[key] = decode[v1alpha1.MaintenanceWindow](c.object); m.windows[key] == nil {
 			delete(m.windows, key)

@@ -19,8 +19,7 @@ type act struct {
 	f    func(w *world)
 }
 
-func (o act) String() string { return o.name }
-func (o act) do(w *world)    { o.f(w) }
+func (o act) do(w *world) { o.f(w) }
 
 // TestNamesAreOfTheTimeOfTheirStory plays a long story, and another one after it in the same process.
 func TestNamesAreOfTheTimeOfTheirStory(t *testing.T) {

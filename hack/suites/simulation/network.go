@@ -15,9 +15,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 	"github.com/tocsin-dev/tocsin/hack/lib/traces"
 )
 
@@ -32,8 +34,8 @@ type network struct {
 	trace  func(call string) // of every call, for TestRepeats
 
 	webhooks   []*brokenWebhook
-	rolledBack atomic.Bool // the CustomResourceDefinitions were
-	writes     judgeWrites
+	rolledBack atomic.Bool     // the CustomResourceDefinitions were
+	found      oracle.Findings // writes that the API server would strip of fields
 	tracer     tracer
 }
 
@@ -87,15 +89,17 @@ func (n *network) travel(ctx context.Context, phase string, call *apiserver.Call
 	}
 	n.taken[at] = true
 	n.mu.Unlock()
-	return sleep(ctx, time.Until(time.Unix(0, at)))
+	return sleep(ctx, time.Until(time.Unix(0, at)), nil)
 }
 
-// sleep returns early, with an error, when ctx ends.
-func sleep(ctx context.Context, d time.Duration) error {
+// sleep returns early when until is closed and, with an error, when ctx ends.
+func sleep(ctx context.Context, d time.Duration, until <-chan struct{}) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return nil
+	case <-until:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -104,17 +108,6 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // target selects calls. Empty fields select all.
 type target struct{ verb, resource string }
-
-func (t target) String() string {
-	verb, resource := t.verb, t.resource
-	if verb == "" {
-		verb = "any call"
-	}
-	if resource == "" {
-		return verb
-	}
-	return verb + " of " + resource
-}
 
 func (t target) matches(call *apiserver.Call) bool {
 	resource, _, _ := strings.Cut(call.Resource, ".")
@@ -125,36 +118,34 @@ func (t target) matches(call *apiserver.Call) bool {
 }
 
 // effect is what a fault does to a call.
-type effect int
+type effect string
 
 const (
-	lose       effect = iota // the response
-	hang                     // the response never comes
-	late                     // the request arrives later, whether or not its sender waits for it
-	slow                     // the request arrives later
-	answerLate               // the response comes later
-	refuse                   // nobody listens
-	reject                   // 503
-	throttle                 // 429
-	lag                      // events of a watch come later
-	stall                    // no events of a watch come
-	end                      // the watch ends
-	expire                   // with 410
-	behind                   // reads that may be stale are
-	drop                     // a watch leaves events out
-	repeat                   // a watch sends events twice
-	swap                     // a watch sends events in another order
-	rewind                   // a watch sends older events again
+	lose       effect = "lose"        // the response
+	hang       effect = "hang"        // the response never comes
+	late       effect = "late"        // the request arrives later, whether or not its sender waits for it
+	slow       effect = "slow"        // the request arrives later
+	answerLate effect = "answer late" // the response comes later
+	refuse     effect = "refuse"      // nobody listens
+	reject     effect = "reject"      // 503
+	throttle   effect = "throttle"    // 429
+	lag        effect = "lag"         // events of a watch come later
+	stall      effect = "stall"       // no events of a watch come
+	end        effect = "end"         // the watch ends
+	expire     effect = "expire"      // with 410
+	behind     effect = "behind"      // reads that may be stale are
+	drop       effect = "drop"        // a watch leaves events out
+	repeat     effect = "repeat"      // a watch sends events twice
+	swap       effect = "swap"        // a watch sends events in another order
+	rewind     effect = "rewind"      // a watch sends older events again
 )
+
+// hindrances are the effects on a write or its answer.
+var hindrances = []effect{lose, hang, late, slow, answerLate, refuse, reject, throttle}
 
 // breaches are the effects of a store whose watches do not keep their promise, and what Deliver returns for them.
 var breaches = map[effect]error{
 	drop: apiserver.ErrDropped, repeat: apiserver.ErrRepeated, swap: apiserver.ErrSwapped, rewind: apiserver.ErrRewound,
-}
-
-func (e effect) String() string {
-	return []string{"lose", "hang", "late", "slow", "delay", "refuse", "503", "429", "lag", "stall", "end", "expire", "stale",
-		"drop", "repeat", "reorder", "rewind"}[e]
 }
 
 // fault is an effect on some calls of a replica for a while.
@@ -170,9 +161,8 @@ type fault struct {
 // link is the connection of one process to the API server. It implements apiserver.Faults.
 type link struct {
 	*network
-	client      string
-	definitions definitionsSeen
-	traced      *traces.Process
+	client string
+	traced *traces.Process
 
 	mu     sync.Mutex
 	faults []*fault
@@ -180,6 +170,8 @@ type link struct {
 	moved  time.Time     // when it was last thawed
 	stops  []time.Time   // when it was frozen or killed
 	dead   chan struct{} // closed at the death of the process
+
+	outdated time.Time // since when it knows that the CustomResourceDefinitions are too old; zero: they are not
 }
 
 func newLink(n *network, client string) *link {
@@ -229,7 +221,7 @@ func (l *link) disturbs(call *apiserver.Call) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.ContainsFunc(l.faults, func(f *fault) bool {
-		return f.left != 0 && time.Now().Before(f.until) && f.effect <= throttle && f.matches(call)
+		return f.left != 0 && time.Now().Before(f.until) && slices.Contains(hindrances, f.effect) && f.matches(call)
 	})
 }
 
@@ -278,9 +270,11 @@ func (l *link) kill() {
 	}
 }
 
-func (l *link) isDead() bool {
+func (l *link) isDead() bool { return isClosed(l.dead) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-l.dead:
+	case <-c:
 		return true
 	default:
 		return false
@@ -311,7 +305,7 @@ func (l *link) Arrive(ctx context.Context, call *apiserver.Call) (*metav1.Status
 		return nil, err
 	}
 	if f := l.take(call, late, slow); f != nil {
-		if err := l.wait(ctx, f, f.delay); err != nil {
+		if err := sleep(ctx, f.delay, f.ended); err != nil {
 			return nil, err
 		}
 	}
@@ -321,29 +315,9 @@ func (l *link) Arrive(ctx context.Context, call *apiserver.Call) (*metav1.Status
 	case f.effect == refuse:
 		return nil, errRefused
 	case f.effect == throttle:
-		return &metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
-			Message: "the server is busy", Details: &metav1.StatusDetails{RetryAfterSeconds: 1},
-		}, nil
+		return &apierrors.NewTooManyRequests("the server is busy", 1).ErrStatus, nil
 	default:
-		return &metav1.Status{
-			Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,
-			Message: "the server is currently unable to handle the request",
-		}, nil
-	}
-}
-
-// wait sleeps for a fault, until it is healed.
-func (l *link) wait(ctx context.Context, f *fault, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-f.ended:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+		return &apierrors.NewServiceUnavailable("the server is currently unable to handle the request").ErrStatus, nil
 	}
 }
 
@@ -359,11 +333,11 @@ func (l *link) leave(ctx context.Context, call *apiserver.Call) error {
 	case f == nil:
 		return nil
 	case f.effect == answerLate:
-		return l.wait(ctx, f, f.delay)
+		return sleep(ctx, f.delay, f.ended)
 	case f.effect == lose:
 		return errLost
 	default:
-		return errors.Join(errLost, l.wait(ctx, f, time.Until(f.until)+time.Hour))
+		return errors.Join(errLost, sleep(ctx, time.Until(f.until)+time.Hour, f.ended))
 	}
 }
 
@@ -385,11 +359,11 @@ func (l *link) deliver(ctx context.Context, call *apiserver.Call, revision int64
 		case expire:
 			return apiserver.ErrExpired
 		case stall:
-			if err := l.wait(ctx, f, time.Until(f.until)); err != nil {
+			if err := sleep(ctx, time.Until(f.until), f.ended); err != nil {
 				return err
 			}
 		default: // lag
-			if err := l.wait(ctx, f, f.delay); err != nil {
+			if err := sleep(ctx, f.delay, f.ended); err != nil {
 				return err
 			}
 			return l.run()
@@ -432,7 +406,7 @@ func (t *transport) RoundTrip(q *http.Request) (*http.Response, error) {
 	if q.Method == http.MethodGet {
 		return t.read(q)
 	}
-	t.writes.sent(t.link, q)
+	t.judgeWrite(q)
 	sent, cancel := context.WithCancel(context.WithoutCancel(q.Context()))
 	request := q.Clone(sent)
 	if q.Body != nil {
@@ -480,7 +454,7 @@ func (t *transport) read(q *http.Request) (*http.Response, error) {
 		return nil, dead
 	}
 	if err == nil && t.rolledBack.Load() && strings.HasPrefix(q.URL.Path, "/openapi/") && response.StatusCode == http.StatusOK {
-		err = t.definitions.see(response)
+		err = t.see(response)
 	}
 	return response, err
 }

@@ -3,7 +3,6 @@ package simulation
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,8 +14,7 @@ import (
 // wait lets time pass.
 type wait struct{ d time.Duration }
 
-func (o wait) String() string { return "wait " + o.d.String() }
-func (o wait) do(*world)      { time.Sleep(o.d) }
+func (o wait) do(*world) { time.Sleep(o.d) }
 
 // post sends one request, several times if it is repeated.
 type post struct {
@@ -27,36 +25,18 @@ type post struct {
 	together   bool
 }
 
-func (o post) String() string {
-	texts := make([]string, len(o.alerts))
-	for i, a := range o.alerts {
-		texts[i] = a.String()
-	}
-	text := fmt.Sprintf("post %s to %s: %s", tenantName(o.tenant), replicaName(o.to), strings.Join(texts, ", "))
-	if o.key != "" {
-		text += fmt.Sprintf(", idempotency key %s", o.key)
-	}
-	if o.times > 1 {
-		text += fmt.Sprintf(", %d times", o.times)
-		if o.together {
-			text += " at once"
-		}
-	}
-	return text
-}
-
 // repeatAfter is the pause between deliveries of a request.
 const repeatAfter = 700 * time.Millisecond
 
 func (o post) do(w *world) {
-	t := w.tenants[o.tenant]
+	namespace := tenantName(o.tenant)
 	if o.key == "" { // every try is a request of its own, as of a sender that does not know of keys
 		for i := range o.times {
-			w.senders.deliver(w.senders.request(t, o.alerts, ""), o.to+i)
+			w.senders.deliver(w.senders.request(namespace, o.alerts, ""), o.to+i)
 		}
 		return
 	}
-	r := w.senders.request(t, o.alerts, o.key)
+	r := w.senders.request(namespace, o.alerts, o.key)
 	for i := range o.times {
 		if o.together {
 			w.senders.deliver(r, o.to+i)
@@ -74,14 +54,6 @@ type burst struct {
 	keyed               bool   // each request has an idempotency key of its own
 }
 
-func (o burst) String() string {
-	text := fmt.Sprintf("post %d requests of %s within %s, with %d keys (%d)", o.count, tenantName(o.tenant), o.over, o.keys, o.salt)
-	if o.keyed {
-		text += ", each with an idempotency key"
-	}
-	return text
-}
-
 func (o burst) do(w *world) {
 	w.chores.Go(func() {
 		random := seededReader{state: o.salt}
@@ -96,7 +68,7 @@ func (o burst) do(w *world) {
 				a := alert{key: number(o.keys), status: statuses[number(len(statuses))], severity: severities[number(len(severities))]}
 				alerts = append(alerts, a)
 			}
-			w.senders.deliver(w.senders.request(w.tenants[o.tenant], alerts, key), number(len(w.replicas)))
+			w.senders.deliver(w.senders.request(tenantName(o.tenant), alerts, key), number(len(w.replicas)))
 			select {
 			case <-w.healed:
 				return
@@ -129,10 +101,6 @@ type setClock struct {
 	d       time.Duration
 }
 
-func (o setClock) String() string {
-	return fmt.Sprintf("%s: the clock jumps by %s for %s", replicaName(o.replica), o.ahead, o.d)
-}
-
 func (o setClock) do(w *world) {
 	clock := &w.replicas[o.replica].clock
 	clock.Set(o.ahead)
@@ -141,10 +109,6 @@ func (o setClock) do(w *world) {
 
 // setServerClock makes the clock of the API server wrong for a while.
 type setServerClock struct{ ahead, d time.Duration }
-
-func (o setServerClock) String() string {
-	return fmt.Sprintf("the clock of the API server jumps by %s for %s", o.ahead, o.d)
-}
 
 func (o setServerClock) do(w *world) {
 	w.serverAhead.Store(int64(o.ahead))
@@ -164,11 +128,6 @@ func forgets(o operation) bool {
 }
 
 func replicaName(i int) string { return fmt.Sprint("replica-", i) }
-
-func (o kill) String() string      { return "kill " + replicaName(o.replica) }
-func (o terminate) String() string { return "stop " + replicaName(o.replica) }
-func (o start) String() string     { return "start " + replicaName(o.replica) }
-func (o freeze) String() string    { return fmt.Sprintf("freeze %s for %s", replicaName(o.replica), o.d) }
 
 func (o kill) do(w *world)      { w.replicas[o.replica].kill() }
 func (o terminate) do(w *world) { w.replicas[o.replica].terminate() }
@@ -199,26 +158,6 @@ type trouble struct {
 	d     time.Duration
 }
 
-func (o trouble) String() string {
-	what := o.effect.String()
-	switch o.effect {
-	case lose, hang:
-		what += " the response to"
-	case late, slow, lag:
-		what += fmt.Sprintf(" by %s:", o.delay)
-	case answerLate:
-		what += fmt.Sprintf(" by %s the response to", o.delay)
-	case reject, throttle:
-		what = "answer " + what + " to"
-	default: // the name says it
-	}
-	text := fmt.Sprintf("%s: %s %s for %s", replicaName(o.replica), what, o.target, o.d)
-	if o.count > 0 {
-		text += fmt.Sprintf(", %d times", o.count)
-	}
-	return text
-}
-
 func (o trouble) do(w *world) {
 	p := w.replicas[o.replica].process
 	if p == nil {
@@ -242,8 +181,6 @@ func (o trouble) do(w *world) {
 // compact makes the API server forget its history.
 type compact struct{}
 
-func (compact) String() string { return "compact etcd" }
-
 func (compact) do(w *world) {
 	for _, r := range w.replicas {
 		r.trouble(0)
@@ -264,14 +201,6 @@ const (
 	policyName = "policy"
 	backupTool = "velero-server"
 )
-
-func (o quota) String() string {
-	text := fmt.Sprintf("quota of %s: %d more %s", tenantName(o.tenant), o.more, o.resource)
-	if o.d == 0 {
-		return text + ", to the end"
-	}
-	return fmt.Sprintf("%s, for %s", text, o.d)
-}
 
 func (o quota) do(w *world) {
 	namespace := tenantName(o.tenant)
@@ -307,13 +236,6 @@ var denied = map[string]func(call *apiserver.Call, object map[string]any) bool{
 	},
 }
 
-func (o deny) String() string {
-	if o.code != 0 {
-		return fmt.Sprintf("a webhook denies the %s with %d for %s", o.what, o.code, o.d)
-	}
-	return fmt.Sprintf("a policy denies the %s for %s", o.what, o.d)
-}
-
 func (o deny) do(w *world) {
 	w.server.DenyWith(policyName, o.code, func(call *apiserver.Call, object map[string]any) string {
 		if call.Client != userClient && denied[o.what](call, object) {
@@ -330,18 +252,10 @@ type restore struct {
 	d        time.Duration
 }
 
-func (o restore) String() string {
-	text := fmt.Sprintf("back up the AlertEvents, and restore them after %s", o.d)
-	if !o.labelled {
-		text += ", without a label"
-	}
-	return text
-}
-
 func (o restore) do(w *world) {
 	var backup []*unstructured.Unstructured
-	for i := range w.tenants {
-		backup = append(backup, w.objects("alertevents", tenantName(i))...)
+	for _, namespace := range tenants {
+		backup = append(backup, w.objects("alertevents", namespace)...)
 	}
 	due := time.Now().Add(o.d)
 	w.later(o.d, func() {
@@ -377,7 +291,5 @@ func (w *world) restore(backup []*unstructured.Unstructured, labelled bool) {
 
 // deleteNamespace deletes a tenant.
 type deleteNamespace struct{ tenant int }
-
-func (o deleteNamespace) String() string { return "delete the namespace " + tenantName(o.tenant) }
 
 func (o deleteNamespace) do(w *world) { w.deletePath("/api/v1/namespaces/" + tenantName(o.tenant)) }

@@ -44,7 +44,7 @@ func (r *replica) trouble(d time.Duration) {
 	r.troubled.Store(max(until, r.troubled.Load()))
 }
 
-// process is one run of the program.
+// process is one run of the program, or of the archiver, which has no listener.
 type process struct {
 	*link
 	listener *listener
@@ -138,29 +138,19 @@ func (r *replica) terminate() {
 	}
 }
 
-// hasExited says whether the process ended by itself.
-func (p *process) hasExited() bool {
-	select {
-	case <-p.ended:
-		return true
-	default:
-		return false
-	}
-}
-
 // stopTimeout is how long a process may take to stop after SIGTERM: the termination grace period.
 const stopTimeout = 45 * time.Second
 
-// await waits for the end of all processes, and returns why one did not end well.
-func (r *replica) await() error {
-	for _, p := range r.all {
+// awaitAll waits for the end of processes, and returns why one did not end well.
+func awaitAll(processes []*process) error {
+	for _, p := range processes {
 		select {
 		case <-p.ended:
 		case <-time.After(stopTimeout):
-			return fmt.Errorf("replica %s does not stop within %s", r.name, stopTimeout)
+			return fmt.Errorf("%s does not stop within %s", p.link.client, stopTimeout)
 		}
 		if p.err != nil && !p.isDead() {
-			return fmt.Errorf("replica %s failed: %w", r.name, p.err)
+			return fmt.Errorf("%s failed: %w", p.link.client, p.err)
 		}
 	}
 	return nil

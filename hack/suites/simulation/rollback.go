@@ -3,12 +3,10 @@ package simulation
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
@@ -16,10 +14,6 @@ import (
 
 // rollBack has the API server publish an older CustomResourceDefinition of AlertEvents for a while.
 type rollBack struct{ d time.Duration }
-
-func (o rollBack) String() string {
-	return fmt.Sprintf("roll the CustomResourceDefinitions back for %s", o.d)
-}
 
 func (o rollBack) do(w *world) {
 	w.network.rolledBack.Store(true)
@@ -30,14 +24,8 @@ func (o rollBack) do(w *world) {
 // newField is the field of reports that the older definition lacks. Only users write it.
 const newField = "comment"
 
-// definitionsSeen is what a process knows of the CustomResourceDefinitions, and what it does when they are too old.
-type definitionsSeen struct {
-	mu       sync.Mutex
-	outdated time.Time // since when it knows that they are; zero: they are not
-}
-
 // see notes the definitions that a process was told of.
-func (s *definitionsSeen) see(response *http.Response) error {
+func (l *link) see(response *http.Response) error {
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		return err
@@ -56,49 +44,44 @@ func (s *definitionsSeen) see(response *http.Response) error {
 	if !found { // a list of what is published
 		return nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	switch isOutdated := !bytes.Contains(schema, []byte(`"`+newField+`":`)); {
 	case !isOutdated:
-		s.outdated = time.Time{}
-	case s.outdated.IsZero():
-		s.outdated = time.Now()
+		l.outdated = time.Time{}
+	case l.outdated.IsZero():
+		l.outdated = time.Now()
 	}
 	return nil
 }
 
 // isOutdated says whether the process has known for so long that the definitions are too old.
-func (s *definitionsSeen) isOutdated(d time.Duration) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.outdated.IsZero() && time.Since(s.outdated) >= d
+func (l *link) isOutdated(d time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.outdated.IsZero() && time.Since(l.outdated) >= d
 }
 
 // stepDownTime is how long a process may take to stop writing once it knows that the definitions are too old.
 const stepDownTime = 8 * time.Second
 
-// judgeWrites finds writes that the API server would strip of fields.
-type judgeWrites struct {
-	mu    sync.Mutex
-	found oracle.Findings
-}
-
-// sent judges a request of a process.
-func (j *judgeWrites) sent(l *link, q *http.Request) {
+// judgeWrite finds a write that the API server would strip of fields.
+func (l *link) judgeWrite(q *http.Request) {
 	isWrite := slices.Contains([]string{http.MethodPost, http.MethodPut, http.MethodPatch}, q.Method)
 	isOurs := strings.Contains(q.URL.Path, "/incidents") ||
 		q.Method == http.MethodPost && strings.HasSuffix(q.URL.Path, "/alertevents")
 	if !isWrite || !isOurs || !strings.Contains(q.URL.Path, "/namespaces/tenant-") || q.URL.Query().Has("dryRun") ||
-		!l.definitions.isOutdated(stepDownTime) {
+		!l.isOutdated(stepDownTime) {
 		return
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.found.Add("D: %s knows that the CustomResourceDefinitions are too old, and sends %s %s", l.client, q.Method, q.URL.Path)
+	l.network.mu.Lock()
+	defer l.network.mu.Unlock()
+	l.found.Add("D: %s knows that the CustomResourceDefinitions are too old, and sends %s %s", l.client, q.Method, q.URL.Path)
 }
 
-func (j *judgeWrites) findings() oracle.Findings {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.Clone(j.found)
+// findings are the writes of processes that know of older CustomResourceDefinitions.
+func (n *network) findings() oracle.Findings {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.found)
 }

@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 	"github.com/tocsin-dev/tocsin/hack/lib/traces"
 )
 
@@ -92,8 +94,8 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 	time.Sleep(startTime)
 	stop := make(chan struct{})
 	var pinging sync.WaitGroup
-	for _, t := range w.tenants {
-		pinging.Go(func() { w.sendPings(t, stop) })
+	for _, namespace := range tenants {
+		pinging.Go(func() { w.sendPings(namespace, stop) })
 	}
 	findings := w.perform()
 	close(stop)
@@ -115,7 +117,7 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 // perform performs the operations until the first finding, ends all faults, and judges what became of everything.
 func (w *world) perform() []string {
 	for _, o := range w.story.Operations {
-		w.note("* %s", o)
+		w.note("* %s", literal(reflect.ValueOf(o)))
 		w.calm.note(o)
 		if w.pager != nil {
 			w.pager.note(o)
@@ -132,26 +134,15 @@ func (w *world) perform() []string {
 	}
 	healed := time.Now()
 	time.Sleep(healTime + time.Second)
-	if found := w.judge.check(w.senders.records, healed); len(found) > 0 {
-		return found
-	}
-	if w.archive != nil {
-		if found := w.archive.judge.check(w.story.stays); len(found) > 0 {
+	for _, judge := range []func() oracle.Findings{
+		func() oracle.Findings { return w.judge.check(w.senders.records, healed) },
+		w.judgeArchive, w.judgeStatuses, w.judgeForwarding, w.emptyNamespaces, w.endQuietly,
+	} {
+		if found := judge(); len(found) > 0 {
 			return found
 		}
 	}
-	if found := w.judgeStatuses(); len(found) > 0 {
-		return found
-	}
-	if w.pager == nil { // which judges what is kept back
-		if found := w.judgeForwarding(); len(found) > 0 {
-			return found
-		}
-	}
-	if found := w.emptyNamespaces(); len(found) > 0 {
-		return found
-	}
-	return w.endQuietly()
+	return nil
 }
 
 // end ends all faults and waits for the answers to all requests.

@@ -32,25 +32,6 @@ type alert struct {
 // atFirst stands for the beginning of the run.
 const atFirst = time.Duration(-1)
 
-func (a alert) String() string {
-	text := fmt.Sprintf("%s %s", keyName(a.key), a.status) + ago(" startsAt", a.starts) + ago(" endsAt", a.ends)
-	if a.forbidden {
-		text += " (forbidden)"
-	}
-	return text
-}
-
-func ago(name string, d time.Duration) string {
-	switch d {
-	case 0:
-		return ""
-	case atFirst:
-		return name + " at first"
-	default:
-		return fmt.Sprintf("%s -%s", name, d)
-	}
-}
-
 // at is the time that is so long ago.
 func (w *world) at(d time.Duration) string {
 	at := time.Now().Add(-d)
@@ -78,7 +59,6 @@ const forbiddenTitle = "forbidden"
 
 // request is a post of a sender, with its record.
 type request struct {
-	tenant *tenant
 	body   []byte
 	record *oracle.Record
 }
@@ -94,10 +74,10 @@ type senders struct {
 }
 
 // request makes a post.
-func (s *senders) request(t *tenant, alerts []alert, key string) *request {
+func (s *senders) request(namespace string, alerts []alert, key string) *request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := &request{tenant: t, record: &oracle.Record{Namespace: t.namespace, Integration: integrationName, IdempotencyKey: key}}
+	r := &request{record: &oracle.Record{Namespace: namespace, Integration: integrationName, IdempotencyKey: key}}
 	var payloads []map[string]any
 	for _, a := range alerts {
 		s.next++
@@ -165,7 +145,7 @@ func (s *senders) try(p *process, r *request) (d oracle.Delivery, elsewhere bool
 	if err != nil {
 		panic(err)
 	}
-	q.Header.Set("Authorization", "Bearer "+testenv.Token(r.tenant.namespace, integrationName))
+	q.Header.Set("Authorization", "Bearer "+testenv.Token(r.record.Namespace, integrationName))
 	if r.record.IdempotencyKey != "" {
 		q.Header.Set("Idempotency-Key", r.record.IdempotencyKey)
 	}
@@ -179,7 +159,7 @@ func (s *senders) try(p *process, r *request) (d oracle.Delivery, elsewhere bool
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
 	return outcome(response.StatusCode, body, err), response.StatusCode/100 == 4 ||
-		bytes.Contains(body, []byte(":not-ready")) && !p.definitions.isOutdated(0)
+		bytes.Contains(body, []byte(":not-ready")) && !p.isOutdated(0)
 }
 
 // outcome reads an answer.

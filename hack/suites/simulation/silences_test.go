@@ -31,13 +31,7 @@ func TestARequestedSilenceLastsAsLongAsAsked(t *testing.T) {
 			s.EndsAt = time.Now()
 		}
 	}}
-	takeover := act{"end the leader", func(w *world) {
-		for _, r := range w.replicas {
-			if r.name == lease.holder {
-				r.kill()
-			}
-		}
-	}}
+	takeover := lease.end((*replica).kill)
 	request := func(lasts time.Duration) operation {
 		return report{tenant: 0, key: 1, status: "silenced", lasts: lasts}
 	}

@@ -195,7 +195,7 @@ func TestSummaries(t *testing.T) {
 	}
 	for _, end := range []operation{wait{time.Second}, remove{tenant: 1, resource: "webhookintegrations"}, deleteNamespace{1}} {
 		story := &Story{Settings: Settings{Replicas: 2, Elect: true, Writes: 8}, Operations: append(slices.Clone(operations), end)}
-		g.Expect(Run(t, 1, story, Watcher{})).To(BeEmpty(), end.String())
+		g.Expect(Run(t, 1, story, Watcher{})).To(BeEmpty(), "%T", end)
 	}
 }
 
@@ -227,8 +227,6 @@ func TestFindsWhatIsLost(t *testing.T) {
 
 // theft deletes all AlertEvents of the first tenant in the name of a replica.
 type theft struct{}
-
-func (theft) String() string { return "steal the AlertEvents" }
 
 func (theft) do(w *world) {
 	thief, err := w.newClient(replicaName(0))

@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -26,20 +25,20 @@ func (w *world) judgeStatuses() (found oracle.Findings) {
 	if w.story.breaksWatches() {
 		return nil // a change of an integration that a watch loses counts from its next change on
 	}
-	for _, t := range w.tenants {
-		integration := w.storedIntegration(t.namespace)
-		if integration == nil || integration.DeletionTimestamp != nil || w.story.stays(t.namespace) {
+	for _, namespace := range tenants {
+		integration := w.storedIntegration(namespace)
+		if integration == nil || w.story.stays(namespace) {
 			continue
 		}
 		if status := &integration.Status; status.ObservedGeneration != integration.Generation {
 			found.Add("I: the status of %s is that of generation %d, which is %d",
-				t.namespace, status.ObservedGeneration, integration.Generation)
+				namespace, status.ObservedGeneration, integration.Generation)
 		}
 		w.judgeConditions(integration, &found)
-		last, received := integration.Status.LastReceivedTime, w.lastReceived(t.namespace).Truncate(time.Microsecond)
+		last, received := integration.Status.LastReceivedTime, w.lastReceived(namespace).Truncate(time.Microsecond)
 		isOfIts := received.After(integration.CreationTimestamp.Time) // and not of a deleted one of its name
 		if isOfIts && (last == nil || received.Sub(last.Time) > batchTime) {
-			found.Add("I: lastReceivedTime of %s is %s, and a request was received at %s", t.namespace, last, received)
+			found.Add("I: lastReceivedTime of %s is %s, and a request was received at %s", namespace, last, received)
 		}
 	}
 	return found
@@ -73,21 +72,13 @@ func tellConditions(tell func(kind, reason string)) func(apiserver.Commit) {
 	}
 }
 
-// storedIntegration returns the integration of a namespace, nil if there is none.
+// storedIntegration returns the integration of a namespace, nil if there is none that stays.
 func (w *world) storedIntegration(namespace string) *v1alpha1.WebhookIntegration {
-	objects := w.objects("webhookintegrations", namespace)
-	if len(objects) == 0 {
+	all := stored[v1alpha1.WebhookIntegration](w, "webhookintegrations", namespace)
+	if len(all) == 0 || all[0].DeletionTimestamp != nil {
 		return nil
 	}
-	return decode[v1alpha1.WebhookIntegration](textOf(objects[0].Object))
-}
-
-func textOf(object map[string]any) []byte {
-	text, err := json.Marshal(object)
-	if err != nil {
-		panic(err)
-	}
-	return text
+	return all[0]
 }
 
 // conditions are the reasons that the conditions of a namespace's integration should have; empty for one that should be absent.
@@ -125,8 +116,7 @@ func (w *world) inWindow(namespace string) bool {
 // waits says whether an alert of the forbidden Incident is stored and not settled.
 func (w *world) waits(namespace string) bool {
 	forbidden := v1alpha1.IncidentName(integrationName, keyName(0))
-	for _, object := range w.objects("alertevents", namespace) {
-		event := decode[v1alpha1.AlertEvent](textOf(object.Object))
+	for _, event := range stored[v1alpha1.AlertEvent](w, "alertevents", namespace) {
 		if err := queue.Decode(event); err != nil {
 			panic(err)
 		}

@@ -2,14 +2,16 @@ package simulation
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
+	"time"
 )
 
-// tenants is the number of namespaces.
-const tenants = 2
+// tenants are the namespaces, each with an integration.
+var tenants = []string{"tenant-a", "tenant-b"}
 
-func tenantName(i int) string { return "tenant-" + string(rune('a'+i)) }
+func tenantName(i int) string { return tenants[i] }
 
 // Settings are how the replicas are configured.
 type Settings struct {
@@ -27,44 +29,6 @@ type Settings struct {
 	Archivers    int  // they require the archive, to which so many archivers write
 }
 
-func (s Settings) String() string {
-	text := fmt.Sprintf("%d replicas", s.Replicas)
-	if s.Older {
-		text += " of the baseline"
-	}
-	if !s.Elect {
-		text += " without a lease"
-	}
-	if s.Writes == 1 {
-		text += ", one write at a time"
-	}
-	if s.MaxIncidents > 0 {
-		text += fmt.Sprintf(", at most %d Incidents", s.MaxIncidents)
-	}
-	if s.AutoResolve {
-		text += ", autoResolveAfter 1m"
-	}
-	if s.HoldBack {
-		text += ", forwardAfter"
-	}
-	if s.Forget {
-		text += ", acknowledgementExpiresAfter 1m"
-	}
-	if s.Forward {
-		text += ", forwarding"
-	}
-	if s.KeepFiring {
-		text += ", keepFiringFor " + keptFor.String()
-	}
-	if s.Forbidden {
-		text += ", no Incidents of key-0"
-	}
-	if s.Archivers > 0 {
-		text += fmt.Sprintf(", %d archivers", s.Archivers)
-	}
-	return text
-}
-
 // Story is what happens in one run, except for what the seed decides.
 type Story struct {
 	Settings
@@ -73,11 +37,34 @@ type Story struct {
 
 // String returns the settings and the operations, one a line.
 func (s *Story) String() string {
-	lines := []string{s.Settings.String()}
+	lines := []string{literal(reflect.ValueOf(s.Settings))}
 	for _, o := range s.Operations {
-		lines = append(lines, o.String())
+		lines = append(lines, literal(reflect.ValueOf(o)))
 	}
 	return strings.Join(lines, "\n")
+}
+
+// literal writes a value almost as in Go, without texts, flags and durations that are zero.
+func literal(value reflect.Value) string {
+	var parts []string
+	switch {
+	case value.Kind() == reflect.Struct:
+		for i := range value.NumField() {
+			if field := value.Field(i); !field.IsZero() || field.CanInt() && field.Type() != reflect.TypeFor[time.Duration]() {
+				parts = append(parts, value.Type().Field(i).Name+": "+literal(field))
+			}
+		}
+		return value.Type().Name() + "{" + strings.Join(parts, ", ") + "}"
+	case value.Kind() == reflect.Slice:
+		for i := range value.Len() {
+			parts = append(parts, literal(value.Index(i)))
+		}
+		return "[" + strings.Join(parts, ", ") + "]"
+	case value.Type() == reflect.TypeFor[time.Duration]():
+		return time.Duration(value.Int()).String()
+	default:
+		return fmt.Sprint(value)
+	}
 }
 
 // breaksWatches says whether watches break their promise.
@@ -88,8 +75,13 @@ func (s *Story) breaksWatches() bool {
 	})
 }
 
-// operation is something that happens. It does not wait for its effects.
-type operation interface {
-	fmt.Stringer
-	do(w *world)
+// has says whether the story has an operation of a type.
+func has[T operation](s *Story) bool {
+	return slices.ContainsFunc(s.Operations, func(o operation) bool { _, is := o.(T); return is })
 }
+
+// hasClocks reports whether clocks of the story are wrong.
+func (s *Story) hasClocks() bool { return has[setClock](s) || has[setServerClock](s) }
+
+// operation is something that happens. It does not wait for its effects.
+type operation interface{ do(w *world) }

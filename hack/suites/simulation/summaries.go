@@ -92,8 +92,7 @@ func (m *mutes) recounts() map[string]*recount {
 
 // check judges the last state of namespaces in which nothing has changed for some time, and no fault stays.
 func (s *summaries) check(want map[string]*recount, now time.Time, stays func(namespace string) bool) (found oracle.Findings) {
-	for i := range tenants {
-		namespace := tenantName(i)
+	for _, namespace := range tenants {
 		summary, recount := s.told[namespace], want[namespace]
 		switch {
 		case stays(namespace) || now.Sub(s.changed[namespace]) < slowest:

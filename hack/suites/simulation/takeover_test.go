@@ -31,6 +31,17 @@ func (l *leaseLook) look() operation {
 	}}
 }
 
+// end is the operation that ends the leader.
+func (l *leaseLook) end(how func(*replica)) operation {
+	return act{"end the leader", func(w *world) {
+		for _, r := range w.replicas {
+			if r.name == l.holder {
+				how(r)
+			}
+		}
+	}}
+}
+
 // TestTakeovers ends the leader in each of two ways, and has another one fold an alert that comes right after that.
 func TestTakeovers(t *testing.T) {
 	for sentence, test := range map[string]struct {
@@ -50,14 +61,7 @@ func TestTakeovers(t *testing.T) {
 			for key := range ends {
 				operations = append(operations,
 					wait{10*time.Second + time.Duration(key)*250*time.Millisecond}, // at several phases of the renewals
-					act{"end the leader", func(w *world) {
-						ended = time.Now()
-						for _, r := range w.replicas {
-							if r.name == lease.holder {
-								test.end(r)
-							}
-						}
-					}},
+					lease.end(func(r *replica) { ended = time.Now(); test.end(r) }),
 					post{tenant: 0, times: 1, alerts: []alert{{key: key, status: "firing", severity: "error"}}},
 					wait{10 * time.Second}, start{0}, start{1}, start{2},
 				)

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -30,10 +31,8 @@ var themes = []theme{
 // drawTheme draws the beginning of a story, and what comes after each chapter.
 func (d *drawer) drawTheme(t *rapid.T, s *Story) (first, after []operation) {
 	var weighted []theme
-	for _, theme := range themes {
-		for range theme.weight {
-			weighted = append(weighted, theme)
-		}
+	for i, theme := range themes {
+		weighted = append(weighted, slices.Repeat(themes[i:i+1], theme.weight)...)
 	}
 	if olderProgram != nil {
 		return d.rolls(t, s), nil

@@ -38,14 +38,7 @@ func (t *tracer) begin(story *Story, say func(format string, args ...any)) {
 	if story.breaksWatches() {
 		return
 	}
-	t.judge = traces.New(traces.Options{Say: say, LooseClocks: slices.ContainsFunc(story.Operations, func(o operation) bool {
-		switch o.(type) {
-		case setClock, setServerClock:
-			return true
-		default:
-			return false
-		}
-	})})
+	t.judge = traces.New(traces.Options{Say: say, LooseClocks: story.hasClocks()})
 }
 
 // findings are the steps that the model rejects.

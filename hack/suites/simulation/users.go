@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -27,6 +28,18 @@ func (w *world) objects(resource, namespace string) []*unstructured.Unstructured
 		return a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time)
 	})
 	return objects
+}
+
+// stored returns the objects of a resource in a namespace, the oldest first.
+func stored[T any](w *world, resource, namespace string) (all []*T) {
+	for _, object := range w.objects(resource, namespace) {
+		text, err := json.Marshal(object.Object)
+		if err != nil {
+			panic(err)
+		}
+		all = append(all, decode[T](text))
+	}
+	return all
 }
 
 // pick returns one of the objects; nil if there are none.
@@ -63,35 +76,6 @@ type (
 	removeLease struct{}
 )
 
-var kinds = map[string]string{
-	"incidents": "Incident", "alertevents": "AlertEvent", "webhookintegrations": "integration", "maintenancewindows": "window",
-	"incidentsummaries": "summary",
-}
-
-func (o remove) String() string {
-	return fmt.Sprintf("delete %s %d of %s", kinds[o.resource], o.which, tenantName(o.tenant))
-}
-
-func (o edit) String() string {
-	return fmt.Sprintf("label %s %d of %s", kinds[o.resource], o.which, tenantName(o.tenant))
-}
-
-func (o hold) String() string {
-	return fmt.Sprintf("delete %s %d of %s, and hold it by a finalizer for %s",
-		kinds[o.resource], o.which, tenantName(o.tenant), o.d)
-}
-
-func (o suspend) String() string {
-	return fmt.Sprintf("suspend the integration of %s for %s", tenantName(o.tenant), o.d)
-}
-
-func (removeLease) String() string { return "delete the lease" }
-
-// removesLease says whether somebody deletes the lease in the story.
-func (s *Story) removesLease() bool {
-	return slices.ContainsFunc(s.Operations, func(o operation) bool { _, removes := o.(removeLease); return removes })
-}
-
 func (o remove) do(w *world) {
 	object := w.pick(o.resource, tenantName(o.tenant), o.which)
 	if object == nil {
@@ -99,7 +83,7 @@ func (o remove) do(w *world) {
 	}
 	_ = w.users.Delete(context.Background(), object)
 	if o.resource == "webhookintegrations" {
-		w.later(integrationAway, func() { _ = w.users.Create(context.Background(), w.integration(w.tenants[o.tenant])) })
+		w.later(integrationAway, func() { _ = w.users.Create(context.Background(), w.integration(tenantName(o.tenant))) })
 	}
 }
 
@@ -135,7 +119,7 @@ func (o hold) do(w *world) {
 	w.later(o.d, func() {
 		w.patch(object, func(object client.Object) { object.SetFinalizers(nil) })
 		if o.resource == "webhookintegrations" {
-			_ = w.users.Create(context.Background(), w.integration(w.tenants[o.tenant]))
+			_ = w.users.Create(context.Background(), w.integration(tenantName(o.tenant)))
 		}
 	})
 }
@@ -187,20 +171,6 @@ type report struct {
 	unnamed     bool          // without the name of the integration
 	lasts       time.Duration // of an acknowledgement, or a silence; 0: the acknowledgement stays, and a silence ends
 	to          string        // of an assignment
-}
-
-func (o report) String() string {
-	text := fmt.Sprintf("a user reports %s of %s as %s", keyName(o.key), tenantName(o.tenant), o.status)
-	if o.unnamed {
-		text += ", without the integration"
-	}
-	if o.lasts > 0 {
-		text += ", for " + o.lasts.String()
-	}
-	if o.to != "" {
-		text += ", to " + o.to
-	}
-	return text
 }
 
 func (o report) do(w *world) {

@@ -28,13 +28,6 @@ type roll struct {
 	older   bool
 }
 
-func (o roll) String() string {
-	if o.older {
-		return "roll back " + replicaName(o.replica)
-	}
-	return "roll forward " + replicaName(o.replica)
-}
-
 func (o roll) do(w *world) {
 	r := w.replicas[o.replica]
 	r.terminate()

@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 	"time"
@@ -21,19 +20,6 @@ type breakWebhook struct {
 	target
 	hangs bool
 	d     time.Duration // 0: to the end, also after all other faults
-}
-
-func (o breakWebhook) String() string {
-	text := fmt.Sprintf("the webhook of %s for %s", tenantName(o.tenant), o.target)
-	if o.hangs {
-		text += " hangs"
-	} else {
-		text += " fails"
-	}
-	if o.d == 0 {
-		return text + " to the end"
-	}
-	return fmt.Sprintf("%s for %s", text, o.d)
 }
 
 func (o breakWebhook) do(w *world) {
@@ -72,16 +58,10 @@ func (n *network) admit(ctx context.Context, call *apiserver.Call) (*metav1.Stat
 	n.mu.Unlock()
 	reason := `failed to call webhook: Post "https://admission.example.com/": dial tcp 10.0.0.1:443: connect: connection refused`
 	if hook.hangs {
-		timer := time.NewTimer(webhookTimeout)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			reason = "context deadline exceeded"
-		case <-hook.mended:
-			return nil, nil
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+		if err := sleep(ctx, webhookTimeout, hook.mended); err != nil || isClosed(hook.mended) {
+			return nil, err
 		}
+		reason = "context deadline exceeded"
 	}
 	return &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError,

@@ -32,9 +32,6 @@ const integrationName = "app"
 // userClient is the client of the users.
 const userClient = "user"
 
-// tenant is a namespace with an integration.
-type tenant struct{ namespace string }
-
 // world is all that there is in one bubble.
 type world struct {
 	story    *Story
@@ -42,7 +39,6 @@ type world struct {
 	network  *network
 	server   *apiserver.Server
 	users    client.Client
-	tenants  []*tenant
 	replicas []*replica
 	senders  *senders
 	pings    *pings
@@ -138,15 +134,13 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 		return nil, err
 	}
 	w.server.CreateNamespaces(leaseNamespace)
-	for i := range tenants {
-		t := &tenant{namespace: fmt.Sprint("tenant-", string(rune('a'+i)))}
-		w.server.CreateNamespaces(t.namespace)
-		w.tenants = append(w.tenants, t)
-		beat := testenv.Heartbeat(t.namespace, heartbeatName, integrationName, beatInterval, nil)
+	for _, namespace := range tenants {
+		w.server.CreateNamespaces(namespace)
+		beat := testenv.Heartbeat(namespace, heartbeatName, integrationName, beatInterval, nil)
 		if err := w.users.Create(context.Background(), beat); err != nil {
-			return nil, fmt.Errorf("defining the heartbeat of %s: %w", t.namespace, err)
+			return nil, fmt.Errorf("defining the heartbeat of %s: %w", namespace, err)
 		}
-		if err := w.users.Create(context.Background(), w.integration(t)); err != nil {
+		if err := w.users.Create(context.Background(), w.integration(namespace)); err != nil {
 			return nil, fmt.Errorf("creating an integration: %w", err)
 		}
 	}
@@ -192,11 +186,11 @@ func uids(seed uint64) func() types.UID {
 }
 
 // integration is that of a tenant. It reads several alerts from each body.
-func (w *world) integration(t *tenant) *v1alpha1.WebhookIntegration {
+func (w *world) integration(namespace string) *v1alpha1.WebhookIntegration {
 	integration := &v1alpha1.WebhookIntegration{
-		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: integrationName},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: integrationName},
 		Spec: v1alpha1.WebhookIntegrationSpec{
-			Tokens:  testenv.Tokens(t.namespace, integrationName),
+			Tokens:  testenv.Tokens(namespace, integrationName),
 			Mapping: &v1alpha1.Mapping{Alerts: "payload.alerts"},
 
 			ObjectLabels: []string{oracle.SeqLabel}, // they differ from episode to episode
@@ -212,10 +206,12 @@ func (w *world) integration(t *tenant) *v1alpha1.WebhookIntegration {
 		integration.Spec.AcknowledgementExpiresAfter = &metav1.Duration{Duration: time.Minute}
 	}
 	if w.story.Archivers > 0 {
-		integration.Spec.Retention = shortRetention()
+		integration.Spec.Retention = &metav1.Duration{Duration: retention}
 	}
 	if w.story.KeepFiring {
-		integration.Spec.Flapping = flapping()
+		integration.Spec.Flapping = &v1alpha1.FlappingPolicy{
+			Openings: 1, Period: &metav1.Duration{Duration: flapPeriod}, KeepFiringFor: &metav1.Duration{Duration: keptFor},
+		}
 	}
 	return integration
 }
@@ -234,7 +230,7 @@ func (w *world) newClient(name string) (client.Client, error) {
 // route returns the process that a load balancer sends a request to: that of the replica, or of another one.
 func (w *world) route(to int) *process {
 	for i := range w.replicas {
-		if p := w.replicas[(to+i)%len(w.replicas)].process; p != nil && !p.hasExited() {
+		if p := w.replicas[(to+i)%len(w.replicas)].process; p != nil && !isClosed(p.ended) {
 			return p
 		}
 	}
@@ -258,12 +254,7 @@ func (w *world) remembers(since time.Time) bool {
 // later runs a chore after a while, or as soon as all faults end.
 func (w *world) later(d time.Duration, chore func()) {
 	w.chores.Go(func() {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-w.healed:
-		}
+		_ = sleep(context.Background(), d, w.healed)
 		chore()
 	})
 }
@@ -284,9 +275,9 @@ func (w *world) heal() error {
 		a.heal()
 	}
 	w.server.Deny(policyName, nil)
-	for _, t := range w.tenants {
-		if !w.story.stays(t.namespace) {
-			w.server.SetQuota(t.namespace, quotaName, nil)
+	for _, namespace := range tenants {
+		if !w.story.stays(namespace) {
+			w.server.SetQuota(namespace, quotaName, nil)
 		}
 	}
 	if running {
@@ -304,12 +295,12 @@ func (w *world) stop() error {
 		a.terminate()
 	}
 	for _, r := range w.replicas {
-		if err := r.await(); err != nil {
+		if err := awaitAll(r.all); err != nil {
 			return err
 		}
 	}
 	for _, a := range w.archivers() {
-		if err := a.await(); err != nil {
+		if err := awaitAll(a.all); err != nil {
 			return err
 		}
 	}
