@@ -94,7 +94,7 @@ type authenticated struct {
 }
 
 // authenticate finds the integration of the token, and notes the use of the token. An unknown path is not found, whatever the
-// token. If the token is invalid, a wrong method or a server that may store nothing is reported instead.
+// token. Without a valid token, a wrong method or a server that may store nothing is reported instead.
 func (h *handler) authenticate(a *arrived) (*authenticated, *problem) {
 	if a.operation == nil {
 		return nil, &problemNotFound

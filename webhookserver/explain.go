@@ -73,7 +73,7 @@ func Replay(
 		return problemNotFound.Status, encode(&problemNotFound).body, nil
 	}
 	a.integration.Spec.Verify = nil // the payload is no request
-	s := served{owner: a}
+	s := served{arrived: a.arrived, owner: a}
 	reply, p := h.serve(&s)
 	if p != nil {
 		reply = p.reply(nil)

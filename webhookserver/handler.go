@@ -1,7 +1,7 @@
 // Package webhookserver accepts alerts over HTTP and stores them as AlertEvents.
 //
 // A request goes through these phases (handler.serve in handler.go). Each has a function, which ends the request with a problem
-// or makes a value of the phase's type. That embeds the one of the phase before:
+// or makes a value of the phase's type, but for the last. That embeds the one of the phase before:
 //
 //  1. arrived: the operation of the path and the method (package protocol), and the token (authenticate.go).
 //  2. authenticated: the integration that lists the hash of the token, from an index by the tag in the token, which the
@@ -103,8 +103,8 @@ func newHandler(
 }
 
 // served is a request with its answer, from which all is made that is told of it. It has nothing of the body and of the alerts
-// that the answer does not need. Otherwise a client that takes its time to read the answer would keep all that its body has
-// decoded to, and nothing counts that any more.
+// but what an acceptance keeps of them. Otherwise a client that takes its time to read the answer would keep all that its body
+// has decoded to, and nothing counts that any more.
 type served struct {
 	*arrived
 	owner    *authenticated // nil without a valid token

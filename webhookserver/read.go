@@ -96,7 +96,7 @@ func (c *checked) parseParameters() *problem {
 		case resemblesDryRun(name):
 			return &problemParameter
 		case c.operation.Path == "":
-			if p := c.addDefault(name, value); p != nil {
+			if p := c.addField(name, value); p != nil {
 				return p
 			}
 		}
@@ -104,8 +104,8 @@ func (c *checked) parseParameters() *problem {
 	return nil
 }
 
-// addDefault adds a parameter that is a field of an alert; there may be none if the integration requires signatures.
-func (c *checked) addDefault(name, value string) *problem {
+// addField adds a parameter that is a field of an alert; there may be none if the integration requires signatures.
+func (c *checked) addField(name, value string) *problem {
 	field, same, isText := payload.FieldOf(name)
 	invalid := func(why string) *problem {
 		shown := plaintext.Shorten(plaintext.SanitizeLine(name), maxShownParameter)

@@ -42,7 +42,7 @@ type statusReporter struct {
 	rests     map[reportKey]time.Time // until when what was written rests, of the last reportPause
 	turns     fair.Turns[reportKey]
 	changed   *sync.Cond  // when something is due
-	ending    atomic.Bool // everything is to be written; changes with the mutex only
+	ending    atomic.Bool // everything is to be written; changes with the mutex only, and write reads it without
 }
 
 // rejection is a Rejection with its integration, for the Kubernetes Event.

@@ -123,12 +123,13 @@ type folding struct {
 	status         *v1alpha1.IncidentStatus // of the plan
 	sizeBound      int                      // the content is not larger than this
 	ledger         *ledgerBook
-	beforeIncident []v1alpha1.LedgerEntry // events that came before there was an Incident, and match nothing
+	beforeIncident []v1alpha1.LedgerEntry // events that match nothing, as there is no Incident; none if it has a status
 	plan           Plan
 }
 
 // rule is what a feature adds to the life cycle, at certain moments of a fold. All that the feature decides lies in the file of
-// its rule; what others must know of holds and flapping, in forwarding.go. A rule embeds noRule for the other moments.
+// its rule; what others must know of holds and flapping, in forwarding.go, and what heartbeats keep open, in policy.go. A rule
+// embeds noRule for the other moments.
 type rule interface {
 	begin(f *folding)                                  // before the first alert
 	opens(f *folding)                                  // an episode is about to open; the status still has the last one, if any

@@ -30,7 +30,7 @@ const maxEpisodeTitle, bytesPerChar = 256, 6
 type receivedAlert struct {
 	*v1alpha1.Alert
 	received    time.Time
-	heard       time.Time // when it was received, see heardTime
+	heard       time.Time // since when its sender may be quiet, see heardTime
 	defaults    *v1alpha1.AlertDefaults
 	integration string // of the event or, if it names none, of the Incident
 	overtaken   bool   // a newer event is folded already

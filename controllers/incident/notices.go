@@ -27,9 +27,9 @@ const maxLoggedTitle = 128
 // maxNote is how many bytes the note of a Kubernetes Event may have.
 const maxNote = 1024
 
-// actions lists the actions, which events.k8s.io requires, of the Kubernetes Events on an Incident by their reason, which is the
-// transition's type. A transition that is not listed has none.
-var actions = map[v1alpha1.TransitionType]string{
+// eventActions lists the actions, which events.k8s.io requires, of the Kubernetes Events on an Incident by their reason, which is
+// the transition's type. A transition that is not listed has none.
+var eventActions = map[v1alpha1.TransitionType]string{
 	v1alpha1.TransitionOpened:          "Open",
 	v1alpha1.TransitionReopened:        "Reopen",
 	v1alpha1.TransitionResolved:        "Resolve",
@@ -49,7 +49,7 @@ func opens(kind v1alpha1.TransitionType) bool {
 
 // emit records the Kubernetes Event of a transition that is written.
 func emit(recorder events.EventRecorder, incident *v1alpha1.Incident, transition *v1alpha1.Transition) {
-	action, ok := actions[transition.Type]
+	action, ok := eventActions[transition.Type]
 	if !ok {
 		return
 	}

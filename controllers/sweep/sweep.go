@@ -212,7 +212,7 @@ func (s *Sweeper) overLimit() []string {
 	defer s.mu.Unlock()
 	var over []string
 	for namespace := range s.counts.Incidents.Keys() {
-		if s.swept && s.over(namespace, math.MaxInt64) {
+		if s.swept && s.over(namespace, noHeadroom) {
 			over = append(over, namespace)
 		}
 	}
@@ -394,6 +394,9 @@ func (s *Sweeper) isOver(namespace string) bool {
 	defer s.mu.Unlock()
 	return s.over(namespace, headroomPart)
 }
+
+// noHeadroom is a part of which no share has one.
+const noHeadroom = math.MaxInt64
 
 // over reports whether a namespace has more Resolved Incidents than its share without one part in so many.
 func (s *Sweeper) over(namespace string, part int64) bool {

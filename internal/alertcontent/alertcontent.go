@@ -65,7 +65,7 @@ func bagOf[M ~map[string]V, V any](name string, in *M, size func(V) int, quoted 
 			return all
 		},
 		toText: func() {
-			encoded, _ := json.Marshal(*in) // nothing of what was not decoded from JSON
+			encoded, _ := json.Marshal(*in) // what was decoded from JSON always encodes
 			*in = M{JSONKey: quoted(string(encoded))}
 		},
 	}

@@ -104,10 +104,10 @@ func (c *Counts) ExpectsIncident(namespace, name string) bool {
 	return c.incidents[namespace][c.hash(name)].count() > 0
 }
 
-// ReserveIncidents returns the alerts of a request that may be stored. Alerts that do not fire may, and those of Incidents that are not
-// Resolved. Others may unless new Incidents are blocked, if an alert that waits has counted their Incident already, or if the
-// namespace may have another one. What this call counts stays counted until the write has ended and the informer has shown the
-// AlertEvent, whose alerts then count by themselves.
+// ReserveIncidents returns the alerts of a request that may be stored. Alerts that do not fire may, and those of Incidents that
+// are not Resolved. Others may unless new Incidents are blocked, if an alert that waits has counted their Incident already, or if
+// the namespace may have another one. What this call counts stays counted until the write has ended and the informer has shown
+// the AlertEvent, whose alerts then count by themselves.
 func (c *Counts) ReserveIncidents(namespace string, alerts []v1alpha1.Alert, blocked bool) (storable []v1alpha1.Alert) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -76,7 +76,11 @@ func (x *Index) Of(integration types.NamespacedName) []*v1alpha1.Heartbeat {
 // AddField has a cache find Heartbeats by their integration, as the API server does. See List.
 func AddField(fields client.FieldIndexer) error {
 	integrationOf := func(object client.Object) []string {
-		return []string{object.(*v1alpha1.Heartbeat).Spec.IntegrationName}
+		h, ok := object.(*v1alpha1.Heartbeat)
+		if !ok {
+			return nil
+		}
+		return []string{h.Spec.IntegrationName}
 	}
 	err := fields.IndexField(context.Background(), &v1alpha1.Heartbeat{}, v1alpha1.IntegrationField, integrationOf)
 	if err != nil {

@@ -51,17 +51,14 @@ func (w *Windows) Synced() bool { return w == nil || w.synced == nil || w.synced
 
 // Set notes a window as it is now. One that is invalid mutes nothing. The object must not be modified afterwards.
 func (w *Windows) Set(window *v1alpha1.MaintenanceWindow) {
-	if compiled, err := Compile(window); err == nil {
-		w.replace(window, compiled)
-	} else {
-		w.replace(window)
-	}
+	w.replace(window, Compile)
 }
 
 // Remove forgets a window.
-func (w *Windows) Remove(window *v1alpha1.MaintenanceWindow) { w.replace(window) }
+func (w *Windows) Remove(window *v1alpha1.MaintenanceWindow) { w.replace(window, nil) }
 
-func (w *Windows) replace(window *v1alpha1.MaintenanceWindow, now ...*Window) {
+// replace replaces a window by what is compiled of it, if anything.
+func (w *Windows) replace(window *v1alpha1.MaintenanceWindow, compile func(*v1alpha1.MaintenanceWindow) (*Window, error)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	plan := w.plans[window.Namespace]
@@ -70,11 +67,17 @@ func (w *Windows) replace(window *v1alpha1.MaintenanceWindow, now ...*Window) {
 	})
 	rest := at
 	if found {
-		if len(now) > 0 && reflect.DeepEqual(plan[at].Spec, window.Spec) {
+		if compile != nil && reflect.DeepEqual(plan[at].Spec, window.Spec) {
 			return // its status has changed
 		}
 		rest++
 		w.note(window.Namespace, plan[at])
+	}
+	var now []*Window
+	if compile != nil {
+		if compiled, err := compile(window); err == nil {
+			now = []*Window{compiled}
+		}
 	}
 	if w.plans[window.Namespace] = slices.Concat(plan[:at], now, plan[rest:]); len(w.plans[window.Namespace]) == 0 {
 		delete(w.plans, window.Namespace)

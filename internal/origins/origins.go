@@ -61,7 +61,7 @@ type Kind byte
 
 // The kinds.
 const (
-	Absent Kind = 0 // a hyphen in the text
+	Absent Kind = 0 // a hyphen in the text; cmp.Or passes over it
 
 	Key            Kind = 'k' // the payload's key of the field's own name
 	Alias          Kind = 'a' // that of its other name, such as subject

@@ -28,7 +28,7 @@ func ShortName(name string) string { return OneLine(name, maxMessageChars, maxNa
 // ShortComment returns a comment as one printable line, short enough for Transition.comment.
 func ShortComment(text string) string { return OneLine(text, maxMessageChars, maxCommentBytes) }
 
-// Few lists names in their order, so many at most, and how many more there are.
+// Few lists names, sorted, so many at most, and how many more there are.
 func Few(names []string, most int) string {
 	few := slices.Sorted(slices.Values(names))
 	if more := len(few) - most; more > 0 {

@@ -38,7 +38,7 @@ type Program struct {
 	expressions [expressionCount]*expression // those of the fields, then alerts and drop; nil without one
 	preset      string
 	digests     digests     // of what the expressions are from
-	bytes       int         // of memory, estimated, without those of the preset; a test compares it with what is allocated
+	bytes       int         // of memory, estimated, of its own expressions; a test compares it with what is allocated
 	handshake   *expression // of the preset; nil without one
 	messageKeys [][]string  // the steps of the paths of what names one message
 	recognized  string      // the preset, if auto has chosen it for a payload
@@ -303,8 +303,10 @@ var fieldNames = [origins.Count]string{
 
 // expressionsOf returns the expressions of fieldNames.
 func expressionsOf(m *v1alpha1.MappingFields) [origins.Count]v1alpha1.Expression {
-	return [...]v1alpha1.Expression{
-		m.Title, m.Description, m.Severity, m.Status, m.DedupKey, m.Type, m.Link, m.Hostname, m.Region, m.StartTime, m.EndTime,
-		m.ExpiryTime, m.Labels, m.Annotations, m.Values, m.Custom,
+	return [origins.Count]v1alpha1.Expression{
+		origins.Title: m.Title, origins.Description: m.Description, origins.Severity: m.Severity, origins.Status: m.Status,
+		origins.DedupKey: m.DedupKey, origins.Type: m.Type, origins.Link: m.Link, origins.Hostname: m.Hostname,
+		origins.Region: m.Region, origins.StartsAt: m.StartTime, origins.EndsAt: m.EndTime, origins.ExpiresAt: m.ExpiryTime,
+		origins.Labels: m.Labels, origins.Annotations: m.Annotations, origins.Values: m.Values, origins.Custom: m.Custom,
 	}
 }

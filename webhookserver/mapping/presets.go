@@ -203,11 +203,14 @@ func presetProgram(name string) (*Program, error) {
 	return p.program()
 }
 
-// presetNamed returns a preset, or the draft, which nothing changes; one that says nothing if there is none of the name.
+// noPreset says nothing.
+var noPreset = &Preset{}
+
+// presetNamed returns a preset, or the draft, which nothing changes; noPreset if there is none of the name.
 func presetNamed(name string) *Preset {
 	switch {
 	case name == "": // most requests need no presets, which take time to load
-		return &Preset{}
+		return noPreset
 	case draft != nil && draft.Name == name:
 		return draft
 	}
@@ -215,5 +218,5 @@ func presetNamed(name string) *Preset {
 	if at := slices.IndexFunc(presets, func(p Preset) bool { return p.Name == name }); at >= 0 {
 		return &presets[at]
 	}
-	return &Preset{}
+	return noPreset
 }

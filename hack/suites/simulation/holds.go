@@ -28,10 +28,16 @@ type holds struct {
 	none  bool            // the clocks of the story are wrong, or nothing is held back
 	pages bool            // something is forwarded: an end is then, and what fires on is not held back when it opens again
 	other map[string]bool // namespaces whose integration was deleted: alerts that came meanwhile are not held back
+	shown map[types.NamespacedName]shownAcknowledgement
 }
 
+// shownAcknowledgement is when an acknowledgement was given, and when a commit first showed it.
+type shownAcknowledgement struct{ given, at time.Time }
+
 func newHolds(s *Story) holds {
-	return holds{none: s.hasClocks() || !s.HoldBack, pages: s.KeepFiring, other: map[string]bool{}}
+	return holds{
+		none: s.hasClocks() || !s.HoldBack, pages: s.KeepFiring, other: map[string]bool{}, shown: map[types.NamespacedName]shownAcknowledgement{},
+	}
 }
 
 // holdError is how much later than the true time an alert may be received by the clock of a fold, which is known to the second.
@@ -47,6 +53,9 @@ func (h *holds) judges(namespace string, status *v1alpha1.IncidentStatus) bool {
 
 func (h *holds) judge(key types.NamespacedName, incident *v1alpha1.Incident, found *oracle.Findings) {
 	status := &incident.Status
+	if given := status.Acknowledgement; given != nil && !h.shown[key].given.Equal(given.Time.Time) {
+		h.shown[key] = shownAcknowledgement{given.Time.Time, time.Now()}
+	}
 	if !h.judges(key.Namespace, status) {
 		return
 	}
@@ -118,14 +127,15 @@ func wantHeld(status *v1alpha1.IncidentStatus) (want time.Time, begun bool) {
 	return want, begun
 }
 
-// longestExpiry is how long after its end an acknowledgement may last: a new leader waits for a minute, and each fault began and
-// ended before.
+// longestExpiry is how long after its end, or after its fold if that is later, an acknowledgement may last: a new leader waits for
+// a minute, and each fault began and ended before.
 const longestExpiry = 3 * time.Minute
 
 // check judges an open Incident at the end of a story.
 func (h *holds) check(key types.NamespacedName, incident *v1alpha1.Incident, now time.Time, found *oracle.Findings) {
 	given := incident.Status.Acknowledgement
-	if given != nil && given.ExpirationTime != nil && now.Sub(given.ExpirationTime.Time) > longestExpiry {
+	if given != nil && given.ExpirationTime != nil && now.Sub(given.ExpirationTime.Time) > longestExpiry &&
+		now.Sub(h.shown[key].at) > longestExpiry {
 		found.Add("M: the acknowledgement of %s is over since %s", key, given.ExpirationTime)
 	}
 }
