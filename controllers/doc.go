@@ -25,7 +25,8 @@
 //     behind this process's last write of the Incident for a second, it is read from the quorum too: the write would fail.
 //  2. After that, list the metadata of the AlertEvents from the quorum: those of all namespaces, or only of the Incident's
 //     namespace while that of all is heavy: over 8 MiB, or slow. Many folds share one list, but none uses a list that began
-//     before its own read of the Incident. An event is *listed for* an Incident if the list has it without a mark for that Incident.
+//     before its own read of the Incident. An event is *listed for* an Incident if the list has it without a mark for that
+//     Incident.
 //  3. Take the cached events that are listed for the Incident and are not in its ledger, in commit order, and fold them. They
 //     enter the ledger. An entry is dropped only if its event is not listed for the Incident any more. Write the status on
 //     condition that the Incident is still the version that was read. If it is not, start over.

@@ -120,7 +120,7 @@ func (i *incidents) keepAs(known version, incident *v1alpha1.Incident) *v1alpha1
 // indexed is an Incident in the index.
 type indexed struct {
 	content     *v1alpha1.Incident // also without a status; must not be modified; nil: it is Resolved or gone
-	unshown     time.Time          // when this version was read or written, if the cache has not shown it; if long ago, readLost reads it
+	unshown     time.Time          // when this version was read or written, if the cache has not shown it; readLost reads old ones
 	version     string             // its resourceVersion, or that of its end as the cache showed it
 	integration string
 	resolved    time.Time // or when its end is forwarded, if that is later; zero while it is open

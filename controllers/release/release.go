@@ -36,8 +36,8 @@ const (
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=get;list;watch;patch;delete
 
-// Releaser deletes AlertEvents that are settled. What is settled it knows from memory and from the marks of the AlertEvents; after
-// a restart, the marks and the ledgers tell it again. It writes the marks, see marks.go.
+// Releaser deletes AlertEvents that are settled. What is settled it knows from memory and from the marks of the AlertEvents;
+// after a restart, the marks and the ledgers tell it again. It writes the marks, see marks.go.
 type Releaser struct {
 	cache  client.Reader
 	live   client.Client

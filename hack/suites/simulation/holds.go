@@ -36,7 +36,8 @@ type shownAcknowledgement struct{ given, at time.Time }
 
 func newHolds(s *Story) holds {
 	return holds{
-		none: s.hasClocks() || !s.HoldBack, pages: s.KeepFiring, other: map[string]bool{}, shown: map[types.NamespacedName]shownAcknowledgement{},
+		none: s.hasClocks() || !s.HoldBack, pages: s.KeepFiring,
+		other: map[string]bool{}, shown: map[types.NamespacedName]shownAcknowledgement{},
 	}
 }
 
@@ -127,8 +128,8 @@ func wantHeld(status *v1alpha1.IncidentStatus) (want time.Time, begun bool) {
 	return want, begun
 }
 
-// longestExpiry is how long after its end, or after its fold if that is later, an acknowledgement may last: a new leader waits for
-// a minute, and each fault began and ended before.
+// longestExpiry is how long after its end, or after its fold if that is later, an acknowledgement may last: a new leader waits
+// for a minute, and each fault began and ended before.
 const longestExpiry = 3 * time.Minute
 
 // check judges an open Incident at the end of a story.
