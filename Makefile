@@ -64,13 +64,12 @@ MODEL_FLAGS ?=
 FAULTS_FLAGS ?=
 SOAK ?= 1h
 
-# How long test-simulation and simulate last, which seed simulate replays, and flags of hack/suites/simulation/bugs, such as
-# --run=ledger.
+# How long test-simulation and simulate last, which seed simulate replays, and flags of hack/suites/bugs, such as --run=ledger.
 SIMULATE ?= 2m
 HOURS ?= 1
 SEED ?=
 TOLD ?=
-SIMULATION_FLAGS ?=
+BUGS_FLAGS ?=
 
 # What mutate changes, and its flags, such as -run=merge.go or -by=./hack/suites/simulation.
 PKGS ?= ./controllers/fold ./controllers/sweep ./controllers/release ./internal/queue ./internal/leader
@@ -197,12 +196,8 @@ test-faults: control-plane bin/suites/faults ## Break everything that can break,
 	bin/suites/faults $(FAULTS_FLAGS)
 
 .PHONY: test-faults-short
-test-faults-short: control-plane bin/suites/faults ## A selection of it, in about three minutes
+test-faults-short: control-plane bin/suites/faults ## A selection of it, in about two minutes
 	bin/suites/faults --short $(FAULTS_FLAGS)
-
-.PHONY: test-faults-bugs
-test-faults-bugs: control-plane bin/suites/faults ## Check that the fault suite catches every seeded bug
-	bin/suites/faults --bugs $(FAULTS_FLAGS)
 
 .PHONY: soak
 soak: control-plane bin/suites/faults ## Faults at random for SOAK (1h)
@@ -221,9 +216,13 @@ test-simulation-versions: ## The same with replicas of the last release, which a
 simulate: bin/suites/simulation.test ## The same for HOURS (1), or replay SEED, with everything that happens if TOLD is set
 	SEED='$(SEED)' TOLD='$(TOLD)' hack/suites/simulation/simulate.sh bin/suites/simulation.test $(HOURS)h
 
+.PHONY: test-bugs
+test-bugs: control-plane bin/suites/bugs ## Check that a test or the fault suite finds each seeded bug
+	bin/suites/bugs $(BUGS_FLAGS)
+
 .PHONY: test-simulation-bugs
-test-simulation-bugs: bin/suites/simulation/bugs ## Check that the simulation catches the seeded bugs
-	bin/suites/simulation/bugs $(SIMULATION_FLAGS)
+test-simulation-bugs: bin/suites/bugs ## Check that the simulation finds the seeded bugs
+	bin/suites/bugs --stories $(BUGS_FLAGS)
 
 .PHONY: mutate
 mutate: control-plane ## Find small changes of PKGS that no test notices, in a quarter of an hour

@@ -85,6 +85,6 @@ check "format" formatted
 check "base images" pinned
 check "links" go run ./hack/checklinks
 check "compatibility with the last release" go test -C hack/suites -count=1 ./baseline
-check "seeded bugs" go test -C hack/suites -count=1 -run TestPatches ./faults
+check "seeded bugs" go test -C hack/suites -count=1 -run TestPatches ./bugs
 check "workflows" bin/tools/actionlint .github/workflows/*.yaml
 exit "$status"

@@ -107,8 +107,7 @@ func (r *rig) startManagers() {
 	}
 }
 
-// wrongClock has a manager lead whose clock is wrong, and the one that led before take over after it. The binary with the
-// wrong clock is that of the fault suite.
+// wrongClock has a manager lead whose clock is wrong, and the one that led before take over after it.
 func (r *rig) wrongClock(fault, skew string) {
 	binary, at := r.SkewedManager(), r.Leader(r.managers)
 	right := []*testenv.Manager{r.managers[at], r.managers[1-at]}

@@ -6,10 +6,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,51 +22,89 @@ import (
 
 const (
 	fieldConnections = 300 // of an attacker, with header fields without end
+	slowConnections  = 500 // of an attacker, with a byte of a header each second
 	idleConnections  = 400 // of an attacker, at each port
+	guessers         = 5   // of an attacker, who guess tokens
+	largeSenders     = 4   // of an attacker, of large bodies and of bombs
+	valueSenders     = 16  // of an attacker, of bodies of many values
 	unreadAnswers    = 25  // of an attacker, at a time
 	mappedSenders    = 50  // of an attacker
 	tinyWriters      = 4   // of an attacker, who write AlertEvents by hand
 	largeSpecs       = 300 // of an attacker: integrations of 250 KB
 	dialTimeout      = 2 * time.Second
 	mappedName       = "mapped"
+
+	guessRate  = 10_000 // a second, of the wrong tokens of all attackers
+	guessPause = 10 * time.Millisecond
+	largePause = 20 * time.Millisecond
+	bodySize   = 1 << 30
+	bombSize   = 256 << 20
+	valueBody  = 256 << 10
+	valuePause = 500 * time.Millisecond
 )
 
 // attack is what a tenant, or somebody without a token, does until the context ends.
 type attack struct {
-	name string
-	run  func(context.Context, *run, tenant)
-	most time.Duration // that nine in ten of the neighbour's alerts may take; 0: maxDelay
+	name   string
+	run    func(*run, context.Context, tenant)
+	most   time.Duration // that nine in ten of the neighbour's alerts may take; 0: maxDelay
+	growth int64         // of the memory of a replica; 0: any
 }
 
-// attacks are those of hostile-bytes, each at another door.
+// requestAttacks come first, while the memory has little: its growth is judged.
+var requestAttacks = []attack{
+	{name: "slow headers", most: time.Second, run: func(r *run, ctx context.Context, _ tenant) {
+		r.atEveryPort(ctx, slowConnections, requestStart+"X-Slow: ", "a", time.Second)
+	}},
+	{name: "wrong tokens", most: time.Second, run: (*run).guessTokens},
+	{name: "bodies of 1 GiB", most: time.Second, growth: 16 << 20, run: (*run).postLargeBodies},
+	{name: "gzip bombs", most: time.Second, growth: 16 << 20, run: (*run).postBombs},
+	{name: "bodies of many values", growth: 128 << 20, run: (*run).postManyValues},
+}
+
+// attacks are those that also come all at once, each at another door.
 var attacks = []attack{
 	// etcd and the API servers take most of the time for objects of a megabyte.
-	{"objects and alerts of 1 MB", func(ctx context.Context, r *run, t tenant) { r.attackByBytes(ctx, t) }, 3 * maxDelay},
-	{"header fields without end", func(ctx context.Context, r *run, _ tenant) {
-		r.atEveryPort(ctx, fieldConnections, requestStart, strings.Repeat("a:\n", 1<<10))
-	}, 0},
-	{"one header of 1 MiB", func(ctx context.Context, r *run, _ tenant) {
-		r.atEveryPort(ctx, fieldConnections, requestStart, strings.Repeat("a", 4<<10))
-	}, 0},
-	{"idle connections", func(ctx context.Context, r *run, _ tenant) {
-		r.atEveryPort(ctx, idleConnections, "", "")
-	}, 0},
-	{"requests without their bodies", func(ctx context.Context, r *run, _ tenant) {
-		r.atEveryPort(ctx, idleConnections, requestStart+"Content-Length: 100\r\n\r\n", "")
-	}, 0},
-	{"answers that are not read", func(ctx context.Context, r *run, t tenant) { r.leaveAnswers(ctx, t) }, 0},
-	{"small events with large answers", func(ctx context.Context, r *run, t tenant) { r.postSmallEvents(ctx, t) }, 0},
-	{"mappings that take their whole budget", func(ctx context.Context, r *run, t tenant) { r.postMapped(ctx, t) }, 0},
-	{"tiny AlertEvents by hand", func(ctx context.Context, r *run, t tenant) { r.createTinyEvents(ctx, t) }, 0},
-	{"integrations of 250 KB", func(ctx context.Context, r *run, t tenant) { r.createLargeIntegrations(ctx, t) }, 0},
+	{name: "objects and alerts of 1 MB", most: 3 * maxDelay, run: (*run).attackByBytes},
+	{name: "header fields without end", run: func(r *run, ctx context.Context, _ tenant) {
+		r.atEveryPort(ctx, fieldConnections, requestStart, strings.Repeat("a:\n", 1<<10), 10*time.Millisecond)
+	}},
+	{name: "one header of 1 MiB", run: func(r *run, ctx context.Context, _ tenant) {
+		r.atEveryPort(ctx, fieldConnections, requestStart, strings.Repeat("a", 4<<10), 10*time.Millisecond)
+	}},
+	{name: "idle connections", run: func(r *run, ctx context.Context, _ tenant) {
+		r.atEveryPort(ctx, idleConnections, "", "", 0)
+	}},
+	{name: "requests without their bodies", run: func(r *run, ctx context.Context, _ tenant) {
+		r.atEveryPort(ctx, idleConnections, requestStart+"Content-Length: 100\r\n\r\n", "", 0)
+	}},
+	{name: "answers that are not read", run: (*run).leaveAnswers},
+	{name: "small events with large answers", run: (*run).postSmallEvents},
+	{name: "mappings that take their whole budget", run: (*run).postMapped},
+	{name: "tiny AlertEvents by hand", run: (*run).createTinyEvents},
+	{name: "integrations of 250 KB", run: (*run).createLargeIntegrations},
 }
 
 // requestStart is the start of a request.
 const requestStart = "GET / HTTP/1.1\r\nHost: x\r\n"
 
+// repeat has so many attackers do something again and again, with a rest after each time, until ctx ends.
+func repeat(ctx context.Context, attackers int, rest time.Duration, do func(attacker int)) {
+	var all sync.WaitGroup
+	for n := range attackers {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				do(n)
+				pause(ctx, rest)
+			}
+		})
+	}
+	all.Wait()
+}
+
 // atEveryPort opens connections to the webhook server, the probes and the metrics of the replicas in turns, begins a request on
-// each, and goes on with the same part of a header, if there is one, until it is closed.
-func (r *run) atEveryPort(ctx context.Context, connections int, begin, part string) {
+// each, and goes on with the same part of a header every so often, if there is one, until it is closed.
+func (r *run) atEveryPort(ctx context.Context, connections int, begin, part string, every time.Duration) {
 	var addresses []string
 	for _, replica := range r.replicas {
 		for _, address := range []string{replica.manager.WebhookURL, replica.manager.ReadyURL, replica.manager.MetricsURL} {
@@ -73,10 +113,10 @@ func (r *run) atEveryPort(ctx context.Context, connections int, begin, part stri
 			}
 		}
 	}
-	repeat(ctx, connections, time.Second, func(n int) { flood(ctx, addresses[n%len(addresses)], begin, part) })
+	repeat(ctx, connections, time.Second, func(n int) { flood(ctx, addresses[n%len(addresses)], begin, part, every) })
 }
 
-func flood(ctx context.Context, address, begin, part string) {
+func flood(ctx context.Context, address, begin, part string, every time.Duration) {
 	connection, err := net.DialTimeout("tcp", address, dialTimeout)
 	if err != nil {
 		return
@@ -89,9 +129,83 @@ func flood(ctx context.Context, address, begin, part string) {
 		_, _ = io.Copy(io.Discard, connection) // until it is closed
 		return
 	}
-	for err == nil && pause(ctx, 10*time.Millisecond) {
+	for err == nil && pause(ctx, every) {
 		_, err = io.WriteString(connection, part)
 	}
+}
+
+// guessTokens guesses tokens, guessRate a second with the other attackers. It does not wait for the answers: that costs the
+// processors, which it shares with the manager, least.
+func (r *run) guessTokens(ctx context.Context, _ tenant) {
+	repeat(ctx, guessers, 100*time.Millisecond, func(n int) {
+		target, err := url.Parse(r.replicas[n%len(r.replicas)].manager.WebhookURL)
+		if err != nil {
+			return
+		}
+		connection, err := net.DialTimeout("tcp", target.Host, dialTimeout)
+		if err != nil {
+			return
+		}
+		stop := context.AfterFunc(ctx, func() { _ = connection.Close() })
+		defer stop()
+		defer func() { _ = connection.Close() }()
+		go func() { _, _ = io.Copy(io.Discard, connection) }()
+		guess := fmt.Sprintf("POST %sguess-%d HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", target.Path, n)
+		burst := strings.Repeat(guess, int(guessRate*guessPause/time.Second/(guessers*hostileTenants)))
+		for err == nil && pause(ctx, guessPause) {
+			_, err = io.WriteString(connection, burst)
+		}
+	})
+}
+
+// blanks is an endless body.
+type blanks struct{}
+
+func (blanks) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
+// postLargeBodies posts bodies of 1 GiB with good and wrong tokens, with and without a length.
+func (r *run) postLargeBodies(ctx context.Context, t tenant) {
+	repeat(ctx, largeSenders, largePause, func(n int) {
+		address := r.replicas[n%len(r.replicas)].manager.WebhookURL + []string{t.token, "wrong"}[n/2%2]
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, io.LimitReader(blanks{}, bodySize))
+		if err != nil {
+			return
+		}
+		if rand.IntN(2) == 0 {
+			request.ContentLength = bodySize
+		}
+		if response, err := harnessClient.Do(request); err == nil {
+			_ = response.Body.Close()
+		}
+	})
+}
+
+// bomb returns a small body that decompresses to 256 MiB.
+var bomb = sync.OnceValue(func() []byte { return compressed(io.LimitReader(blanks{}, bombSize)) })
+
+func compressed(body io.Reader) []byte {
+	var packed bytes.Buffer
+	writer := gzip.NewWriter(&packed)
+	_, _ = io.Copy(writer, body)
+	_ = writer.Close()
+	return packed.Bytes()
+}
+
+func (r *run) postBombs(ctx context.Context, t tenant) {
+	repeat(ctx, largeSenders, largePause, func(n int) {
+		_, _ = r.post(n, t.token, bytes.NewReader(bomb()), map[string]string{"Content-Encoding": "gzip"})
+	})
+}
+
+// postManyValues posts bodies that decode to fifty times their length.
+func (r *run) postManyValues(ctx context.Context, t tenant) {
+	body := `{"a":[` + strings.Repeat(`{"":0},`, valueBody/7-10) + `0]}`
+	repeat(ctx, valueSenders, valuePause, func(n int) { _, _ = r.post(n, t.token, strings.NewReader(body), nil) })
 }
 
 // leaveAnswers posts dry runs whose answers are about as large as their bodies, and reads none.
@@ -122,13 +236,10 @@ func (r *run) postSmallEvents(ctx context.Context, t tenant) {
 	alerts := strings.TrimSuffix(strings.Repeat("{},", 500), ",")
 	event := fmt.Sprintf(`{"specversion":"1.0","id":"1","source":"s","type":%q,"subject":%q,"data":[%s]}`,
 		strings.Repeat("t", 80<<10), strings.Repeat("s", 80<<10), alerts)
-	var body bytes.Buffer
-	writer := gzip.NewWriter(&body)
-	_, _ = io.WriteString(writer, event)
-	_ = writer.Close()
+	body := compressed(strings.NewReader(event))
 	headers := map[string]string{"Content-Type": "application/cloudevents+json", "Content-Encoding": "gzip"}
 	repeat(ctx, 2, hostilePause/4, func(n int) {
-		_, _ = r.post(n, t.token+"?dryRun=true", bytes.NewReader(body.Bytes()), headers)
+		_, _ = r.post(n, t.token+"?dryRun=true", bytes.NewReader(body), headers)
 	})
 }
 
@@ -155,10 +266,19 @@ func (r *run) postMapped(ctx context.Context, t tenant) {
 // createTinyEvents creates AlertEvents of an integration that does not exist, which stay.
 func (r *run) createTinyEvents(ctx context.Context, t tenant) {
 	repeat(ctx, tinyWriters, 0, func(int) {
-		event := hostage(t.namespace, 0)
-		event.ObjectMeta = metav1.ObjectMeta{Namespace: t.namespace, GenerateName: "tiny-", Finalizers: event.Finalizers}
-		_ = r.admin.Create(ctx, event)
+		_ = r.admin.Create(ctx, hostage(metav1.ObjectMeta{Namespace: t.namespace, GenerateName: "tiny-"}, 0))
 	})
+}
+
+// hostage is an AlertEvent that a finalizer keeps.
+func hostage(metadata metav1.ObjectMeta, n int) *v1alpha1.AlertEvent {
+	metadata.Finalizers = []string{"example.com/hostage"}
+	return &v1alpha1.AlertEvent{
+		ObjectMeta: metadata,
+		Spec: v1alpha1.AlertEventSpec{
+			IntegrationName: integrationName, Alerts: v1alpha1.AlertsText(fmt.Sprintf(`[{"dedupKey":"key-%d","status":"firing"}]`, n%20)),
+		},
+	}
 }
 
 // createLargeIntegrations creates integrations whose texts are as large as the schema allows, of characters of four bytes.

@@ -38,8 +38,8 @@ const (
 	maxDelayOfAll  = 15 * time.Second // and beside all at once
 )
 
-// hostileBytes has four tenants bring a thousand times the usual bytes to one door after the other, and then to all at once while
-// replicas with the memory of the chart die. A fifth tenant goes on as usual, at first alone.
+// hostileBytes has four tenants bring a thousand times the usual bytes to one door after the other, and then to most at once
+// while replicas with the memory of the chart die. A fifth tenant goes on as usual, at first alone.
 func hostileBytes(ctx context.Context, s *suite) (*report, error) {
 	s.dropRig()
 	rig, err := s.newRig(ctx, etcdQuota)
@@ -59,7 +59,7 @@ func hostileBytes(ctx context.Context, s *suite) (*report, error) {
 		if rig.binary, err = groups[i].wrap(binary, filepath.Join(rig.folder, fmt.Sprintf("manager-%d", i))); err != nil {
 			return nil, err
 		}
-		replica, err := rig.newReplica(i, []string{"--leader-elect", "--leader-election-namespace=" + systemNamespace}, nil)
+		replica, err := rig.newReplica(i, []string{"--leader-elect", "--leader-election-namespace=" + systemNamespace})
 		if err != nil {
 			return nil, err
 		}
@@ -82,18 +82,18 @@ func hostileBytes(ctx context.Context, s *suite) (*report, error) {
 	return result, run.judgeBytes(ctx, result, groups, restarts)
 }
 
-// attackInTurns lets the neighbour go on alone, beside each attack, and beside all of them; the latter takes a quarter of the
+// attackInTurns lets the neighbour go on alone, beside each attack, and beside many at once; the latter takes a quarter of the
 // time. It returns how long each replica that was killed took to be ready again.
 func (r *run) attackInTurns(
 	ctx context.Context, result *report, tenants []tenant, total time.Duration,
 ) (restarts []time.Duration) {
-	each := total * 3 / 4 / time.Duration(len(attacks)+1)
-	r.neighbourBeside(ctx, result, "alone", each, maxDelay)
-	for _, one := range attacks {
-		r.neighbourBeside(ctx, result, one.name, each, cmp.Or(one.most, maxDelay),
-			func(ctx context.Context) { attackAll(ctx, r, tenants, one) })
+	all := slices.Concat(requestAttacks, attacks)
+	each := total * 3 / 4 / time.Duration(len(all)+1)
+	r.neighbourBeside(ctx, result, attack{name: "alone"}, each)
+	for _, one := range all {
+		r.neighbourBeside(ctx, result, one, each, func(ctx context.Context) { attackAll(ctx, r, tenants, one) })
 	}
-	r.neighbourBeside(ctx, result, "all at once", total/4, maxDelayOfAll,
+	r.neighbourBeside(ctx, result, attack{name: "all at once", most: maxDelayOfAll}, total/4,
 		func(ctx context.Context) { attackAll(ctx, r, tenants, attacks...) },
 		func(ctx context.Context) { restarts = r.killFollowers(ctx, result) })
 	return restarts
@@ -104,26 +104,36 @@ func attackAll(ctx context.Context, r *run, tenants []tenant, attacks ...attack)
 	var attackers sync.WaitGroup
 	for _, t := range tenants {
 		for _, one := range attacks {
-			attackers.Go(func() { one.run(ctx, r, t) })
+			attackers.Go(func() { one.run(r, ctx, t) })
 		}
 	}
 	attackers.Wait()
 }
 
-// neighbourBeside lets the neighbour go on for so long while the others act, and reports what it notices.
+// neighbourBeside lets the neighbour go on for so long while the others act, and reports what it notices, and the memory.
 func (r *run) neighbourBeside(
-	ctx context.Context, result *report, name string, duration, most time.Duration, others ...func(context.Context),
+	ctx context.Context, result *report, beside attack, duration time.Duration, others ...func(context.Context),
 ) {
 	ctx, stop := context.WithTimeout(ctx, duration)
 	defer stop()
-	n := &neighbour{run: r, tenant: r.tenants[0], name: name}
+	before := make([]int64, len(r.replicas))
+	for i, replica := range r.replicas {
+		before[i] = replica.resetPeak()
+	}
+	n := &neighbour{run: r, tenant: r.tenants[0], name: beside.name}
 	var all sync.WaitGroup
 	for _, other := range others {
 		all.Go(func() { other(ctx) })
 	}
 	n.goOn(ctx)
 	all.Wait()
-	n.report(result, most)
+	n.report(result, cmp.Or(beside.most, maxDelay))
+	for i, replica := range r.replicas {
+		_, peak, _ := testenv.Memory(replica.manager.PID())
+		if growth := peak - before[i]; beside.growth > 0 && growth > beside.growth {
+			result.findings.Add("F: %s: the memory of %s grew by %d MiB", beside.name, replica.name, growth>>20)
+		}
+	}
 }
 
 // killFollowers kills the replica that does not lead from time to time, until the context ends, and returns how long each took to
@@ -201,10 +211,7 @@ func (r *run) attackByBytes(ctx context.Context, t tenant) {
 				_, _ = r.post(n, t.token, strings.NewReader(fmt.Sprintf(`{"status":"resolved","dedup_key":"many-%d"}`, n/5)), nil)
 			}
 		case 2:
-			event := hostage(t.namespace, n)
-			event.ObjectMeta = metadata
-			event.Finalizers = []string{"example.com/hostage"}
-			_ = r.admin.Create(ctx, event)
+			_ = r.admin.Create(ctx, hostage(metadata, n))
 		case 3:
 			event := &v1alpha1.AlertEvent{Spec: large.Spec}
 			event.Namespace, event.Name = t.namespace, fmt.Sprint("text-", n/5)

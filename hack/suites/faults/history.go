@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -41,14 +42,14 @@ func (h *etcdHistory) revision(ctx context.Context) (int64, error) {
 }
 
 // since returns everything that was committed after the revision, until now.
-func (h *etcdHistory) since(ctx context.Context, revision int64) ([]commit, error) {
+func (h *etcdHistory) since(ctx context.Context, revision int64) ([]oracle.Commit, error) {
 	until, err := h.revision(ctx)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var all []commit
+	var all []oracle.Commit
 	request := map[string]any{"create_request": map[string]any{
 		"key": encode(registry), "range_end": encode(sentinel + "~"), "start_revision": strconv.FormatInt(revision+1, 10),
 	}}
@@ -75,12 +76,6 @@ func (h *etcdHistory) since(ctx context.Context, revision int64) ([]commit, erro
 	return all, err
 }
 
-// commit is a version of an object of Tocsin.
-type commit struct {
-	oracle.Commit
-	revision int64
-}
-
 // watchMessage is the part of etcd's WatchResponse that is needed.
 type watchMessage struct {
 	Result struct {
@@ -100,19 +95,37 @@ type etcdEvent struct {
 	} `json:"kv"`
 }
 
-func (e *etcdEvent) commit() (c commit, ok bool) {
+// commit is false unless the event is a version of an object of Tocsin.
+func (e *etcdEvent) commit() (c oracle.Commit, ok bool) {
 	parts := strings.Split(strings.TrimPrefix(string(e.KV.Key), registry), "/")
 	if len(parts) != 3 {
 		return c, false
 	}
-	return commit{revision: e.KV.ModRevision, Commit: oracle.Commit{
+	return oracle.Commit{
 		Deleted:   e.Type == "DELETE",
 		Created:   e.KV.CreateRevision == e.KV.ModRevision,
 		Resource:  parts[0],
 		Namespace: parts[1],
 		Name:      parts[2],
 		Object:    e.KV.Value,
-	}}, true
+	}, true
+}
+
+// readHistory gives the oracle what etcd committed for the tenants since the revision. etcd does not know who wrote
+// something. The operator deletes no Incident here: none is old enough, and no namespace has too many.
+func (r *run) readHistory(ctx context.Context, since int64) (*oracle.History, error) {
+	commits, err := r.history.since(ctx, since)
+	if err != nil {
+		return nil, fmt.Errorf("reading etcd's history: %w", err)
+	}
+	history := oracle.NewHistory(r.options)
+	for _, c := range commits {
+		if slices.ContainsFunc(r.tenants, func(t tenant) bool { return t.namespace == c.Namespace }) {
+			c.ByUser = c.Resource == "incidents" && c.Deleted
+			history.Commit(c)
+		}
+	}
+	return history, nil
 }
 
 // size is the size of etcd's database in bytes.

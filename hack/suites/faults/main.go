@@ -6,7 +6,7 @@
 //	faults --short          the short form
 //	faults --run='kill|nospace' --rounds=5
 //	faults --soak=1h        scenarios at random, for so long
-//	faults --bugs           check the checker: it must catch every seeded bug
+//	faults --manager=FILE   with this manager, such as one with a seeded bug
 //
 // It exits 1 when a promise was broken, and prints a table in Markdown.
 package main
@@ -27,22 +27,22 @@ import (
 
 // settings are the command line.
 type settings struct {
-	short  bool
-	bugs   bool
-	race   bool
-	keep   bool
-	run    string
-	rounds int
-	soak   time.Duration
-	attack time.Duration
+	short   bool
+	race    bool
+	keep    bool
+	manager string
+	run     string
+	rounds  int
+	soak    time.Duration
+	attack  time.Duration
 }
 
 func main() {
 	var s settings
 	flag.BoolVar(&s.short, "short", false, "run the short form")
-	flag.BoolVar(&s.bugs, "bugs", false, "run managers with seeded bugs, and fail if one is not caught")
 	flag.BoolVar(&s.race, "race", false, "build the managers with the race detector")
 	flag.BoolVar(&s.keep, "keep", false, "keep the logs even when all is well")
+	flag.StringVar(&s.manager, "manager", "", "path of the manager; by default it is built")
 	flag.StringVar(&s.run, "run", "", "run only what matches this regular expression")
 	flag.IntVar(&s.rounds, "rounds", 1, "how often to run each scenario")
 	flag.DurationVar(&s.soak, "soak", 0, "run scenarios at random for so long")
@@ -77,14 +77,10 @@ func execute(ctx context.Context, s settings) (ok bool, err error) {
 			fmt.Println("\nThe logs are in", folder)
 		}
 	}()
-	suite := &suite{settings: s, wanted: wanted, folder: folder, binary: map[string]string{}}
-	defer suite.close()
-	switch {
-	case s.bugs:
-		return suite.runBugs(ctx)
-	case s.soak > 0:
+	suite := &suite{settings: s, wanted: wanted, folder: folder}
+	defer suite.dropRig()
+	if s.soak > 0 {
 		return suite.runSoak(ctx)
-	default:
-		return suite.runAll(ctx)
 	}
+	return suite.runAll(ctx)
 }

@@ -4,15 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"slices"
+	"syscall"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
 )
 
 const (
@@ -27,40 +28,43 @@ const (
 // freezeAPIServers has all API servers stand still past the lease.
 func freezeAPIServers(ctx context.Context, r *run) error {
 	return r.outlive(ctx, func() error {
-		if err := r.freezePlane(true); err != nil {
+		if err := r.signalPlane(syscall.SIGSTOP); err != nil {
 			return err
 		}
 		pause(ctx, outageTime)
-		return r.freezePlane(false)
+		return r.signalPlane(syscall.SIGCONT)
 	})
 }
 
-// stopAPIServers has no API server run for longer than the lease.
+// stopAPIServers has no API server run for longer than autoResolveAfter. A sender tries all the while in vain to say that
+// its alert fires, and is late to try once more: its Incident must stay Open.
 func stopAPIServers(ctx context.Context, r *run) error {
-	return r.outlive(ctx, func() error {
+	goOn := func() { r.traffic.post(0, "goes-on", "firing", false) }
+	goOn()
+	pause(ctx, 2*time.Second)
+	err := r.outlive(ctx, func() error {
 		r.plane.KillAPIServers()
-		pause(ctx, outageTime)
+		for until := time.Now().Add(autoResolveAfter + 15*time.Second); time.Now().Before(until); pause(ctx, 10*time.Second) {
+			goOn()
+		}
 		return r.startAPIServers(ctx)
 	})
+	pause(ctx, 15*time.Second)
+	return err
 }
 
-// freezePlane freezes or thaws all API servers.
-func (r *rig) freezePlane(frozen bool) error {
-	var errs []error
+// signalPlane sends a signal to all API servers.
+func (r *rig) signalPlane(signal syscall.Signal) (err error) {
 	for _, server := range r.plane.APIServers {
-		if frozen {
-			errs = append(errs, server.Freeze())
-		} else {
-			errs = append(errs, server.Thaw())
-		}
+		err = errors.Join(err, server.Signal(signal))
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // outlive expects of an outage that no replica exits, that every request is answered in time, and that alerts are stored
 // again soon after it.
 func (r *run) outlive(ctx context.Context, outage func() error) error {
-	exits, refused := r.exits(), r.traffic.answers("refused connection")
+	exits, unmet := r.exits(), r.traffic.unmet.Load()
 	began := time.Now()
 	if err := outage(); err != nil {
 		return err
@@ -78,7 +82,7 @@ func (r *run) outlive(ctx context.Context, outage func() error) error {
 	switch {
 	case !slices.Equal(r.exits(), exits):
 		return errors.New("a replica has exited")
-	case r.traffic.answers("refused connection") != refused:
+	case r.traffic.unmet.Load() != unmet:
 		return errors.New("connections were refused")
 	case slowest > answerTime:
 		return fmt.Errorf("an answer took %s", slowest)
@@ -86,13 +90,6 @@ func (r *run) outlive(ctx context.Context, outage func() error) error {
 		return fmt.Errorf("alerts were stored again only %s after the outage", stored)
 	}
 	return r.waitReady(ctx)
-}
-
-// answers is how many requests had this answer.
-func (t *traffic) answers(code string) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.codes[code]
 }
 
 // slowestBetween is the longest time that a request took which began and ended in that time.
@@ -112,7 +109,7 @@ func (t *traffic) slowestBetween(from, to time.Time) time.Duration {
 
 // startInOutage kills a replica during an outage. Its successor waits in the process and answers 503.
 func startInOutage(ctx context.Context, r *run) error {
-	if err := r.freezePlane(true); err != nil {
+	if err := r.signalPlane(syscall.SIGSTOP); err != nil {
 		return err
 	}
 	replica := r.replicas[0]
@@ -122,11 +119,11 @@ func startInOutage(ctx context.Context, r *run) error {
 	for until := time.Now().Add(outageTime / 2); time.Now().Before(until); pause(ctx, 500*time.Millisecond) {
 		asked, err := r.post(0, r.tenants[0].token, http.NoBody, nil)
 		if err == nil && asked.code != http.StatusServiceUnavailable {
-			return errors.Join(fmt.Errorf("a replica that knows nothing answers %d", asked.code), r.freezePlane(false))
+			return errors.Join(fmt.Errorf("a replica that knows nothing answers %d", asked.code), r.signalPlane(syscall.SIGCONT))
 		}
 		answered = answered || err == nil
 	}
-	if err := r.freezePlane(false); err != nil {
+	if err := r.signalPlane(syscall.SIGCONT); err != nil {
 		return err
 	}
 	switch {
@@ -143,66 +140,6 @@ func startInOutage(ctx context.Context, r *run) error {
 	return nil
 }
 
-// stickLeader lets the leader renew its lease, but not list the AlertEvents to fold.
-func stickLeader(ctx context.Context, r *run) error {
-	leader, follower, err := r.roles(ctx)
-	if err != nil {
-		return err
-	}
-	exits, began := r.exits(), time.Now()
-	leader.proxy.SetRule(func(call proxy.Call) proxy.Fate {
-		if call.Is("list", "alertevents") {
-			return proxy.Fate{Before: func() { pause(ctx, time.Minute) }, Reset: true}
-		}
-		return proxy.Fate{}
-	})
-	if err := follower.waitLeads(ctx, true); err != nil {
-		return err
-	}
-	r.note("taken over after %s", time.Since(began).Round(time.Second))
-	if !slices.Equal(r.exits(), exits) {
-		return errors.New("a replica has exited")
-	}
-	pause(ctx, 5*time.Second)
-	return nil
-}
-
-// stallWatches has the leader's watch of AlertEvents stall: it must begin again. When new watches stall as well, another replica
-// must lead.
-func stallWatches(ctx context.Context, r *run) error {
-	leader, follower, err := r.roles(ctx)
-	if err != nil {
-		return err
-	}
-	exits, began := r.exits(), time.Now()
-	leader.proxy.StallWatches("alertevents")
-	pause(ctx, time.Second)
-	if err := r.waitFolds(ctx); err != nil {
-		return err
-	}
-	r.note("folded again after %s", time.Since(began).Round(time.Second))
-	leads, err := r.leader(ctx)
-	if err != nil {
-		return err
-	}
-	if leads != leader {
-		return errors.New("another replica has taken over: the watch did not begin again")
-	}
-	began = time.Now()
-	leader.proxy.FreezeWatches(true, "alertevents")
-	err = follower.waitLeads(ctx, true)
-	leader.proxy.FreezeWatches(false, "alertevents")
-	if err != nil {
-		return err
-	}
-	r.note("taken over after %s", time.Since(began).Round(time.Second))
-	if !slices.Equal(r.exits(), exits) {
-		return errors.New("a replica has exited")
-	}
-	pause(ctx, 5*time.Second)
-	return nil
-}
-
 // waitFolds posts an alert and waits until it has opened an Incident.
 func (r *run) waitFolds(ctx context.Context) error {
 	key := fmt.Sprint("folds-", time.Now().UnixNano())
@@ -213,29 +150,42 @@ func (r *run) waitFolds(ctx context.Context) error {
 	})
 }
 
-// restoreQueue does what a restore from a backup does to AlertEvents that were folded since: they are made anew, as
-// Velero makes them.
-func restoreQueue(ctx context.Context, r *run) error {
-	restored := 0
-	for range 4 {
-		pause(ctx, 2*time.Second)
-		folded, err := r.foldedEvents(ctx)
-		if err != nil {
-			return err
-		}
-		for i := range folded {
-			event := &folded[i]
-			if err := r.admin.Delete(ctx, event); client.IgnoreNotFound(err) != nil {
-				return err
-			}
-			anew := &v1alpha1.AlertEvent{Spec: event.Spec}
-			anew.Namespace, anew.Name, anew.Labels = event.Namespace, event.Name, map[string]string{v1alpha1.RestoreLabel: "fault"}
-			if err := r.admin.Create(ctx, anew); err != nil {
-				return err
-			}
-			restored++
-		}
+const (
+	// killedWithin and stoppedWithin are how soon an alert is folded after the end of the leader, by kill -9 and SIGTERM.
+	killedWithin  = 5 * time.Second
+	stoppedWithin = time.Second
+)
+
+func killLeader(ctx context.Context, r *run) error {
+	return r.endLeader(ctx, syscall.SIGKILL, killedWithin)
+}
+func stopLeader(ctx context.Context, r *run) error {
+	return r.endLeader(ctx, syscall.SIGTERM, stoppedWithin)
+}
+
+// endLeader ends the leader, at any time between two renewals, and expects of its successor that it folds soon.
+func (r *run) endLeader(ctx context.Context, signal syscall.Signal, within time.Duration) error {
+	leader, follower, err := r.roles(ctx)
+	if err != nil {
+		return err
 	}
-	r.note("%d restored", restored)
-	return nil
+	pause(ctx, time.Duration(rand.IntN(1500))*time.Millisecond)
+	leader.held.Store(true) // else it may be its own successor
+	defer leader.held.Store(false)
+	ended := time.Now()
+	leader.end(signal)
+	if err := follower.waitLeads(ctx, true); err != nil {
+		return err
+	}
+	leads := time.Since(ended)
+	if err := r.waitFolds(ctx); err != nil {
+		return err
+	}
+	r.note("another leader after %s, folded after %s", leads.Round(time.Millisecond), time.Since(ended).Round(time.Millisecond))
+	if leads > within {
+		return fmt.Errorf("another replica led only %s after the end of the leader", leads)
+	}
+	leader.held.Store(false)
+	pause(ctx, time.Second)
+	return r.waitReady(ctx)
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
-	"github.com/tocsin-dev/tocsin/hack/lib/traces"
 	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
 )
 
@@ -28,16 +27,14 @@ type replica struct {
 
 	manager *testenv.Manager
 	held    atomic.Bool  // not started again for now
-	leaving atomic.Bool  // out of the load balancer
 	kills   atomic.Int32 // by the harness
 	exits   atomic.Int32 // all ends of the process
-	traced  atomic.Pointer[traces.Process]
 
 	mu   sync.Mutex // held from the question whether the process is down to its start
 	down bool       // not started again
 }
 
-func (r *rig) newReplica(number int, args, env []string) (*replica, error) {
+func (r *rig) newReplica(number int, args []string) (*replica, error) {
 	p, err := proxy.Start(r.plane.URLs, r.token, number%len(r.plane.URLs))
 	if err != nil {
 		return nil, err
@@ -56,7 +53,7 @@ func (r *rig) newReplica(number int, args, env []string) (*replica, error) {
 	}
 	replica := &replica{name: name, proxy: p, log: logPath}
 	replica.manager, err = testenv.StartManager(testenv.ManagerOptions{
-		Binary: r.binary, Kubeconfig: kubeconfig, Log: log, Args: args, Env: env,
+		Binary: r.binary, Kubeconfig: kubeconfig, Log: log, Args: args,
 	})
 	if err != nil {
 		return nil, err
@@ -70,7 +67,6 @@ func (r *replica) supervise() {
 	for again := true; again; again = r.restart() {
 		<-r.manager.Exited()
 		r.exits.Add(1)
-		r.traced.Store(nil)
 		time.Sleep(restartDelay)
 		for r.held.Load() {
 			time.Sleep(restartDelay)
@@ -97,27 +93,6 @@ func (r *replica) kill() { r.end(syscall.SIGKILL) }
 func (r *replica) end(signal syscall.Signal) {
 	r.kills.Add(1)
 	_ = r.manager.Signal(signal)
-}
-
-// balancerDelay is how long a load balancer goes on sending to a terminating replica.
-const balancerDelay = 3 * time.Second
-
-// terminate asks the process to end, as a rolling restart does, and waits until it has. New connections go to
-// the other replicas after a while, until leaving is cleared.
-func (r *replica) terminate() {
-	exited := r.manager.Exited()
-	r.end(syscall.SIGTERM)
-	time.Sleep(balancerDelay)
-	r.leaving.Store(true)
-	<-exited
-}
-
-// exchange terminates the process, as a rolling update does, and starts another binary in its place.
-func (r *replica) exchange(binary string) {
-	r.held.Store(true)
-	r.terminate()
-	r.manager.UseBinary(binary)
-	r.held.Store(false)
 }
 
 // close ends the process for good.
@@ -164,15 +139,12 @@ func (r *replica) metric(series string) (float64, bool) {
 	return value, err == nil && found > 0
 }
 
-// rss is the memory that the process holds, in bytes, and the most that it ever held.
-func (r *replica) rss() (now, peak int64) {
-	now, peak, _ = testenv.Memory(r.manager.PID())
-	return now, peak
-}
-
-// resetPeak makes the present memory the most that the process ever held.
-func (r *replica) resetPeak() error {
-	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", r.manager.PID()), []byte("5"), 0o200)
+// resetPeak makes the present memory, which it returns in bytes, the most that the process ever held.
+func (r *replica) resetPeak() int64 {
+	// If that fails, growth is judged from the start of the process.
+	_ = os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", r.manager.PID()), []byte("5"), 0o200)
+	now, _, _ := testenv.Memory(r.manager.PID())
+	return now
 }
 
 // alarms are lines of the log that no fault excuses.

@@ -152,27 +152,17 @@ func readManifests(path string) (objects []*unstructured.Unstructured, err error
 	}
 }
 
-// startReplicas starts so many replicas with these arguments and environment, each behind its own proxy,
-// and waits until all are ready.
-func (r *rig) startReplicas(ctx context.Context, count int, args, env []string) error {
+// startReplicas starts so many replicas with these arguments, each behind its own proxy, and waits until all
+// are ready.
+func (r *rig) startReplicas(ctx context.Context, count int, args []string) error {
 	for i := range count {
-		replica, err := r.newReplica(i, args, environment(env, i))
+		replica, err := r.newReplica(i, args)
 		if err != nil {
 			return err
 		}
 		r.replicas = append(r.replicas, replica)
 	}
 	return r.waitReady(ctx)
-}
-
-// environment gives each replica a clock of its own: one is an hour ahead, the other an hour behind.
-func environment(env []string, number int) []string {
-	skew := []string{"1h", "-1h"}[number%2]
-	replaced := make([]string, len(env))
-	for i, variable := range env {
-		replaced[i] = strings.ReplaceAll(variable, "%skew", skew)
-	}
-	return replaced
 }
 
 // waitReady waits until every replica is ready and, where there is an election, one leads.

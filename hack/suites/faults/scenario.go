@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -27,13 +26,8 @@ type scenario struct {
 
 	replicas int      // default: 2, with leader election
 	args     []string // of the manager
-	env      []string
-	patches  []string // of the manager, see patchFiles
 
 	fault func(ctx context.Context, run *run) error
-
-	// rest is how long senders rest between two requests. Default: senderRest.
-	rest time.Duration
 }
 
 // run is one run of a scenario.
@@ -41,12 +35,8 @@ type run struct {
 	*rig
 	tenants []tenant
 	traffic *traffic
-	options oracle.Options  // a fault sets what it makes meaningless
-	notes   []string        // for the table
-	found   oracle.Findings // by the fault itself
-
-	trace     *trace
-	committed []commit // for the tenants
+	options oracle.Options // a fault sets what it makes meaningless
+	notes   []string       // for the table
 }
 
 func (r *run) note(format string, args ...any) {
@@ -62,7 +52,6 @@ type report struct {
 
 	acknowledged, refused, unknown int
 	copies                         int
-	steps                          int // that the model accepted or rejected
 	rate                           float64
 	healed                         time.Duration
 	elapsed                        time.Duration
@@ -78,14 +67,12 @@ func (r *rig) runScenario(ctx context.Context, s *scenario) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer run.observe()()
 	result := &report{scenario: s.name}
 	goroutines := run.goroutines()
 	exits := run.exits()
 
 	loadCtx, stopLoad := context.WithCancel(ctx)
 	defer stopLoad()
-	run.traffic.rest = cmp.Or(s.rest, senderRest)
 	run.traffic.start(loadCtx)
 	pause(ctx, time.Second)
 	from := time.Now()
@@ -109,11 +96,7 @@ func (r *rig) runScenario(ctx context.Context, s *scenario) (*report, error) {
 		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
 	result.healed = time.Since(ended)
-	rejected, steps, err := run.judgeTrace()
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.name, err)
-	}
-	result.findings, result.steps = slices.Concat(found, run.found, rejected), steps
+	result.findings = found
 	for _, replica := range run.replicas {
 		result.findings = append(result.findings, prefixed("F: ", replica.alarms())...)
 	}
@@ -185,9 +168,9 @@ func (r *run) waitAccepting(ctx context.Context, ended time.Time) error {
 // settle waits until nothing is left to find wrong, and healTime after the fault at the most.
 func (r *run) settle(ctx context.Context, since int64, ended time.Time) (*oracle.History, oracle.Findings, error) {
 	for {
-		ordinary, _, err := r.pendingEvents(ctx, r.tenants)
+		ordinary, _, err := r.pendingEvents(ctx)
 		late := time.Since(ended) > healTime
-		if err == nil && len(ordinary) > 0 && !late {
+		if err == nil && ordinary > 0 && !late {
 			pause(ctx, 200*time.Millisecond)
 			continue
 		}
@@ -200,26 +183,21 @@ func (r *run) settle(ctx context.Context, since int64, ended time.Time) (*oracle
 			return history, nil, nil
 		}
 		if late {
-			if len(ordinary) > 0 {
-				found = append(found, fmt.Sprintf("E: %d AlertEvents are left %s after the end of the fault", len(ordinary), healTime))
+			if ordinary > 0 {
+				found.Add("E: %d AlertEvents are left %s after the end of the fault", ordinary, healTime)
 			}
 			return history, found, nil
 		}
-		if hopeless(found) {
+		if isHopeless(found) {
 			return history, found, nil
 		}
 		pause(ctx, time.Second)
 	}
 }
 
-// hopeless says that time will not mend what was found.
-func hopeless(found oracle.Findings) bool {
-	for _, finding := range found {
-		if finding[0] == 'D' || finding[0] == 'F' {
-			return true
-		}
-	}
-	return false
+// isHopeless says that time will not mend what was found.
+func isHopeless(found oracle.Findings) bool {
+	return slices.ContainsFunc(found, func(finding string) bool { return finding[0] == 'D' || finding[0] == 'F' })
 }
 
 func prefixed(prefix string, lines []string) []string {

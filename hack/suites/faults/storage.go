@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
 )
 
 // exhaustSpace brings etcd to its quota, where it refuses all writes, and lifts the quota again.
@@ -50,14 +51,19 @@ func (r *rig) restartEtcd(ctx context.Context, change func()) error {
 
 // fillBacklog lets nothing be folded, so that the queue grows to its limit, and then drains.
 func fillBacklog(ctx context.Context, r *run) error {
-	r.setRule(refusing(http.StatusServiceUnavailable, folding, releasing))
+	r.setRule(func(call proxy.Call) proxy.Fate {
+		if call == folding || call == releasing {
+			return proxy.Fate{Refuse: http.StatusServiceUnavailable}
+		}
+		return proxy.Fate{}
+	})
 	most := 0
 	for until := time.Now().Add(12 * time.Second); time.Now().Before(until); pause(ctx, 300*time.Millisecond) {
-		ordinary, keyed, err := r.pendingEvents(ctx, r.tenants)
+		ordinary, keyed, err := r.pendingEvents(ctx)
 		if err != nil {
 			return err
 		}
-		most = max(most, len(ordinary)+len(keyed))
+		most = max(most, ordinary+keyed)
 	}
 	r.note("at most %d AlertEvents", most)
 	// Requests under way when the limit is reached may still be stored, one for each writer and replica, and

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -12,7 +13,6 @@ import (
 	"time"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
-	"github.com/tocsin-dev/tocsin/hack/lib/overlay"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
@@ -21,7 +21,6 @@ type suite struct {
 	settings
 	wanted *regexp.Regexp
 	folder string
-	binary map[string]string // by patches
 
 	rig     *rig
 	shape   string // of the rig's replicas
@@ -106,25 +105,17 @@ func (s *suite) prepareRig(ctx context.Context, scenario *scenario) error {
 		}
 		s.rig, s.shape = rig, ""
 	}
-	binary, err := s.manager(ctx, scenario.patches...)
-	if err != nil {
-		return err
-	}
-	replicas, args := max(1, scenario.replicas), slices.Clone(scenario.args)
-	if scenario.replicas == 0 {
-		replicas = 2
-	}
+	replicas, args := cmp.Or(scenario.replicas, 2), slices.Clone(scenario.args)
 	if replicas > 1 {
 		args = append(args, "--leader-elect", "--leader-election-namespace="+systemNamespace)
 	}
-	shape := fmt.Sprint(binary, replicas, args, scenario.env)
+	shape := fmt.Sprint(replicas, args)
 	if shape == s.shape {
 		return s.rig.waitReady(ctx)
 	}
 	s.rig.stopReplicas()
 	s.shape = shape
-	s.rig.binary = binary
-	return s.rig.startReplicas(ctx, replicas, args, scenario.env)
+	return s.rig.startReplicas(ctx, replicas, args)
 }
 
 // newRig makes a rig with a folder of its own.
@@ -134,33 +125,17 @@ func (s *suite) newRig(ctx context.Context, quota int64) (*rig, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, err
 	}
-	binary, err := s.manager(ctx)
-	if err != nil {
-		return nil, err
+	if s.manager == "" {
+		binary, flags := filepath.Join(s.folder, "manager"), []string{}
+		if s.race {
+			flags = append(flags, "-race")
+		}
+		if err := testenv.BuildManager(ctx, binary, flags...); err != nil {
+			return nil, err
+		}
+		s.manager = binary
 	}
-	return newRig(ctx, folder, binary, quota)
-}
-
-// manager builds the manager with these patches, once.
-func (s *suite) manager(ctx context.Context, patches ...string) (string, error) {
-	name := strings.ReplaceAll(strings.Join(append([]string{"manager"}, patches...), "+"), "/", "-")
-	if binary := s.binary[name]; binary != "" {
-		return binary, nil
-	}
-	folder := filepath.Join(s.folder, "source-of-"+name)
-	file, _, err := overlay.Write(testenv.Root(), folder, patchFiles(patches)...)
-	if err != nil {
-		return "", err
-	}
-	binary, flags := filepath.Join(s.folder, name), []string{"-overlay=" + file}
-	if s.race {
-		flags = append(flags, "-race")
-	}
-	if err := testenv.BuildManager(ctx, binary, flags...); err != nil {
-		return "", err
-	}
-	s.binary[name] = binary
-	return binary, nil
+	return newRig(ctx, folder, s.manager, quota)
 }
 
 func (s *suite) dropRig() {
@@ -169,8 +144,6 @@ func (s *suite) dropRig() {
 	}
 	s.rig = nil
 }
-
-func (s *suite) close() { s.dropRig() }
 
 // maxPrinted is how many findings of one run are printed.
 const maxPrinted = 20
@@ -183,9 +156,9 @@ func (r *report) print() {
 	case r.void != "":
 		verdict = "void"
 	}
-	fmt.Printf("%-6s %-18s %5.0f/s before, %d acknowledged, %d refused, %d unknown, %d second copies, %d steps judged, "+
+	fmt.Printf("%-6s %-18s %5.0f/s before, %d acknowledged, %d refused, %d unknown, %d second copies, "+
 		"healed in %s, took %s",
-		verdict, r.scenario, r.rate, r.acknowledged, r.refused, r.unknown, r.copies, r.steps,
+		verdict, r.scenario, r.rate, r.acknowledged, r.refused, r.unknown, r.copies,
 		r.healed.Round(100*time.Millisecond), r.elapsed.Round(time.Second))
 	if len(r.notes) > 0 {
 		fmt.Printf(" (%s)", strings.Join(r.notes, "; "))

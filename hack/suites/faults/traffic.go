@@ -9,6 +9,7 @@ import (
 	mathrand "math/rand/v2"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,9 @@ const integrationName = "app"
 // autoResolveAfter is that of all integrations, the least that there may be: what a fault keeps away from the managers
 // must not look like silence.
 const autoResolveAfter = time.Minute
+
+// lateFiringWindow is the default, which all integrations have.
+const lateFiringWindow = 30 * time.Second
 
 // newTenant makes a namespace and its integration.
 func (r *rig) newTenant(ctx context.Context) (tenant, error) {
@@ -56,13 +60,13 @@ type traffic struct {
 	rig     *rig
 	tenants []tenant
 	client  *http.Client
-	rest    time.Duration // of senders between two requests
 	senders sync.WaitGroup
 
+	posts atomic.Int64
+	unmet atomic.Int64 // connections that a replica did not take
+
 	mu      sync.Mutex
-	next    int
 	records []*oracle.Record
-	codes   map[string]int
 }
 
 func newTraffic(r *rig, tenants []tenant) *traffic {
@@ -72,7 +76,6 @@ func newTraffic(r *rig, tenants []tenant) *traffic {
 		client: &http.Client{Timeout: 15 * time.Second, Transport: &http.Transport{
 			MaxIdleConnsPerHost: 128, DisableCompression: true,
 		}},
-		codes: map[string]int{},
 	}
 }
 
@@ -107,7 +110,7 @@ func (t *traffic) wait() { t.senders.Wait() }
 
 // sendSequence posts alerts of a key one after the other, through all of its life cycle.
 func (t *traffic) sendSequence(ctx context.Context, number int, key func(int) string, keyed bool) {
-	rest := t.rest
+	rest := senderRest
 	if keyed {
 		rest = 20 * senderRest // each keeps an AlertEvent for ten minutes
 	}
@@ -137,16 +140,7 @@ var severities = []string{"critical", "error", "warning", "info"}
 // post sends one alert to a replica at random. A keyed one is sent again, to any replica, until it is
 // acknowledged.
 func (t *traffic) post(number int, key, status string, keyed bool) {
-	t.postTold(number, key, status, keyed, nil)
-}
-
-// postTold posts an alert that tells these times as well.
-func (t *traffic) postTold(number int, key, status string, keyed bool, times map[string]time.Time) {
-	tenant := t.tenants[number]
-	t.mu.Lock()
-	t.next++
-	n := t.next
-	t.mu.Unlock()
+	tenant, n := t.tenants[number], t.posts.Add(1)
 	seq := fmt.Sprintf("%s-%d", tenant.namespace, n)
 	record := &oracle.Record{
 		Namespace: tenant.namespace, Integration: integrationName,
@@ -164,9 +158,6 @@ func (t *traffic) postTold(number int, key, status string, keyed bool, times map
 	if status == "firing" {
 		payload["title"] = "Alert " + seq
 		payload["severity"] = severities[mathrand.IntN(len(severities))]
-	}
-	for name, at := range times {
-		payload[name] = at.UTC().Format(time.RFC3339Nano)
 	}
 	body, err := json.Marshal(payload)
 	if err != nil {
@@ -211,11 +202,7 @@ func (t *traffic) try(token string, body []byte, idempotencyKey string) (oracle.
 	replicas := t.rig.replicas
 	first := mathrand.IntN(len(replicas))
 	for i := range replicas {
-		replica := replicas[(first+i)%len(replicas)]
-		if replica.leaving.Load() {
-			continue
-		}
-		url := replica.manager.WebhookURL + token
+		url := replicas[(first+i)%len(replicas)].manager.WebhookURL + token
 		outcome, ids, dialed := t.tryAt(url, body, idempotencyKey)
 		if dialed {
 			return outcome, ids
@@ -238,23 +225,15 @@ func (t *traffic) tryAt(url string, body []byte, idempotencyKey string) (outcome
 	switch {
 	case err == nil:
 	case loadgen.ErrorOutcome(err) == oracle.Refused:
-		t.count("refused connection")
+		t.unmet.Add(1)
 		return oracle.Refused, nil, false
 	default:
-		t.count("no answer")
 		return oracle.Unknown, nil, true
 	}
 	defer func() { _ = response.Body.Close() }()
 	raw, err := io.ReadAll(response.Body)
-	t.count(fmt.Sprint(response.StatusCode))
 	outcome, ids = loadgen.Read(response.StatusCode, http.StatusAccepted, raw, err)
 	return outcome, ids, true
-}
-
-func (t *traffic) count(code string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.codes[code]++
 }
 
 // judge has the oracle compare the history with the records.
@@ -290,18 +269,18 @@ func (t *traffic) acknowledgedBetween(from, to time.Time) int {
 	return n
 }
 
-// pendingEvents are the AlertEvents of the tenants, those apart that stay for their idempotency keys.
-func (r *rig) pendingEvents(ctx context.Context, tenants []tenant) (ordinary, keyed []v1alpha1.AlertEvent, err error) {
-	for _, t := range tenants {
+// pendingEvents counts the AlertEvents of the tenants, those apart that stay for their idempotency keys.
+func (r *run) pendingEvents(ctx context.Context) (ordinary, keyed int, err error) {
+	for _, t := range r.tenants {
 		var list v1alpha1.AlertEventList
 		if err := r.admin.List(ctx, &list, client.InNamespace(t.namespace)); err != nil {
-			return nil, nil, err
+			return 0, 0, err
 		}
 		for i := range list.Items {
 			if v1alpha1.IsKeyedEventName(list.Items[i].Name) {
-				keyed = append(keyed, list.Items[i])
+				keyed++
 			} else {
-				ordinary = append(ordinary, list.Items[i])
+				ordinary++
 			}
 		}
 	}

@@ -1,37 +1,67 @@
 // Package proxy stands between a manager and the API servers and makes what networks and busy API servers
 // do happen on purpose: answers get lost after the write was committed, connections break, requests are
-// refused, watches hang or expire.
+// refused.
 //
 // It speaks plain HTTP on its front, so a client needs no credentials to use it; behind, it speaks TLS
 // and brings a token.
 package proxy
 
 import (
-	"bytes"
+	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"net/url"
-	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 )
+
+// Call is what a request asks of the API server.
+type Call struct {
+	// Verb is create, update, patch, delete, deletecollection, get, list or watch.
+	Verb string
+	// Resource is the plural name, with a slash and the subresource where there is one.
+	Resource string
+}
+
+func (c Call) String() string { return c.Verb + " " + c.Resource }
+
+var callReader = request.RequestInfoFactory{
+	APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api"),
+}
+
+func callOf(r *http.Request) Call {
+	info, err := callReader.NewRequestInfo(r)
+	switch {
+	case err != nil || !info.IsResourceRequest:
+		return Call{info.Verb, "discovery"}
+	case info.Subresource != "":
+		return Call{info.Verb, info.Resource + "/" + info.Subresource}
+	default:
+		return Call{info.Verb, info.Resource}
+	}
+}
 
 // Fate is what happens to a call. The zero Fate lets it pass.
 type Fate struct {
-	// Delay holds the call back.
-	Delay time.Duration
+	// Before is called when the call has come, before it goes on to the API server.
+	Before func()
 	// Refuse answers with this status code; the API server never sees the call.
 	Refuse int
 	// Reset breaks the connection; the API server never sees the call.
 	Reset bool
-	// Before is called when the call has come, before it goes on to the API server.
-	Before func()
 	// After is called when the API server has answered, before the answer goes on.
 	After func()
 	// Lose breaks the connection after the API server has carried the call out.
@@ -40,64 +70,43 @@ type Fate struct {
 	Garble int
 }
 
-// Observer is told what passes. Its methods are called at the same time from several goroutines.
-type Observer interface {
-	// Came is called when a request has come. What it returns is called with the answer before that goes on, also if it is to be
-	// lost; the code is 0 if no API server has answered. Nothing of this may be modified.
-	Came(call Call, r *http.Request, body []byte) (answered func(code int, contentType string, answer []byte))
-	// Shown is called when a line of a watch has gone on, whenever the watch began.
-	Shown(call Call, line []byte)
-}
-
-// nobody is told.
-type nobody struct{}
-
-func (nobody) Came(Call, *http.Request, []byte) func(int, string, []byte) {
-	return func(int, string, []byte) {}
-}
-
-func (nobody) Shown(Call, []byte) {}
-
 // Proxy is a fault proxy.
 type Proxy struct {
 	// URL is where it listens.
 	URL string
 
-	upstreams []*url.URL
 	token     string
 	transport *http.Transport
 	server    *http.Server
-	prefer    atomic.Int32
-	watches   watchGate
 
-	mu       sync.Mutex
-	rule     func(Call) Fate
-	observer Observer
-	denied   map[string]int
-	flows    map[string]string
+	mu     sync.Mutex
+	rule   func(Call) Fate
+	denied map[string]int
+	flows  map[string]string
 }
 
 // Start starts a proxy to the API servers at these URLs, which it approaches with the token. The one
 // preferred is asked first, the others when it does not take the connection.
 func Start(urls []string, token string, preferred int) (*Proxy, error) {
+	var addresses []string
+	for i := range urls {
+		upstream, err := url.Parse(urls[(preferred+i)%len(urls)])
+		if err != nil {
+			return nil, err
+		}
+		addresses = append(addresses, upstream.Host)
+	}
 	p := &Proxy{
 		token: token,
 		transport: &http.Transport{
 			TLSClientConfig:     &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // the rig's own servers
 			MaxIdleConnsPerHost: 64,
 			DisableCompression:  true,
-			DialContext:         (&net.Dialer{Timeout: 2 * time.Second}).DialContext,
+			DialContext: func(ctx context.Context, _, _ string) (connection net.Conn, err error) {
+				return dialFirst(ctx, addresses)
+			},
 		},
-		observer: nobody{}, denied: map[string]int{}, flows: map[string]string{},
-	}
-	p.watches.init()
-	p.prefer.Store(int32(preferred))
-	for _, raw := range urls {
-		upstream, err := url.Parse(raw)
-		if err != nil {
-			return nil, err
-		}
-		p.upstreams = append(p.upstreams, upstream)
+		denied: map[string]int{}, flows: map[string]string{},
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -107,6 +116,19 @@ func Start(urls []string, token string, preferred int) (*Proxy, error) {
 	p.server = &http.Server{Handler: p, ReadHeaderTimeout: time.Minute}
 	go func() { _ = p.server.Serve(listener) }()
 	return p, nil
+}
+
+// dialFirst connects to the first of the addresses that takes the connection.
+func dialFirst(ctx context.Context, addresses []string) (net.Conn, error) {
+	var errs error
+	for _, address := range addresses {
+		connection, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, "tcp", address)
+		if err == nil {
+			return connection, nil
+		}
+		errs = errors.Join(errs, err)
+	}
+	return nil, errs
 }
 
 // Close stops the proxy and breaks its connections.
@@ -122,24 +144,7 @@ func (p *Proxy) SetRule(rule func(Call) Fate) {
 	p.rule = rule
 }
 
-// Observe has the observer be told of what comes from now on; nil: nobody is.
-func (p *Proxy) Observe(observer Observer) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.observer = observer; observer == nil {
-		p.observer = nobody{}
-	}
-}
-
-// observed returns who is told now.
-func (p *Proxy) observed() Observer {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.observer
-}
-
-// Forbidden are the numbers of calls that the API server forbade, those in namespaces that are being
-// deleted left out.
+// Forbidden are the numbers of calls that the API server forbade.
 func (p *Proxy) Forbidden() map[string]int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,11 +159,11 @@ func (p *Proxy) Flows() map[string]string {
 }
 
 // note keeps what Forbidden and Flows tell.
-func (p *Proxy) note(call Call, code int, answer []byte, flow string) {
+func (p *Proxy) note(call Call, answer *http.Response) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.flows[call.String()] = flow
-	if code == http.StatusForbidden && !bytes.Contains(answer, []byte("being terminated")) {
+	p.flows[call.String()] = answer.Header.Get("X-Kubernetes-Pf-Flowschema-Uid")
+	if answer.StatusCode == http.StatusForbidden {
 		p.denied[call.String()]++
 	}
 }
@@ -173,137 +178,57 @@ func (p *Proxy) fate(call Call) Fate {
 	return rule(call)
 }
 
+// errKeptBack ends a call that was carried out, and whose answer does not go on.
+var errKeptBack = errors.New("the answer is kept back")
+
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	call := callOf(r)
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return
-	}
-	if call.Verb == "create" && call.Name == "" {
-		call.Name = nameOf(body)
-	}
-	answered := p.observed().Came(call, r, body)
 	fate := p.fate(call)
-	if !fate.begin(w, r) {
-		return
-	}
-	response, err := p.forward(r, body)
-	if err != nil {
-		answered(0, "", nil)
-		reset(w)
-		return
-	}
-	defer func() { _ = response.Body.Close() }()
-	if call.Verb == "watch" && response.StatusCode == http.StatusOK {
-		p.watches.pass(w, r, call, response, func(line []byte) { p.observed().Shown(call, line) })
-		return
-	}
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		answered(0, "", nil)
-		reset(w)
-		return
-	}
-	answered(response.StatusCode, response.Header.Get("Content-Type"), answer)
-	p.note(call, response.StatusCode, answer, response.Header.Get("X-Kubernetes-Pf-Flowschema-Uid"))
-	if fate.After != nil {
-		fate.After()
+	if fate.Before != nil {
+		fate.Before()
 	}
 	switch {
-	case fate.Lose:
-		reset(w)
-	case fate.Garble != 0:
-		answerStatus(w, fate.Garble)
-	default:
-		maps.Copy(w.Header(), response.Header)
-		w.Header().Set("Content-Length", strconv.Itoa(len(answer)))
-		w.WriteHeader(response.StatusCode)
-		_, _ = w.Write(answer)
+	case fate.Reset:
+		panic(http.ErrAbortHandler) // which breaks the connection
+	case fate.Refuse != 0:
+		answerStatus(w, fate.Refuse)
+		return
 	}
+	forward := httputil.ReverseProxy{
+		Transport: p.transport,
+		ErrorLog:  log.New(io.Discard, "", 0),
+		Rewrite: func(q *httputil.ProxyRequest) {
+			q.SetURL(&url.URL{Scheme: "https", Host: "apiservers"})
+			q.Out.Header.Set("Authorization", "Bearer "+p.token)
+		},
+		ModifyResponse: func(answer *http.Response) error {
+			p.note(call, answer)
+			if fate.After != nil {
+				fate.After()
+			}
+			if fate.Lose || fate.Garble != 0 {
+				return errKeptBack
+			}
+			return nil
+		},
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			if fate.Garble == 0 || !errors.Is(err, errKeptBack) {
+				panic(http.ErrAbortHandler)
+			}
+			answerStatus(w, fate.Garble)
+		},
+	}
+	forward.ServeHTTP(w, r)
 }
 
-// begin does what happens to a call before the API server sees it. It is false when the API server never
-// does.
-func (f *Fate) begin(w http.ResponseWriter, r *http.Request) bool {
-	if f.Before != nil {
-		f.Before()
-	}
-	if f.Delay > 0 {
-		select {
-		case <-time.After(f.Delay):
-		case <-r.Context().Done():
-			return false
-		}
-	}
-	switch {
-	case f.Reset:
-		reset(w)
-		return false
-	case f.Refuse != 0:
-		answerStatus(w, f.Refuse)
-		return false
-	}
-	return true
-}
-
-// forward asks the preferred API server, and another one when it does not take the connection.
-func (p *Proxy) forward(r *http.Request, body []byte) (*http.Response, error) {
-	var errs error
-	for i := range p.upstreams {
-		upstream := p.upstreams[(int(p.prefer.Load())+i)%len(p.upstreams)]
-		request := r.Clone(r.Context())
-		request.RequestURI = ""
-		request.Host = upstream.Host
-		request.URL.Scheme, request.URL.Host = upstream.Scheme, upstream.Host
-		request.Body = io.NopCloser(bytes.NewReader(body))
-		request.ContentLength = int64(len(body))
-		request.Header.Set("Authorization", "Bearer "+p.token)
-		request.Header.Del("Accept-Encoding") // Kubernetes 1.37 compresses watches too, and the gate reads their lines
-		response, err := p.transport.RoundTrip(request)
-		if err == nil {
-			return response, nil
-		}
-		errs = errors.Join(errs, err)
-		var operation *net.OpError
-		if !errors.As(err, &operation) || operation.Op != "dial" {
-			break // it may have been carried out: the client has to know
-		}
-	}
-	return nil, errs
-}
-
-// reset breaks the client's connection without an answer.
-func reset(w http.ResponseWriter) {
-	connection, _, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		panic(http.ErrAbortHandler)
-	}
-	if tcp, ok := connection.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
-	}
-	_ = connection.Close()
-}
-
-// reasons are the API server's words for status codes.
-var reasons = map[int]string{
-	http.StatusGone:                "Expired",
-	http.StatusTooManyRequests:     "TooManyRequests",
-	http.StatusInternalServerError: "InternalError",
-	http.StatusUnprocessableEntity: "Invalid",
-	http.StatusServiceUnavailable:  "ServiceUnavailable",
-	http.StatusGatewayTimeout:      "Timeout",
-}
-
-func statusObject(code int) []byte {
-	return fmt.Appendf(nil, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",`+
-		`"message":"a fault of the proxy","reason":%q,"code":%d}`, reasons[code], code)
-}
-
+// answerStatus answers as an API server does.
 func answerStatus(w http.ResponseWriter, code int) {
+	status := apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", "a fault of the proxy", 0, false).Status()
+	status.APIVersion, status.Kind = "v1", "Status"
 	w.Header().Set("Content-Type", "application/json")
 	if code == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "1")
 	}
 	w.WriteHeader(code)
-	_, _ = w.Write(statusObject(code))
+	_ = json.NewEncoder(w).Encode(status)
 }
