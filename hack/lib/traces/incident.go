@@ -211,7 +211,6 @@ type guess struct {
 	added  map[types.UID]bool // the process has added these to the ledger, so its cache showed them
 	now    bool               // its cache shows what it shows by now, rather than when the list began
 	left   int64              // its cache has shown the ends of events up to this revision, though the list has them
-	readTo int64              // of what the watch has brought, the process has read what was stored up to this revision
 	strict bool               // no other event waits or is a second copy but those that must
 
 	copiesWait bool // second copies may wait, too, unless the process must know the first one
@@ -276,7 +275,7 @@ func (j *Judge) view(p *Process, i *incident, l list, g guess) *protocol.View {
 		put(&v.Opening, part.opens)
 		hasLeft := e.gone != 0 && e.gone <= min(g.left, shown)
 		put(&v.Left, hasLeft)
-		put(&v.Shown, !hasLeft && (e.stored <= min(l.shown, g.readTo) || (isAdded || g.now) && e.stored <= shown))
+		put(&v.Shown, !hasLeft && (e.stored <= l.shown || (isAdded || g.now) && e.stored <= shown))
 		put(&v.Settled, !hasLeft && !isAdded && part.isSettledFor(p))
 		put(&v.Copies, isCopy)
 		put(&v.Held, waits)

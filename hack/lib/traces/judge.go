@@ -18,7 +18,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,10 +35,6 @@ import (
 type Options struct {
 	// LooseClocks says that the clocks are wrong by which processes measure how long they wait and remember.
 	LooseClocks bool
-
-	// LateReads says that a process may read an event of a watch later than the facts tell, which is when the network had brought
-	// it. Then a step may go by less than what reached the process.
-	LateReads bool
 
 	// Say is told each step that was judged. Default: nobody.
 	Say func(format string, args ...any)
@@ -155,7 +150,7 @@ func (j *Judge) Read(p *Process, name types.NamespacedName, at time.Time) {
 	}
 	var unmatched protocol.Set
 	for _, strict := range []bool{false, true} {
-		for v := range j.views(p, i, guess{now: true, strict: strict, at: at, since: oldest.stored, readTo: math.MaxInt64}) {
+		for v := range j.views(p, i, guess{now: true, strict: strict, at: at, since: oldest.stored}) {
 			for _, step := range v.Steps(nil) {
 				if step.Kind == protocol.Settle || step.Kind == protocol.Write || step.Kind == protocol.Create {
 					unmatched = unmatched.Or(step.Unmatched)
@@ -256,7 +251,7 @@ func (j *Judge) judgeWrite(c *Commit, i *incident, ledger map[types.UID]bool) {
 // what it has added to the ledger.
 func (j *Judge) judgeStep(c *Commit, i *incident, seen protocol.Step, added map[types.UID]bool) {
 	var before, possible []string
-	for g := range j.guesses(i, guess{added: added, readTo: math.MaxInt64, at: c.At}) {
+	for g := range j.guesses(i, guess{added: added, at: c.At}) {
 		for v := range j.views(c.By, i, g) {
 			for _, step := range v.Steps(nil) {
 				if step.Seen(seen) {
@@ -287,17 +282,8 @@ func (j *Judge) guesses(i *incident, g guess) iter.Seq[guess] {
 				return
 			}
 		}
-		waiting := g
-		if waiting.copiesWait = true; !yield(waiting) || !j.options.LateReads {
-			return
-		}
 		g := g
-		g.readTo = 0
-		for _, e := range i.events {
-			if g.added[e.uid] {
-				g.readTo = e.stored
-			}
-		}
+		g.copiesWait = true
 		yield(g)
 	}
 }

@@ -287,27 +287,3 @@ func TestSteps(t *testing.T) {
 		})
 	}
 }
-
-func TestAProcessMayReadLaterThanTheNetworkBrings(t *testing.T) {
-	for sentence, test := range map[string]struct {
-		folded   string
-		rejected int
-	}{
-		"it has read the first event":                  {"firing2", 0},
-		"it has read both, and folds the second first": {"firing3", 1},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			for isLate, rejected := range map[bool]int{false: 1, true: test.rejected} {
-				g := NewWithT(t)
-				s := newSite(traces.Options{LateReads: isLate})
-				s.open()
-				s.store("firing2")
-				s.store("firing3")
-				s.show()
-				s.list()
-				s.write(s.version, "Open", test.folded)
-				g.Expect(s.judge.Findings()).To(HaveLen(rejected))
-			}
-		})
-	}
-}
