@@ -121,7 +121,9 @@ func (j *judge) commit(c apiserver.Commit) {
 	j.pings.commit(now, fact.Created)
 	j.counts.commit(now, j.mutes.incidents[now.key])
 	j.mutes.commit(now)
-	j.pace.commit(now)
+	if !j.story.Older { // a leader of the baseline writes over what one of the present writes, as fast as it can
+		j.pace.commit(now)
+	}
 	if j.pager != nil {
 		j.pager.commit(now)
 	}
