@@ -10,8 +10,8 @@
 // A reconciliation of an Incident (incident/reconciler.go) decides twice, by the function fold.Decide, which takes facts and the
 // time and returns a plan. The first plan is provisional: it goes by the cache alone (incident/gather.go), and tells only whether
 // there is anything to do, and whether to create the Incident. After that, the Incident is created or read, the AlertEvents are
-// listed, and the second plan is carried out (incident/actions.go): at most one status write that succeeds, and the release of
-// events.
+// listed, and the second plan is carried out (incident/actions.go): at most one status write that succeeds. Then the AlertEvents
+// are passed on to the release (reconciler.settle).
 //
 // # The algorithm
 //

@@ -107,7 +107,7 @@ func (h *handler) authenticate(a *arrived) (*authenticated, *problem) {
 		h.reports.reportUse(integration, used)
 		return h.beginSpan(&authenticated{arrived: a, integration: integration}), nil
 	}
-	if other := h.checkService(a); other != nil {
+	if other := h.checkServable(a); other != nil {
 		return nil, other
 	}
 	if integration != nil {
@@ -124,8 +124,8 @@ func (h *handler) authenticate(a *arrived) (*authenticated, *problem) {
 	return nil, p
 }
 
-// checkService returns why no integration accepts the request; nil if one may.
-func (h *handler) checkService(a *arrived) *problem {
+// checkServable returns why no integration accepts the request; nil if one may.
+func (h *handler) checkServable(a *arrived) *problem {
 	p := a.checkMethod()
 	if p == nil && h.options.Schemas.Verdict() != nil { // another replica may lead, and must learn of the alert that is not stored
 		return &problemUnsynced

@@ -11,7 +11,7 @@
 //  5. decoded: the alerts, as the operation and its preset or the integration's mapping give them (decode.go, packages protocol,
 //     mapping and payload).
 //  6. stored: the AlertEvent, by package commit. Alerts that need a new Incident are rejected where the namespace may have none
-//     (store.go). Only then the sender gets 202 (handler.accept).
+//     (store.go). Only then the sender gets 202 (handler.answerAccepted).
 //
 // A query and a ping of a heartbeat are answered once they are checked (query.go, heartbeat.go). The metrics, the log, the span
 // and the reports are made from what served says of the request.
@@ -196,7 +196,7 @@ func (h *handler) serve(s *served) (reply protocol.Reply, p *problem) {
 		return reply, p
 	}
 	s.accepted = accepted
-	return h.accept(decoded, accepted), nil
+	return h.answerAccepted(decoded, accepted), nil
 }
 
 // report shows a problem on the integration, and tells of alerts that could not be stored.

@@ -52,18 +52,18 @@ var (
 		Detail: "The integration of this token requires signatures, which do not include the path. " +
 			"Post to the address of the integration.",
 		reason: "UnsignedPath"}
-	problemDryRun = problem{Type: "invalid-parameter", Status: http.StatusBadRequest, Title: "A query parameter is not valid",
+	problemParameterValue = problem{Type: "invalid-parameter", Status: http.StatusBadRequest, Title: "A query parameter is not valid",
 		Detail: "dryRun is neither true nor false.", reason: "InvalidParameter"}
-	problemParameter = *problemDryRun.withDetail(
+	problemParameter = *problemParameterValue.withDetail(
 		"A parameter's name resembles dryRun. Write dryRun=true to store nothing, or remove the parameter. Nothing was stored.")
 	problemKey = problem{Type: "invalid-idempotency-key", Status: http.StatusBadRequest, Title: "The idempotency key is too long",
 		Detail: "Idempotency-Key may have at most " + strconv.Itoa(maxIdempotencyKeyLength) + " bytes.",
 		reason: "InvalidIdempotencyKey"}
 	problemHeartbeat = problem{Type: "unknown-heartbeat", Status: http.StatusNotFound, Title: "There is no such heartbeat",
 		reason: "UnknownHeartbeat"}
-	problemOutcome = *problemDryRun.withDetail(
+	problemOutcome = *problemParameterValue.withDetail(
 		"The outcome is neither ok nor failed, nor an exit code from 0 to 255. Nothing was stored.")
-	problemPingParameter = *problemDryRun.withDetail(
+	problemPingParameter = *problemParameterValue.withDetail(
 		"A ping has no such parameter. It reports an outcome by status=ok or status=failed, and an exit code by the end of the path, " +
 			"/heartbeat/NAME/1. Nothing was stored.")
 	problemEncoding = problem{Type: "unsupported-encoding", Status: http.StatusUnsupportedMediaType,

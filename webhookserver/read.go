@@ -41,7 +41,7 @@ type checked struct {
 
 // check checks all that can be wrong with a request before its body is read.
 func (h *handler) check(a *authenticated) (_ *checked, p *problem) {
-	if p = cmp.Or(h.checkService(a.arrived), a.checkIntegration()); p != nil {
+	if p = cmp.Or(h.checkServable(a.arrived), a.checkIntegration()); p != nil {
 		return nil, p
 	}
 	c := &checked{authenticated: a}
@@ -90,7 +90,7 @@ func (c *checked) parseParameters() *problem {
 		case strings.EqualFold(name, dryRunParameter):
 			dryRun, err := strconv.ParseBool(value)
 			if err != nil || given && dryRun != c.dryRun {
-				return &problemDryRun
+				return &problemParameterValue
 			}
 			given, c.dryRun = true, dryRun
 		case resemblesDryRun(name):
@@ -109,7 +109,7 @@ func (c *checked) addField(name, value string) *problem {
 	field, same, isText := payload.FieldOf(name)
 	invalid := func(why string) *problem {
 		shown := plaintext.Shorten(plaintext.SanitizeLine(name), maxShownParameter)
-		return problemDryRun.withDetail(fmt.Sprintf("The parameter %q %s. Nothing was stored.", shown, why))
+		return problemParameterValue.withDetail(fmt.Sprintf("The parameter %q %s. Nothing was stored.", shown, why))
 	}
 	given, twice := c.query[field]
 	switch {

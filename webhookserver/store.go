@@ -252,8 +252,8 @@ func newAcceptance(d *decoded, receipt commit.Receipt) *acceptance {
 	return a
 }
 
-// accept returns the answer to a request whose alerts are stored, or would be.
-func (h *handler) accept(d *decoded, accepted *acceptance) protocol.Reply {
+// answerAccepted returns the answer to a request whose alerts are stored, or would be.
+func (h *handler) answerAccepted(d *decoded, accepted *acceptance) protocol.Reply {
 	if d.dryRun {
 		return protocol.Reply{Status: http.StatusOK, Body: accepted}
 	}

@@ -135,7 +135,7 @@ type rule interface {
 	opens(f *folding)                                  // an episode is about to open; the status still has the last one, if any
 	ends(f *folding)                                   // the episode has ended
 	alert(f *folding, a receivedAlert, before earlier) // an alert has been folded
-	finish(f *folding, before earlier)                 // all alerts have been folded, and the time may have ended the episode
+	finish(f *folding, beforeTime earlier)             // all alerts have been folded, and the time may have ended the episode
 
 	// takeReport folds a report that the life cycle does not know, and returns its result; empty for all other alerts.
 	takeReport(f *folding, a receivedAlert) (result string)
@@ -169,7 +169,7 @@ type earlier struct {
 
 func (f *folding) earlier() earlier {
 	was := earlier{f.status.State == v1alpha1.IncidentOpen, ForwardedSeverity(f.status)}
-	if was.isOpen && f.isHeld() {
+	if was.isOpen && f.isNotForwarded() {
 		was.forwarded = ""
 	}
 	return was

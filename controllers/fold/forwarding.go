@@ -120,9 +120,9 @@ func IsHeld(status *v1alpha1.IncidentStatus, at time.Time) bool {
 		at.Before(status.Episode.ForwardTime.Time) && !wasAccepted(status) && !IsFuture(valueOf(status.OpenedTime).Time, at)
 }
 
-// isHeld reports whether the Incident has not been forwarded. What the last fold has held back was not, even if its time has
+// isNotForwarded reports whether the Incident has not been forwarded. What the last fold has held back was not, even if its time has
 // come since then.
-func (f *folding) isHeld() bool {
+func (f *folding) isNotForwarded() bool {
 	last := f.status.Forwarding
 	return !f.isTold() && (IsHeld(f.status, f.in.Now) || last != nil && last.Reason == v1alpha1.ForwardingHeld)
 }

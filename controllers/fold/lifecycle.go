@@ -216,7 +216,7 @@ func (a *receivedAlert) describe(kind v1alpha1.TransitionType, bySender, byUser 
 	return reason, fmt.Sprintf("%s %s the incident.", cmp.Or(entry.By, "An alert"), strings.ToLower(string(kind))), entry
 }
 
-// open begins an episode. The content starts afresh, but when a person reopens the Incident, who tells nothing of it.
+// open begins an episode. The content starts afresh, unless a person reopens the Incident, who tells nothing of it.
 func (f *folding) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	for _, r := range rules {
 		r.opens(f)

@@ -275,7 +275,7 @@ func (t *term) incidentChanged(incident *v1alpha1.Incident, initial bool) {
 // observe takes in an Incident as the API server has it, which the cache may not have shown yet.
 func (t *term) observe(incident *v1alpha1.Incident) {
 	if incident.Status.State == v1alpha1.IncidentResolved {
-		t.resolved(incident)
+		t.noteResolved(incident)
 	} else if before, news := t.incidents.putUnshown(incident); news {
 		t.enqueueIfUrgent(before.content, incident)
 	}
@@ -306,7 +306,7 @@ func (t *term) readLost(ctx context.Context) {
 func (t *term) enqueueIfUrgent(before, after *v1alpha1.Incident) {
 	received, urgent := alerts.Urgent(before, after, t.forwarder.current().AlertLabels)
 	if before == nil && t.forwarder.apiTime().Sub(received) > lostAfter {
-		received = time.Time{} // it was only not known
+		received = time.Time{} // it is not new, only new to this leader: no latency
 	}
 	if urgent {
 		t.enqueue(client.ObjectKeyFromObject(after), received)
@@ -315,13 +315,13 @@ func (t *term) enqueueIfUrgent(before, after *v1alpha1.Incident) {
 
 // incidentGone takes in that an Incident is Resolved, or deleted.
 func (t *term) incidentGone(incident *v1alpha1.Incident) {
-	if t.incidents.gone(incident, t.forwarder.apiTime()) {
+	if t.incidents.noteGone(incident, t.forwarder.apiTime()) {
 		t.enqueue(client.ObjectKeyFromObject(incident), time.Time{})
 	}
 }
 
-// resolved takes in an Incident that is Resolved.
-func (t *term) resolved(incident *v1alpha1.Incident) {
+// noteResolved takes in an Incident that is Resolved.
+func (t *term) noteResolved(incident *v1alpha1.Incident) {
 	now, _ := t.forwarder.clock.Now()
 	ended, window := incident.Status.ResolvedTime, t.forwarder.current().EndedWindow()
 	_, news := t.incidents.put(incident, now.Add(-window))

@@ -22,10 +22,10 @@ import (
 // were resolved a short while ago, and those that silences concern. Most Incidents are neither. It reads from the API server
 // those that the cache lacks.
 type incidents struct {
-	api      client.Reader
-	settings func() *alerts.Settings
-	resolved *expirecache.LRUExpireCache // compact Incidents by version: a Resolved one is posted again and again
-	reads    flowcontrol.RateLimiter
+	api           client.Reader
+	settings      func() *alerts.Settings
+	resolvedCache *expirecache.LRUExpireCache // compact Incidents by version: a Resolved one is posted again and again
+	reads         flowcontrol.RateLimiter
 
 	mu           sync.Mutex
 	index        map[types.NamespacedName]indexed
@@ -34,7 +34,7 @@ type incidents struct {
 
 func newIncidents(api client.Reader, settings func() *alerts.Settings) *incidents {
 	return &incidents{
-		api: api, settings: settings, resolved: expirecache.NewLRUExpireCache(maxResolved),
+		api: api, settings: settings, resolvedCache: expirecache.NewLRUExpireCache(maxResolved),
 		reads: flowcontrol.NewTokenBucketRateLimiter(readRate, readRate),
 		index: map[types.NamespacedName]indexed{}, integrations: map[types.NamespacedName]*v1alpha1.WebhookIntegration{},
 	}
@@ -46,8 +46,8 @@ type version struct {
 	resource string
 }
 
-// read returns an Incident and its integration, nil if it does not exist. Both are nil if the Incident does not exist, or was
-// resolved long ago. The objects must not be modified.
+// read returns an Incident and its integration, which is nil if it does not exist. Both are nil if the Incident does not exist,
+// or was resolved long ago. The objects must not be modified.
 func (i *incidents) read(
 	ctx context.Context, key types.NamespacedName,
 ) (incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, err error) {
@@ -67,13 +67,13 @@ func (i *incidents) mayRead(key types.NamespacedName) bool {
 	if !ok || known.content != nil {
 		return true
 	}
-	_, ok = i.resolved.Get(version{key, known.version})
+	_, ok = i.resolvedCache.Get(version{key, known.version})
 	return ok || i.reads.TryAccept()
 }
 
 // readResolved returns an Incident that the index knows and the cache lacks, nil if there is none.
 func (i *incidents) readResolved(ctx context.Context, known version) (*v1alpha1.Incident, error) {
-	kept, _ := i.resolved.Get(known)
+	kept, _ := i.resolvedCache.Get(known)
 	if incident, ok := kept.(*v1alpha1.Incident); ok {
 		return incident, nil
 	}
@@ -96,7 +96,7 @@ func (i *incidents) readLive(ctx context.Context, known version) (*v1alpha1.Inci
 	incident := &v1alpha1.Incident{}
 	if err := i.api.Get(ctx, known.NamespacedName, incident); err != nil {
 		if apierrors.IsNotFound(err) {
-			i.missing(known.NamespacedName, known.resource)
+			i.noteMissing(known.NamespacedName, known.resource)
 		}
 		return nil, client.IgnoreNotFound(err)
 	}
@@ -113,7 +113,7 @@ func (i *incidents) keepAs(known version, incident *v1alpha1.Incident) *v1alpha1
 	if incident.Status.Flapping != nil && incident.Status.Flapping.KeptFiring != nil {
 		length = keptFiringTime
 	}
-	i.resolved.Add(known, kept, length)
+	i.resolvedCache.Add(known, kept, length)
 	return kept
 }
 
@@ -123,7 +123,7 @@ type indexed struct {
 	unshown     time.Time          // when this version was read or written, if the cache has not shown it; readLost reads old ones
 	version     string             // its resourceVersion, or that of its end as the cache showed it
 	integration string
-	resolved    time.Time // or when its end is forwarded, if that is later; zero while it is open
+	ended       time.Time // when it was resolved, or when its end is forwarded, if that is later; zero while it is open
 	silences    bool      // it is acknowledged, or has or is to have a silence
 }
 
@@ -145,14 +145,14 @@ func (i *incidents) replace(incident *v1alpha1.Incident, since, unshown time.Tim
 		version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, silences: silences.Concern(status),
 	}
 	if status.State == v1alpha1.IncidentResolved && status.ResolvedTime != nil {
-		entry.resolved = fold.ForwardedEnd(status)
+		entry.ended = fold.ForwardedEnd(status)
 	} else {
 		entry.content, entry.unshown = incident, unshown
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	before, ok := i.index[key]
-	same := before.version == entry.version && before.resolved.Equal(entry.resolved)
+	same := before.version == entry.version && before.ended.Equal(entry.ended)
 	if ok && (queue.NewerVersion(before.version, entry.version) || same && before.unshown.IsZero()) {
 		return before, false
 	}
@@ -161,9 +161,9 @@ func (i *incidents) replace(incident *v1alpha1.Incident, since, unshown time.Tim
 	return before, !same
 }
 
-// gone notes that the cache shows an Incident no longer: it is Resolved or deleted, in this version. It reports whether that is
+// noteGone notes that the cache shows an Incident no longer: it is Resolved or deleted, in this version. It reports whether that is
 // news.
-func (i *incidents) gone(incident *v1alpha1.Incident, now time.Time) bool {
+func (i *incidents) noteGone(incident *v1alpha1.Incident, now time.Time) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	key := client.ObjectKeyFromObject(incident)
@@ -180,13 +180,13 @@ func (i *incidents) gone(incident *v1alpha1.Incident, now time.Time) bool {
 		return false
 	}
 	i.index[key] = indexed{
-		version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, resolved: now, silences: known.silences,
+		version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, ended: now, silences: known.silences,
 	}
 	return true
 }
 
-// missing notes that an Incident does not exist. What a poster has posted about it still ends, see alerts.History.
-func (i *incidents) missing(key types.NamespacedName, version string) {
+// noteMissing notes that an Incident does not exist. What a poster has posted about it still ends, see alerts.History.
+func (i *incidents) noteMissing(key types.NamespacedName, version string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.index[key].version == version {
@@ -297,4 +297,4 @@ func (i *incidents) tidy(key types.NamespacedName, since time.Time) {
 func (i indexed) isLost() bool { return !i.unshown.IsZero() && time.Since(i.unshown) >= lostAfter }
 
 // isOver reports whether the Incident was resolved at a time or before.
-func (i indexed) isOver(at time.Time) bool { return !i.resolved.IsZero() && !i.resolved.After(at) }
+func (i indexed) isOver(at time.Time) bool { return !i.ended.IsZero() && !i.ended.After(at) }

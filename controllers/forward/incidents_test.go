@@ -72,7 +72,7 @@ func TestAnIncidentResolvedAWhileAgoIsReadOnce(t *testing.T) {
 	}
 	g.Expect(read()).To(BeNil(), "nothing is known of it: it was resolved long ago, or there is none")
 	g.Expect(live.reads).To(BeZero())
-	x.resolved(whole)
+	x.noteResolved(whole)
 	g.Expect(read().Status.Alert.Title).To(Equal("Disk full"))
 	g.Expect(live.reads).To(BeZero(), "the fold told it")
 	stale := whole.DeepCopy()
@@ -178,18 +178,18 @@ func TestTheIndexKnowsTheNewestVersion(t *testing.T) {
 	}
 	g.Expect(set(version("9", time.Time{}))).To(BeTrue())
 	g.Expect(set(version("10", now.Add(-time.Second)))).To(BeTrue(), "the fold tells")
-	g.Expect(x.gone(version("10", time.Time{}), now)).To(BeFalse(), "it is known")
-	g.Expect(x.index[key].resolved).To(BeTemporally("~", now.Add(-time.Second), time.Millisecond))
+	g.Expect(x.noteGone(version("10", time.Time{}), now)).To(BeFalse(), "it is known")
+	g.Expect(x.index[key].ended).To(BeTemporally("~", now.Add(-time.Second), time.Millisecond))
 
 	g.Expect(set(version("11", time.Time{}))).To(BeTrue(), "it is open again")
 	g.Expect(set(version("10", now))).To(BeFalse(), "a sweep read it before")
-	g.Expect(x.index[key].resolved).To(BeZero())
-	g.Expect(x.gone(version("12", time.Time{}), now)).To(BeTrue(), "somebody else resolved or deleted it")
+	g.Expect(x.index[key].ended).To(BeZero())
+	g.Expect(x.noteGone(version("12", time.Time{}), now)).To(BeTrue(), "somebody else resolved or deleted it")
 	_, ended := x.active(now.Add(-time.Minute))
 	g.Expect(ended).To(ConsistOf(key), "its alert has to end")
 
 	g.Expect(set(version("13", time.Time{}))).To(BeTrue())
-	g.Expect(x.gone(version("13", time.Time{}), now)).To(BeTrue(), "a new list lacks it, and no event told its end")
+	g.Expect(x.noteGone(version("13", time.Time{}), now)).To(BeTrue(), "a new list lacks it, and no event told its end")
 	g.Expect(x.index[key].content).To(BeNil())
 	g.Expect(set(version("14", now))).To(BeTrue())
 }
@@ -220,7 +220,7 @@ func TestWhatAFoldWroteIsKnown(t *testing.T) {
 		g.Expect(write("11")).To(BeTrue())
 		g.Expect(show("10")).To(BeFalse(), "the watch is late")
 		g.Expect(x.index[key].version).To(Equal("11"))
-		g.Expect(x.gone(version("10"), time.Now())).To(BeFalse(), "it is open again, or a new list lacks it")
+		g.Expect(x.noteGone(version("10"), time.Now())).To(BeFalse(), "it is open again, or a new list lacks it")
 		g.Expect(x.lost()).To(ConsistOf(key), "it is read at once")
 		g.Expect(show("11")).To(BeFalse())
 		g.Expect(x.lost()).To(BeEmpty())

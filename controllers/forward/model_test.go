@@ -55,8 +55,8 @@ func newWorld(t *rapid.T) *world {
 func (w *world) lead() {
 	w.cluster.clock = func() (time.Time, bool) { return w.time, true }
 	w.poster = newPoster(w.cluster.term, "alertmanager:9093", "model")
-	w.poster.configured.Store(&conditions{target: w.target, client: w.am.client()})
-	at, _ := w.poster.conditions()
+	w.poster.configured.Store(&circumstances{target: w.target, client: w.am.client()})
+	at, _ := w.poster.circumstances()
 	if err := w.poster.readFormer(w.Context(), at); err != nil {
 		w.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func (w *world) sweep() {
 // post empties the queue, unless a request fails.
 func (w *world) post() {
 	for {
-		at, _ := w.poster.conditions()
+		at, _ := w.poster.circumstances()
 		b := w.poster.next(w.Context(), at)
 		if len(b.posts)+len(b.alone) == 0 {
 			return

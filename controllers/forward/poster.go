@@ -38,7 +38,7 @@ type poster struct {
 	// knowsFormer says that the posts of earlier leaders were read, or could not be for long, see postMuted.
 	knowsFormer atomic.Bool
 
-	configured atomic.Pointer[conditions] // its target and client
+	configured atomic.Pointer[circumstances] // its target and client
 }
 
 func newPoster(t *term, name, address string) *poster {
@@ -48,7 +48,7 @@ func newPoster(t *term, name, address string) *poster {
 		record:    &record{began: time.Now(), incidents: map[types.NamespacedName]*postedState{}},
 		incidents: t.incidents, windows: t.forwarder.Windows, reporter: t.reporter,
 	}
-	p.configured.Store(&conditions{})
+	p.configured.Store(&circumstances{})
 	p.metrics.succeeded(time.Now())
 	p.schedule = newSchedule(t.incidents, p.record)
 	p.skew = &skew{metrics: p.metrics, log: p.log}
@@ -66,12 +66,12 @@ func (p *poster) configure(t *config.Target) {
 		p.log.Error(err, "Alertmanager cannot be configured")
 	}
 	before.client.Close()
-	p.configured.Store(&conditions{target: t, client: client})
+	p.configured.Store(&circumstances{target: t, client: client})
 	p.schedule.changed.signal.give()
 }
 
-// conditions returns what the next request begins with. It is not ok while nothing may be posted.
-func (p *poster) conditions() (at conditions, ok bool) {
+// circumstances returns what the next request begins with. It is not ok while nothing may be posted.
+func (p *poster) circumstances() (at circumstances, ok bool) {
 	at = *p.configured.Load()
 	at.ahead = p.skew.get()
 	at.now, ok = p.clock()
@@ -82,17 +82,17 @@ func (p *poster) conditions() (at conditions, ok bool) {
 // alerts do not arrive already ended. It is empty, so an answer to it proves nothing about alerts.
 func (p *poster) run(ctx context.Context) {
 	defer p.metrics.remove()
-	var round conditions    // at which the last round began
+	var round circumstances // at which the last round began
 	var due time.Time       // when the next one begins
 	var logged time.Time    // when the failure was last logged; zero while nothing fails
-	probe := true           // nothing was accepted since the last round began: the next request is posted even if it is empty
+	probe := true           // post even an empty request: nothing was accepted since the last round began
 	var pause time.Duration // after a request for the clock: a proxy may limit the rate
 	knowsClock, delays := false, newBackoff()
 	var running sync.WaitGroup
 	learn := sync.OnceFunc(func() { p.learnFormer(ctx, &running) })
 	defer running.Wait()
 	for ctx.Err() == nil {
-		at, ok := p.conditions()
+		at, ok := p.circumstances()
 		if !ok {
 			sleep(ctx, minBackoff, nil)
 			continue
@@ -149,7 +149,7 @@ func (p *poster) learnFormer(ctx context.Context, running *sync.WaitGroup) {
 	tried := make(chan struct{})
 	running.Go(func() {
 		defer p.record.dropFormer()
-		at, _ := p.conditions()
+		at, _ := p.circumstances()
 		began, delays := time.Now(), newBackoff()
 		err := p.readFormer(ctx, at)
 		close(tried)
@@ -163,7 +163,7 @@ func (p *poster) learnFormer(ctx context.Context, running *sync.WaitGroup) {
 				delay = at.target.RoundInterval()
 			}
 			sleep(ctx, delay, nil)
-			at, _ = p.conditions()
+			at, _ = p.circumstances()
 			err = p.readFormer(ctx, at)
 		}
 		p.postMuted()
@@ -192,7 +192,7 @@ func (p *poster) postMuted() {
 
 // readFormer records the alerts that fire in Alertmanager: an earlier leader may have posted them, with labels that no status has
 // any more. Without an answer, muted Incidents get their current labels, and old alerts fire until they expire.
-func (p *poster) readFormer(ctx context.Context, at conditions) error {
+func (p *poster) readFormer(ctx context.Context, at circumstances) error {
 	return at.client.Labels(ctx, at.target.ExternalLabels, func(labels map[string]string) {
 		key, _ := alerts.IncidentOf(labels)
 		known, integration, ok := p.incidents.get(key)
@@ -204,7 +204,7 @@ func (p *poster) readFormer(ctx context.Context, at conditions) error {
 }
 
 // next returns the posts of the next request.
-func (p *poster) next(ctx context.Context, at conditions) *batch {
+func (p *poster) next(ctx context.Context, at circumstances) *batch {
 	b := &batch{}
 	p.schedule.fill(ctx, b, func(key types.NamespacedName, received time.Time) *post {
 		return p.prepare(ctx, at, key, received)
@@ -214,7 +214,7 @@ func (p *poster) next(ctx context.Context, at conditions) *batch {
 
 // deliver posts a batch: all in one request, which is empty if there are none, and then those that were rejected before. It fails
 // if Alertmanager accepts nothing at all.
-func (p *poster) deliver(ctx context.Context, at conditions, b *batch) error {
+func (p *poster) deliver(ctx context.Context, at circumstances, b *batch) error {
 	if len(b.posts) > 0 || len(b.alone) == 0 {
 		if err := p.post(ctx, at, b.posts, alertmanager.RequestTimeout); err != nil {
 			return err
@@ -232,8 +232,8 @@ func (p *poster) deliver(ctx context.Context, at conditions, b *batch) error {
 	return nil
 }
 
-// conditions is what the posts of a request have in common.
-type conditions struct {
+// circumstances is what the posts of a request have in common.
+type circumstances struct {
 	target   *config.Target
 	client   *alertmanager.Client // nil: http_config cannot be used
 	now      time.Time            // by the API server's clock
@@ -253,7 +253,7 @@ type post struct {
 
 // prepare makes the alerts of an Incident. It returns nil if nothing is to be posted: it cannot be read, and the next round tries
 // again, or Alertmanager neither is to know the Incident nor has known it.
-func (p *poster) prepare(ctx context.Context, at conditions, key types.NamespacedName, received time.Time) *post {
+func (p *poster) prepare(ctx context.Context, at circumstances, key types.NamespacedName, received time.Time) *post {
 	incident, integration, err := p.incidents.read(ctx, key)
 	if err != nil {
 		p.log.Error(err, "Incident cannot be posted", "namespace", key.Namespace, "incident", key.Name)
@@ -301,7 +301,7 @@ func (p *poster) partTimeout() time.Duration {
 //
 // The first failure sets a deadline. After that, all that are left may be the cause: they are posted alone later, so that those
 // of others do not expire.
-func (p *poster) post(ctx context.Context, at conditions, posts []*post, timeout time.Duration) error {
+func (p *poster) post(ctx context.Context, at circumstances, posts []*post, timeout time.Duration) error {
 	cause := p.request(ctx, at, posts, timeout)
 	if cause == nil {
 		p.accept(posts)
@@ -331,7 +331,7 @@ func (p *poster) post(ctx context.Context, at conditions, posts []*post, timeout
 	return nil
 }
 
-func (p *poster) request(ctx context.Context, at conditions, posts []*post, timeout time.Duration) error {
+func (p *poster) request(ctx context.Context, at circumstances, posts []*post, timeout time.Duration) error {
 	alerts := []json.RawMessage{}
 	for _, one := range posts {
 		alerts = append(alerts, one.alerts...)

@@ -65,7 +65,7 @@ func (r *rig) lead() {
 
 func (r *rig) newPoster(am *fakeAlertmanager) *poster {
 	s := newPoster(r.term, "alertmanager:9093", r.Name())
-	s.configured.Store(&conditions{target: r.target, client: am.client()})
+	s.configured.Store(&circumstances{target: r.target, client: am.client()})
 	return s
 }
 
@@ -718,7 +718,7 @@ func TestNothingIsPostedAfterTheLease(t *testing.T) {
 		r.wait(time.Minute)
 		lease.ended = true
 		requests := r.am.requests
-		at, _ := r.poster.conditions()
+		at, _ := r.poster.circumstances()
 		r.Expect(r.poster.deliver(t.Context(), at, b)).To(MatchError(errNoClock), "it was frozen just before it posts")
 		r.alert("new", v1alpha1.AlertFiring)
 		r.wait(time.Hour)
@@ -836,7 +836,7 @@ func TestStormDoesNotStopTheSweep(t *testing.T) {
 		}
 		r.alert("last", v1alpha1.AlertFiring)
 		s.schedule.round = slices.Repeat([]types.NamespacedName{{Namespace: "shop", Name: v1alpha1.IncidentName("mon", "last")}}, 100)
-		at, _ := s.conditions()
+		at, _ := s.circumstances()
 		posts := s.next(t.Context(), at).posts
 		r.Expect(posts).To(HaveLen(batchIncidents))
 		swept := 0
@@ -867,7 +867,7 @@ func TestReadsDelayNoPage(t *testing.T) {
 		r.alert("open", v1alpha1.AlertFiring, typed("Open"))
 		for i := range 5000 {
 			gone := &v1alpha1.Incident{ObjectMeta: metav1.ObjectMeta{Namespace: "storm", Name: fmt.Sprint(i), ResourceVersion: "1"}}
-			r.term.incidents.gone(gone, time.Now())
+			r.term.incidents.noteGone(gone, time.Now())
 			r.poster.schedule.changed.add(client.ObjectKeyFromObject(gone), time.Time{})
 		}
 		time.Sleep(10 * time.Second)

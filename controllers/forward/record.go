@@ -113,8 +113,8 @@ func (r *record) dropFormer() {
 	}
 }
 
-// setFiring notes that Alertmanager has accepted an Incident with a severity, empty if it does not fire, in the episode that
-// opened at a time. It reports whether it fires with another severity, or in another episode, than before.
+// setFiring notes with which severity an Incident fires in Alertmanager, empty if it does not, and when its episode opened. It
+// reports whether it fires with another severity, or in another episode, than before.
 func (r *record) setFiring(key types.NamespacedName, severity v1alpha1.Severity, opened time.Time) (isNew bool) {
 	r.change(key, func(s *postedState) {
 		isNew = severity != "" && (s.severity != severity || !s.opened.Equal(opened))

@@ -19,7 +19,7 @@ import (
 type schedule struct {
 	changed  *incidentQueue         // the Incidents that changed
 	round    []types.NamespacedName // the open ones that the round has not reached
-	ended    *incidentQueue         // those that are not open
+	notOpen  *incidentQueue         // those that are not open
 	suspects *incidentQueue         // those that are posted alone, and were only rejected together with others
 	rejected *incidentQueue         // those that were rejected alone
 
@@ -29,7 +29,7 @@ type schedule struct {
 
 func newSchedule(incidents *incidents, record *record) *schedule {
 	return &schedule{
-		changed: newIncidentQueue(), ended: newIncidentQueue(), suspects: newIncidentQueue(), rejected: newIncidentQueue(),
+		changed: newIncidentQueue(), notOpen: newIncidentQueue(), suspects: newIncidentQueue(), rejected: newIncidentQueue(),
 		incidents: incidents, record: record,
 	}
 }
@@ -56,7 +56,7 @@ func (s *schedule) beginRound(resolvedAfter time.Time) bool {
 	posted, rejected := s.record.unfinished()
 	for _, key := range slices.Concat(ended, posted) {
 		if !s.incidents.isUnresolved(key) {
-			s.ended.add(key, time.Time{})
+			s.notOpen.add(key, time.Time{})
 		}
 	}
 	for _, key := range rejected {
@@ -130,7 +130,7 @@ func (s *schedule) takeOpen(ctx context.Context, b *batch, take func(types.Names
 		if s.incidents.isUnresolved(key) {
 			take(key, received)
 		} else {
-			s.ended.add(key, received)
+			s.notOpen.add(key, received)
 		}
 	}
 	for ctx.Err() == nil && b.fits(batchIncidents, batchBytes) && len(s.round) > 0 {
@@ -143,12 +143,12 @@ func (s *schedule) takeOpen(ctx context.Context, b *batch, take func(types.Names
 // takeEnded takes those that are not open, for a while.
 func (s *schedule) takeEnded(ctx context.Context, b *batch, take func(types.NamespacedName, time.Time)) {
 	for began := time.Now(); ctx.Err() == nil && b.fits(batchIncidents, batchBytes) && time.Since(began) < endedTime; {
-		key, received, ok := s.ended.next()
+		key, received, ok := s.notOpen.next()
 		if !ok {
 			return
 		}
 		if !s.incidents.mayRead(key) {
-			s.ended.add(key, received)
+			s.notOpen.add(key, received)
 			return
 		}
 		take(key, received)
@@ -168,7 +168,7 @@ func (s *schedule) wait(ctx context.Context, until time.Time) {
 	if len(s.round) > 0 || !s.changed.isEmpty() {
 		return
 	}
-	if !s.ended.isEmpty() {
+	if !s.notOpen.isEmpty() {
 		until = fold.Earliest(until, time.Now().Add(endedTime))
 	}
 	sleep(ctx, time.Until(until), s.changed.signal)

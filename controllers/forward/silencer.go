@@ -41,7 +41,7 @@ func (s *silencer) run(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		err := alertmanager.ErrNoClient
 		for _, poster := range s.posters.all() {
-			at, ok := poster.conditions()
+			at, ok := poster.circumstances()
 			if !ok || at.client == nil || ctx.Err() != nil {
 				continue
 			}
@@ -61,7 +61,7 @@ func (s *silencer) run(ctx context.Context) {
 
 // reconcile compares the silences in one Alertmanager with those that are wanted, and changes them. It reports whether that
 // answers.
-func (s *silencer) reconcile(ctx context.Context, at conditions) (answers bool, err error) {
+func (s *silencer) reconcile(ctx context.Context, at circumstances) (answers bool, err error) {
 	installation, err := s.term.forwarder.installation.ID(ctx)
 	if err != nil {
 		return false, fmt.Errorf("reading the identity of this installation: %w", err)
@@ -104,7 +104,7 @@ func (s *silencer) want(ctx context.Context, plan *silences.Plan) (inStatus []ty
 }
 
 // readSilenced reads which silences match the alerts of Incidents. Those that Tocsin does not have are none of its own.
-func (s *silencer) readSilenced(ctx context.Context, at conditions, matching *silences.Matching) error {
+func (s *silencer) readSilenced(ctx context.Context, at circumstances, matching *silences.Matching) error {
 	since := at.now.Add(-at.target.EndedWindow())
 	return at.client.SilencedAlerts(ctx, at.target.ExternalLabels, func(labels map[string]string, silencedBy []string) {
 		key, _ := alerts.IncidentOf(labels)

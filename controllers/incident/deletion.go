@@ -94,9 +94,9 @@ func (r *reconciler) markSettled(ctx context.Context, incident types.NamespacedN
 	return free, nil
 }
 
-// gone notes that the cache shows an Incident no longer: it is Resolved, or a user has deleted it. AlertEvents that a deleted
+// noteGone notes that the cache shows an Incident no longer: it is Resolved, or a user has deleted it. AlertEvents that a deleted
 // one has counted are marked, so that they do not open it again. It reports whether the Incident is to be looked at.
-func (r *reconciler) gone(ctx context.Context, shown *v1alpha1.Incident) bool {
+func (r *reconciler) noteGone(ctx context.Context, shown *v1alpha1.Incident) bool {
 	incident := client.ObjectKeyFromObject(shown)
 	r.blocked.forget(incident)
 	if last, ok := r.writes.last(incident); ok && last.resolved && !last.outdated && last.resourceVersion == shown.ResourceVersion {

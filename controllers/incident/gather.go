@@ -46,10 +46,10 @@ type confirmed struct{ facts }
 
 // alertEvents are the cached AlertEvents that are listed for one Incident, by their treatment.
 type alertEvents struct {
-	toFold   []*v1alpha1.AlertEvent
-	settled  []*v1alpha1.AlertEvent // known to be folded, or to match nothing
-	nextFold time.Time              // when others, later ones than toFold, are to be folded; zero if there are none
-	unknown  bool                   // some are not yet known to this replica's memory
+	toFold     []*v1alpha1.AlertEvent
+	settled    []*v1alpha1.AlertEvent // known to be folded, or to match nothing
+	nextFold   time.Time              // when others, later ones than toFold, are to be folded; zero if there are none
+	memoryLags bool                   // some are not yet known to this replica's memory
 }
 
 // isEmpty reports whether no AlertEvent is listed for the Incident.
@@ -57,12 +57,11 @@ func (a *alertEvents) isEmpty() bool {
 	return len(a.toFold)+len(a.settled) == 0 && a.nextFold.IsZero()
 }
 
-// gather reads the Incident and then its AlertEvents from the cache, which has no Resolved Incidents. In two cases it reads an
-// Incident that the cache lacks from the API server: if there is nothing to fold, since its retention may have ended; and if no
-// Incident can be created in the namespace, since the alerts of one that exists do not wait behind the limit.
-//
-// If the cache is behind the last write, a fold would fail. It waits for the watch, and reads the Incident from the quorum if the
-// watch does not show it within writeInterval.
+// gather reads the Incident and then its AlertEvents from the cache, which has no Resolved Incidents. In three cases it reads the
+// Incident from the API server:
+//   - The cache lacks it, and there is nothing to fold: its retention may have ended.
+//   - The cache lacks it, and none can be created in the namespace: the alerts of one that exists do not wait behind the limit.
+//   - The cache is behind the last write, so a fold would fail, and the watch has not shown that write within writeInterval.
 func (r *reconciler) gather(ctx context.Context, key types.NamespacedName) (*facts, error) {
 	if r.Memory.IsCanary(key) { // the cache may have no Incidents of its namespace
 		return r.gatherWith(ctx, key, nil)
@@ -162,7 +161,7 @@ func (r *reconciler) confirm(ctx context.Context, seen *facts) (*confirmed, erro
 		return nil, err
 	}
 	c.alertEvents = r.classify(&c.facts, events)
-	if c.unknown {
+	if c.memoryLags {
 		return nil, fmt.Errorf("%w: the memory of AlertEvents lags behind the cache", errStale)
 	}
 	return c, nil
@@ -179,7 +178,7 @@ func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEven
 		case r.releases.IsSettled(event, o.key.Name), isMarkedFor(event, o.key.Name):
 			a.settled = append(a.settled, event)
 		default:
-			a.unknown = a.unknown || !known
+			a.memoryLags = a.memoryLags || !known
 			a.toFold = append(a.toFold, event)
 			// Compare with the time before the list, not with that of now. Otherwise after a suspension the doubt would seem to be
 			// over, though the list is from before, and another replica may have deleted the AlertEvent since.
@@ -312,7 +311,7 @@ func (r *reconciler) decide(o *facts) (plan fold.Plan, err error) {
 			err = &blockedError{reason: v1alpha1.ReasonFoldFailed, cause: err}
 		}
 	}()
-	return r.foldAlerts(fold.Input{
+	return r.decideFold(fold.Input{
 		Name:       o.key.Name,
 		Incident:   o.incident,
 		Events:     o.toFold,

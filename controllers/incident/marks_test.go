@@ -191,7 +191,7 @@ func TestAnIncidentThatIsBeingDeletedTakesNoAlerts(t *testing.T) {
 	s.Expect(incident.Status.AlertCount).To(BeEquivalentTo(1))
 	incident.Finalizers = nil
 	s.Expect(s.Live.Update(s.Ctx, incident)).To(Succeed())
-	s.incidents.gone(s.Ctx, incident)
+	s.incidents.noteGone(s.Ctx, incident)
 	s.fold("disk")
 	s.ExpectCounted("disk", after)
 	s.Expect(s.foldedCondition(integration)).To(Equal("True Folding"))

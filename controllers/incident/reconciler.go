@@ -86,7 +86,7 @@ type reconciler struct {
 	retentions  *expirecache.LRUExpireCache // of integrations that were deleted lately: time.Duration by types.NamespacedName
 	missedBeats *expirecache.LRUExpireCache // when a heartbeat was deleted that was missed: time.Time by the name of the integration
 
-	foldAlerts func(fold.Input) fold.Plan          // fold.Decide outside of tests
+	decideFold func(fold.Input) fold.Plan          // fold.Decide outside of tests
 	wake       func(incident types.NamespacedName) // has one folded that can be created again
 }
 
@@ -117,7 +117,7 @@ type Forwarder interface {
 	// Observe takes in an Incident that was written, or read from the API server. The watch may show this version late, or never.
 	Observe(incident *v1alpha1.Incident)
 
-	// Watch calls changed for each Incident of which one of these changed, until ctx ends.
+	// Watch calls changed for each Incident whose Forwarding or Silencing changed, until ctx ends.
 	Watch(ctx context.Context, changed func(incident types.NamespacedName))
 }
 
@@ -213,7 +213,7 @@ func (r *reconciler) delayFold(o *facts) time.Duration {
 	switch wait := r.blocked.delay(o.key, o.key.Name, o.now); {
 	case wait > 0 && len(o.toFold) > 0:
 		return wait
-	case o.unknown:
+	case o.memoryLags:
 		return staleRetry
 	case (o.hasOnlyFirings() || r.staysResolved(o)) && !o.ledgerNearlyFull():
 		return r.writes.writeDelay(o.key, o.now)

@@ -266,7 +266,7 @@ func TestAFoldThatReadAnIncidentBeforeItsEndLooksAgain(t *testing.T) {
 	s.pass(2 * time.Second)
 	s.fold("disk")
 	s.release()
-	s.Expect(s.incidents.gone(s.Ctx, s.Incident("disk"))).To(BeFalse())
+	s.Expect(s.incidents.noteGone(s.Ctx, s.Incident("disk"))).To(BeFalse())
 	s.cache.frozen[s.KeyOf("disk")] = stale
 	result, err := s.reconcile("disk")
 	s.Expect(err).NotTo(HaveOccurred())

@@ -202,12 +202,12 @@ func TestAFoldThatPanicsWaitsVisibly(t *testing.T) {
 	s.release()
 	s.pass(time.Hour)
 	events = append(events, s.PostFiring("disk"))
-	s.incidents.foldAlerts = func(fold.Input) fold.Plan { panic(errors.New("a mistake")) }
+	s.incidents.decideFold = func(fold.Input) fold.Plan { panic(errors.New("a mistake")) }
 	result, err := s.reconcile("disk")
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(result.RequeueAfter).To(Equal(minBlockedRetry))
 	s.Expect(s.foldedCondition(integration)).To(Equal("False FoldFailed"))
-	s.incidents.foldAlerts = fold.Decide
+	s.incidents.decideFold = fold.Decide
 	s.pass(minBlockedRetry)
 	s.fold("disk")
 	s.ExpectCounted("disk", events...)

@@ -105,7 +105,7 @@ func newReconciler(cache client.Reader, live client.Client, lists *quorumLists, 
 		Options: o, cache: cache, live: live, lists: lists,
 		writes:  &writeMemory{expirecache.NewLRUExpireCacheWithClock(maxRememberedWrites, o.Clock)},
 		loading: fair.NewPlaces(loadingFolds), loaded: lru.New(keptLoads),
-		gate: newWriteGate(writeConcurrency, o.Ingest), blocked: newBlocked(o.Clock), foldAlerts: fold.Decide,
+		gate: newWriteGate(writeConcurrency, o.Ingest), blocked: newBlocked(o.Clock), decideFold: fold.Decide,
 		retentions: expirecache.NewLRUExpireCache(maxRetentions), missedBeats: expirecache.NewLRUExpireCache(maxMissed),
 		wake: func(types.NamespacedName) {},
 	}

@@ -311,7 +311,7 @@ func (s *site) deleteByUser(dedupKey string) {
 	incident := s.Incident(dedupKey)
 	s.Expect(s.Live.Delete(s.Ctx, incident)).To(gomega.Succeed())
 	if incident.Status.State != v1alpha1.IncidentResolved {
-		s.incidents.gone(s.Ctx, incident)
+		s.incidents.noteGone(s.Ctx, incident)
 	}
 	s.release()
 }

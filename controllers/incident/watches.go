@@ -115,7 +115,7 @@ func raises(event *v1alpha1.AlertEvent, incident *v1alpha1.Incident) bool {
 // onIncident enqueues an Incident when it changes, and when the cache shows it no longer, unless there is nothing to do.
 func (r *reconciler) onIncident() handler.EventHandler {
 	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.Incident, _ bool, folds requests.Queue) {
-		if after != nil || r.gone(ctx, before) {
+		if after != nil || r.noteGone(ctx, before) {
 			requests.Add(folds, client.ObjectKeyFromObject(cmp.Or(after, before)))
 		}
 	})

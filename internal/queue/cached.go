@@ -93,7 +93,7 @@ type cachedEvent struct {
 	isWhole    bool             // the alerts have their content
 	stub       *list.Element    // in stubs; nil if it is none
 	memory     int64            // bytes that count towards content
-	size       int64            // bytes that count towards counted
+	size       int64            // bytes that it adds to the budget counted
 	counted    *fair.Budget[string]
 	removed    int64 // bytes that the copy lacks
 }
@@ -121,7 +121,7 @@ func NewBoundedCached(content, sizes fair.Limit) *Cached {
 }
 
 // Condense is the transform of the cache. Of an AlertEvent it decodes the alerts, and removes their text, the metadata that
-// nothing reads, and what has no place. IsRestored returns the same as before.
+// nothing reads, and what has no place. IsRestored returns the same for the copy.
 //
 // Without it, AlertEvents of one namespace would fill the memory of every replica. A second call changes nothing: client-go
 // transforms an object of a list twice.

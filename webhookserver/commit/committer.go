@@ -238,7 +238,7 @@ func (c *Committer) enqueue(e *entry) error {
 
 // startWriter has a queue wait for its turn, and begins a write if a writer is free.
 func (c *Committer) startWriter(q *integrationQueue) {
-	c.await(q)
+	c.queueTurn(q)
 	if b := c.take(); b != nil {
 		go c.runWriter(b)
 	}
@@ -251,7 +251,7 @@ func (c *Committer) resume(q *integrationQueue) {
 	c.prune(q)
 }
 
-func (c *Committer) await(q *integrationQueue) {
+func (c *Committer) queueTurn(q *integrationQueue) {
 	if len(q.entries) > 0 && q.pauses == 0 {
 		c.turns.Add(q.integration.Namespace, q, q.writes == 0)
 	}
@@ -348,7 +348,7 @@ func (c *Committer) next(written *batch, took time.Duration) *batch {
 	}
 	c.lingerAfter(q, len(written.entries), took)
 	written.turn.Done()
-	c.await(q)
+	c.queueTurn(q)
 	c.prune(q)
 	b := c.take()
 	if b == nil {

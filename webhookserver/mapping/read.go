@@ -76,7 +76,7 @@ func (p *Program) Alerts(body any, headers http.Header, received time.Time) (Res
 }
 
 // AlertsWithQuery does what Alerts does for a payload that gets the fields which it lacks from the query, see
-// payload.WithDefaults. It is recognized as it was sent, and what it says under any name of a field stays. When the Pauser, nil
+// payload.WithMissingFields. It is recognized as it was sent, and what it says under any name of a field stays. When the Pauser, nil
 // for none, says that the time is over before all is evaluated, the error is ErrInterrupted.
 func (p *Program) AlertsWithQuery(
 	pauser Pauser, body any, query map[string]any, headers http.Header, received time.Time,
@@ -139,7 +139,7 @@ func (r *reader) begin() {
 	}
 	r.result.Preset = r.program.preset
 	if r.program.hasExpressions() { // else normalise does, after it has read the names
-		r.body, r.query = payload.WithDefaults(r.body, r.query), nil
+		r.body, r.query = payload.WithMissingFields(r.body, r.query), nil
 	}
 }
 
@@ -217,7 +217,7 @@ func (b *builder) normalise() Alert {
 	if element, ok := b.element.(map[string]any); ok && !b.reader.program.hasExpressions() {
 		b.object, named, warnings = payload.ReadNames(element) // of our own format: nothing to leave out
 		b.out.Warnings = append(b.out.Warnings, warnings...)
-		b.addDefaults()
+		b.addQuery()
 	} else {
 		b.assemble()
 	}
@@ -237,14 +237,14 @@ func (b *builder) normalise() Alert {
 	return b.out
 }
 
-// addDefaults gives the object the fields that it lacks by now. In a list it gets no key: all alerts would be of one Incident.
-func (b *builder) addDefaults() {
+// addQuery gives the object the fields that it lacks by now. In a list it gets no key: all alerts would be of one Incident.
+func (b *builder) addQuery() {
 	query := b.reader.query
 	if _, isList := b.reader.body.([]any); isList {
 		query = maps.Clone(query)
 		delete(query, origins.DedupKey.String())
 	}
-	b.object, _ = payload.WithDefaults(b.object, query).(map[string]any)
+	b.object, _ = payload.WithMissingFields(b.object, query).(map[string]any)
 }
 
 func (r *reader) warn(reason payload.Reason, args ...any) {

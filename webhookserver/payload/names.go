@@ -181,9 +181,9 @@ func FieldOf(name string) (field string, same, isText bool) {
 	return "", false, false
 }
 
-// WithDefaults returns a payload, which is an object or a list of objects, with the fields that it lacks. A list gets no
+// WithMissingFields returns a payload, which is an object or a list of objects, with the fields that it lacks. A list gets no
 // dedup_key: its alerts would be of one Incident. The payload is not changed.
-func WithDefaults(value any, defaults map[string]any) any {
+func WithMissingFields(value any, defaults map[string]any) any {
 	if len(defaults) == 0 {
 		return value
 	}
@@ -203,7 +203,7 @@ func WithDefaults(value any, defaults map[string]any) any {
 		for i, element := range value {
 			with[i] = element
 			if object, ok := element.(map[string]any); ok {
-				with[i] = WithDefaults(object, defaults)
+				with[i] = WithMissingFields(object, defaults)
 			}
 		}
 		return with

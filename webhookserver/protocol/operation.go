@@ -79,7 +79,7 @@ type Payload struct {
 	Value  any         // decoded JSON: an object or a list of objects
 	Header http.Header // what expressions see as headers beside those of the request, and instead of those of the same names
 
-	// Within is what the value is an envelope of, from the outside in. The first of them that a preset recognizes is the payload.
+	// Within are the payloads in the value, the outermost first. The first of them that a preset recognizes is the payload.
 	Within []Envelope
 
 	// Fallback has the fields that the alert gets if the payload gives none, by their names in a payload. The dedup_key is

@@ -170,14 +170,14 @@ func Urgent(before, after *v1alpha1.Incident, labels []string) (received time.Ti
 			return newest.Time.Time, true
 		}
 	}
-	urgent = urgent || was.State != is.State || (was.Mute == nil) != (is.Mute == nil) || isHeld(was) != isHeld(is) ||
+	urgent = urgent || was.State != is.State || (was.Mute == nil) != (is.Mute == nil) || wasNotedHeld(was) != wasNotedHeld(is) ||
 		fold.ForwardedSeverity(was) != fold.ForwardedSeverity(is) || was.Alert.Type != is.Alert.Type ||
 		slices.ContainsFunc(labels, func(name string) bool { return was.Alert.Labels[name] != is.Alert.Labels[name] })
 	return time.Time{}, urgent
 }
 
-// isHeld reports whether the fold that wrote a status found that its Incident is not forwarded yet.
-func isHeld(status *v1alpha1.IncidentStatus) bool {
+// wasNotedHeld reports whether the fold that wrote a status found that its Incident is not forwarded yet.
+func wasNotedHeld(status *v1alpha1.IncidentStatus) bool {
 	return status.Forwarding != nil && status.Forwarding.Reason == v1alpha1.ForwardingHeld
 }
 
