@@ -52,7 +52,8 @@ var (
 		Detail: "The integration of this token requires signatures, which do not include the path. " +
 			"Post to the address of the integration.",
 		reason: "UnsignedPath"}
-	problemParameterValue = problem{Type: "invalid-parameter", Status: http.StatusBadRequest, Title: "A query parameter is not valid",
+	problemParameterValue = problem{
+		Type: "invalid-parameter", Status: http.StatusBadRequest, Title: "A query parameter is not valid",
 		Detail: "dryRun is neither true nor false.", reason: "InvalidParameter"}
 	problemParameter = *problemParameterValue.withDetail(
 		"A parameter's name resembles dryRun. Write dryRun=true to store nothing, or remove the parameter. Nothing was stored.")

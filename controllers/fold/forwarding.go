@@ -120,8 +120,8 @@ func IsHeld(status *v1alpha1.IncidentStatus, at time.Time) bool {
 		at.Before(status.Episode.ForwardTime.Time) && !wasAccepted(status) && !IsFuture(valueOf(status.OpenedTime).Time, at)
 }
 
-// isNotForwarded reports whether the Incident has not been forwarded. What the last fold has held back was not, even if its time has
-// come since then.
+// isNotForwarded reports whether the Incident has not been forwarded. What the last fold has held back was not, even if its
+// time has come since then.
 func (f *folding) isNotForwarded() bool {
 	last := f.status.Forwarding
 	return !f.isTold() && (IsHeld(f.status, f.in.Now) || last != nil && last.Reason == v1alpha1.ForwardingHeld)

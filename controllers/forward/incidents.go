@@ -161,8 +161,8 @@ func (i *incidents) replace(incident *v1alpha1.Incident, since, unshown time.Tim
 	return before, !same
 }
 
-// noteGone notes that the cache shows an Incident no longer: it is Resolved or deleted, in this version. It reports whether that is
-// news.
+// noteGone notes that the cache shows an Incident no longer: it is Resolved or deleted, in this version. It reports whether
+// that is news.
 func (i *incidents) noteGone(incident *v1alpha1.Incident, now time.Time) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -76,8 +76,8 @@ func (p *Program) Alerts(body any, headers http.Header, received time.Time) (Res
 }
 
 // AlertsWithQuery does what Alerts does for a payload that gets the fields which it lacks from the query, see
-// payload.WithMissingFields. It is recognized as it was sent, and what it says under any name of a field stays. When the Pauser, nil
-// for none, says that the time is over before all is evaluated, the error is ErrInterrupted.
+// payload.WithMissingFields. It is recognized as it was sent, and what it says under any name of a field stays. When the
+// Pauser, nil for none, says that the time is over before all is evaluated, the error is ErrInterrupted.
 func (p *Program) AlertsWithQuery(
 	pauser Pauser, body any, query map[string]any, headers http.Header, received time.Time,
 ) (Result, error) {

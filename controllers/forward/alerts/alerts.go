@@ -73,9 +73,9 @@ var OwnAnnotations = []string{"summary", "description", "host", "count", "acknow
 // Make returns the alerts to post about an Incident, which is nil after it was deleted. The firing one comes first, so that a
 // group of alerts never looks resolved while a set replaces another.
 //
-// ahead is how far the clock of Alertmanager, or of a proxy that wrote the Date, is ahead of now (negative: behind). A set fires for an expiry,
-// from the later time on, and has ended by the earlier one, so neither clock can make an Alertmanager take an open Incident for
-// one that has ended.
+// ahead is how far the clock of Alertmanager, or of a proxy that wrote the Date, is ahead of now (negative: behind). A set
+// fires for an expiry, from the later time on, and has ended by the earlier one, so neither clock can make an Alertmanager
+// take an open Incident for one that has ended.
 func Make(
 	key types.NamespacedName, incident *v1alpha1.Incident, w Wanted, settings *Settings, now time.Time, ahead time.Duration,
 ) []Alert {
