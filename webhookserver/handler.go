@@ -1,7 +1,7 @@
 // Package webhookserver accepts alerts over HTTP and stores them as AlertEvents.
 //
-// A request goes through these phases (handler.serve in handler.go). Each has a function, which ends the request with a problem
-// or makes a value of the phase's type, but for the last. That embeds the one of the phase before:
+// A request goes through these phases (handler.serve in handler.go). Each has a function, which may end the request with a
+// problem. Each but the last makes a value of its type, which embeds that of the phase before:
 //
 //  1. arrived: the operation of the path and the method (package protocol), and the token (authenticate.go).
 //  2. authenticated: the integration that lists the hash of the token, from an index by the tag in the token, which the

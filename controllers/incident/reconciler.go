@@ -141,7 +141,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return r.handleFailure(ctx, o, err)
 	}
-	r.settle(o, plan) // without a confirmed fold, only AlertEvents that the stored ledger has
+	r.settle(o, plan) // without a confirmed fold, only what the ledger already has is settled
 	return r.finish(ctx, o, plan)
 }
 

@@ -25,8 +25,8 @@ import (
 
 // onEvent enqueues the Incidents of an AlertEvent
 //   - when it comes: all of them,
-//   - when it gets a mark: those that the mark names, whose ledgers get space,
-//   - when it is gone: those that are Open, whose ledgers get space too.
+//   - when it gets a mark: those that the mark names, whose ledgers may drop it now,
+//   - when it is gone: those that are Open, whose ledgers may drop it too.
 //
 // Alerts that fire for an open Incident, and do not make it more severe, come after the others. All AlertEvents that are there at
 // the start come first: they have waited longest.

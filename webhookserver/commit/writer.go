@@ -150,7 +150,7 @@ func newAlertEvent(entries []*entry) *v1alpha1.AlertEvent {
 	return event
 }
 
-// createWithRetries stores the event and returns nil, or the stored one when its name existed already. All attempts create the
+// createWithRetries stores the event and returns nil, or the stored one if the name existed already. All attempts create the
 // same object under the same name, so it is stored once, however many of them reach the API server. A late attempt may store a
 // second copy after the first was folded and deleted; queue.Memory recognizes it. It returns when ctx ends at the latest.
 func (c *Committer) createWithRetries(ctx context.Context, event *v1alpha1.AlertEvent) (*v1alpha1.AlertEvent, error) {
