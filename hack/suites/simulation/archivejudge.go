@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"io"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -88,7 +88,7 @@ func (j *archiveJudge) commit(c apiserver.Commit) {
 	}
 	known.exists = c.Type != watch.Deleted
 	if known.exists {
-		if isReplica(c.Client) && !equality.Semantic.DeepEqual(&known.before, &incident.Status) { // not a write of its labels
+		if isReplica(c.Client) && !reflect.DeepEqual(known.before, incident.Status) { // not a write of its labels
 			j.judgeWaiting(known, incident.Status.UnarchivedEpisodes)
 		}
 		j.enter(known, &incident.Status)
