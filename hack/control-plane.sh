@@ -57,6 +57,7 @@ download() {
   fi
   minor="${kubernetes#v}"
   minor="${minor%.*}.x"
+  command -v timeout >/dev/null || return 1
   make --no-print-directory -s "$setup" >&2 || return 1
   timeout --foreground "$reach_seconds" "$setup" list "$minor" --bin-dir "$scratch/envtest" >/dev/null 2>&1 || return 1
   say "downloading Kubernetes $minor"

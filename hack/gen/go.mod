@@ -1,4 +1,4 @@
-// The programs that write documents, the chart and the bill of materials, in a module of their own: what they depend
+// The programs that write documents, the chart and the bundle, in a module of their own: what they depend
 // on is none of the operator's.
 module github.com/tocsin-dev/tocsin/hack/gen
 

@@ -90,8 +90,11 @@ func startControlPlane() (stop func(), err error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(folder))
 	}
-	return func() { _ = errors.Join(cluster.Stop(), os.RemoveAll(folder)) },
-		errors.Join(os.Setenv("USE_EXISTING_CLUSTER", "true"), os.Setenv("KUBECONFIG", cluster.Kubeconfig))
+	stop = func() {
+		cluster.Stop()
+		_ = os.RemoveAll(folder)
+	}
+	return stop, errors.Join(os.Setenv("USE_EXISTING_CLUSTER", "true"), os.Setenv("KUBECONFIG", cluster.Kubeconfig))
 }
 
 // try tries the mutants of packages in one test binary. It returns how many it tried, and those that no test notices.

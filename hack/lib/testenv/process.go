@@ -124,13 +124,6 @@ func (p *Process) SetArg(flag, value string) {
 	}
 }
 
-// UseBinary has another binary run from the next start on.
-func (p *Process) UseBinary(path string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.path = path
-}
-
 // Freeze stops the program in its tracks until Thaw.
 func (p *Process) Freeze() error { return p.Signal(syscall.SIGSTOP) }
 

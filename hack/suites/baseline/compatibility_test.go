@@ -48,7 +48,7 @@ var operatorOwned = map[string]string{"incidents.tocsin.dev": "status", "alertev
 var intended []string
 
 // An upgrade must not invalidate a stored object or a manifest in Git. That the operator reads them, too, is for the
-// upgrade in ../e2e and the rollback in ../faults to check.
+// upgrade in ../e2e and the versions in ../simulation to check.
 func TestCompatibility(t *testing.T) {
 	g := NewWithT(t)
 	old, present := baselineCRDs(g), presentCRDs(g)

@@ -124,7 +124,7 @@ func findByTest(ctx context.Context, name, overlay, folder string) (finding stri
 	if err := testenv.BuildManager(ctx, manager, "-overlay="+overlay); err != nil {
 		return "", err
 	}
-	for try := 0; try < 3 && finding == "" && err == nil; try++ {
+	for try := 0; try < 3 && finding == ""; try++ {
 		finding, err = command(ctx, faultsFound,
 			"go", "run", "-C", "hack/suites", "./faults", "--manager="+manager, "--run=^"+which+"$")
 	}

@@ -32,9 +32,6 @@ const integrationName = "app"
 // must not look like silence.
 const autoResolveAfter = time.Minute
 
-// lateFiringWindow is the default, which all integrations have.
-const lateFiringWindow = 30 * time.Second
-
 // newTenant makes a namespace and its integration.
 func (r *rig) newTenant(ctx context.Context) (tenant, error) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "tenant-"}}
