@@ -88,7 +88,7 @@ func setLines(entries []entry, settings []setting) error {
 	return nil
 }
 
-// checkLines checks that the entries have what setLines wrote.
+// checkLines checks that the entries have what setLines wrote, and nothing else that matches its expressions.
 func checkLines(entries []entry, settings []setting) error {
 	for _, s := range settings {
 		e, err := find(entries, s.file)
@@ -97,6 +97,11 @@ func checkLines(entries []entry, settings []setting) error {
 		}
 		if !bytes.Contains(e.content, []byte(s.replacement)) {
 			return fmt.Errorf("%s has no line %q", s.file, s.replacement)
+		}
+		for _, line := range regexp.MustCompile("(?m)"+s.old).FindAll(e.content, -1) {
+			if string(line) != s.replacement {
+				return fmt.Errorf("%s has the line %q as well as %q", s.file, line, s.replacement)
+			}
 		}
 	}
 	return nil
