@@ -60,7 +60,7 @@ func newJudge(story *Story, w *world) *judge {
 	mutes := &mutes{
 		incidents: map[types.NamespacedName]*v1alpha1.Incident{}, integrations: map[types.NamespacedName]*v1alpha1.WebhookIntegration{},
 		windows: map[types.NamespacedName]*v1alpha1.MaintenanceWindow{}, deleted: map[types.NamespacedName]bool{},
-		holds: newHolds(story),
+		holds: newHolds(story), losesWindows: story.losesWindows(),
 	}
 	counts := &summaries{
 		told: map[string]*v1alpha1.IncidentSummary{}, changed: map[string]time.Time{}, notFolded: map[string]string{},

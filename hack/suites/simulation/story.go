@@ -75,6 +75,14 @@ func (s *Story) breaksWatches() bool {
 	})
 }
 
+// losesWindows says whether a watch may lose a change of a window, which then counts from its next change on.
+func (s *Story) losesWindows() bool {
+	return slices.ContainsFunc(s.Operations, func(o operation) bool {
+		t, ok := o.(trouble)
+		return ok && t.effect == drop && (t.resource == "maintenancewindows" || t.resource == "")
+	})
+}
+
 // has says whether the story has an operation of a type.
 func has[T operation](s *Story) bool {
 	return slices.ContainsFunc(s.Operations, func(o operation) bool { _, is := o.(T); return is })
