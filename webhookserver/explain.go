@@ -12,7 +12,6 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/heartbeats"
-	"github.com/tocsin-dev/tocsin/webhookserver/capture"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
@@ -21,9 +20,11 @@ import (
 func Explain(
 	ctx context.Context, integration *v1alpha1.WebhookIntegration, beats []*v1alpha1.Heartbeat, header http.Header, payload []byte,
 ) (code int, body []byte, failures []mapping.Failure) {
-	return Replay(ctx, integration, beats,
-		&capture.Request{Time: time.Now(), Method: http.MethodPost, Path: eventsPath, Header: header, Body: payload},
-		DefaultMaxBodyBytes)
+	request, err := dryRun(ctx, http.MethodPost, eventsPath, nil, header, payload)
+	if err != nil {
+		return problemNotFound.Status, encode(&problemNotFound).body, nil
+	}
+	return answerAt(integration, beats, request, time.Now(), DefaultMaxBodyBytes)
 }
 
 // received is the time at which a request was received.
@@ -31,39 +32,13 @@ type received struct{ time.Time }
 
 func (r received) Now() time.Time { return r.Time }
 
-// ReplayLimit returns the MaxBodyBytes for replays of a request that an integration has received: more than the default if the
-// operator must have had more to read it. The limits of presets depend on it.
-func ReplayLimit(
-	ctx context.Context, current *v1alpha1.WebhookIntegration, beats []*v1alpha1.Heartbeat, kept *capture.Request,
-) int64 {
-	size := int64(len(kept.Body))
-	if size <= DefaultMaxBodyBytes || kept.Code == 0 || kept.Code == http.StatusRequestEntityTooLarge {
-		return DefaultMaxBodyBytes
-	}
-	if code, _, _ := Replay(ctx, current, beats, kept, DefaultMaxBodyBytes); code == http.StatusRequestEntityTooLarge {
-		return size
-	}
-	return DefaultMaxBodyBytes
-}
-
-// Replay answers a request as the endpoint answers a dry run of it: by the same handler, but without a server, a cluster or a
-// token. It returns the status code, the JSON of the answer (200 with the alerts, or a problem) and the expressions that failed.
-func Replay(
-	ctx context.Context, integration *v1alpha1.WebhookIntegration, beats []*v1alpha1.Heartbeat, kept *capture.Request,
-	maxBodyBytes int64,
+// answerAt answers a request that was received at a time as the endpoint answers a dry run of it: by the same handler, but
+// without a server, a cluster or a token. It returns the status code, the JSON of the answer (200 with the alerts, or a problem)
+// and the expressions that failed.
+func answerAt(
+	integration *v1alpha1.WebhookIntegration, beats []*v1alpha1.Heartbeat, request *http.Request, at time.Time, maxBodyBytes int64,
 ) (code int, body []byte, failures []mapping.Failure) {
-	query := url.Values{}
-	maps.Copy(query, kept.Query)
-	query.Set(dryRunParameter, "true")
-	target := kept.Path + "?" + query.Encode()
-	request, err := http.NewRequestWithContext(ctx, kept.Method, target, bytes.NewReader(kept.Body))
-	if err != nil { // neither can be wrong but by hand
-		return problemNotFound.Status, encode(&problemNotFound).body, nil
-	}
-	if kept.Header != nil {
-		request.Header = kept.Header.Clone()
-	}
-	options := Options{Heartbeats: heartbeats.NewIndex(), Clock: received{kept.Time}, MaxBodyBytes: maxBodyBytes}.withDefaults()
+	options := Options{Heartbeats: heartbeats.NewIndex(), Clock: received{at}, MaxBodyBytes: maxBodyBytes}.withDefaults()
 	for _, h := range beats {
 		options.Heartbeats.Set(h)
 	}
@@ -82,4 +57,15 @@ func Replay(
 		failures = s.accepted.failures
 	}
 	return reply.Status, encode(reply.Body).body, failures
+}
+
+func dryRun(ctx context.Context, method, path string, query url.Values, header http.Header, body []byte) (*http.Request, error) {
+	asked := url.Values{}
+	maps.Copy(asked, query)
+	asked.Set(dryRunParameter, "true")
+	request, err := http.NewRequestWithContext(ctx, method, path+"?"+asked.Encode(), bytes.NewReader(body))
+	if err == nil && header != nil {
+		request.Header = header.Clone()
+	}
+	return request, err
 }

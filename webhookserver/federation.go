@@ -20,61 +20,9 @@ const periodsPerExpiry = 2
 // annotationAcknowledged is the annotation by which the forwarding tells who has acknowledged an Incident.
 const annotationAcknowledged = "acknowledged_by"
 
-// dropForwarded drops the alerts that a Tocsin has forwarded, unless the integration is federated and they have not passed too
-// many: they would open Incidents about Incidents, which would be forwarded in turn, for ever.
-func (h *handler) dropForwarded(integration *v1alpha1.WebhookIntegration, alerts []mapping.Alert, received time.Time) {
-	for i := range alerts {
-		alert := &alerts[i]
-		switch federated := integration.Spec.Federate; {
-		case alert.Hops > 0 && !federated:
-			reason := returnedOwn
-			if alert.Status == v1alpha1.AlertFiring && !h.options.Capacity.ExpectsIncident(
-				alert.Labels["namespace"], alert.Labels[v1alpha1.ForwardedLabel]) {
-				reason = returnedNotFederated
-			}
-			drop(alert, reason, "the alert has the label %s: a Tocsin forwarded it, and it is dropped", v1alpha1.ForwardedLabel)
-		case alert.Hops > v1alpha1.MaxHops:
-			drop(alert, returnedTooManyHops, "by the label %s, more than %d Tocsins have forwarded the alert, and it is dropped",
-				v1alpha1.HopsLabel, v1alpha1.MaxHops)
-		case federated:
-			federate(h.options.Heartbeats.Of(client.ObjectKeyFromObject(integration)), alert, received)
-		}
-	}
-}
-
-// Why an alert was dropped that a Tocsin had forwarded. An Alertmanager that notifies Tocsin of everything returns Incidents of
-// this Tocsin, and the owner of the integration has nothing to do; the other alerts are lost.
-const (
-	returnedOwn          = "OwnIncident"
-	returnedNotFederated = "NotFederated"
-	returnedTooManyHops  = "TooManyHops"
-)
-
-// returnedMessages tell the owner of an integration of alerts that are lost.
-var returnedMessages = map[string]string{
-	returnedNotFederated: "Dropped an alert that a Tocsin has forwarded, of an incident that is not open here: " +
-		"to store the alerts of another cluster's Tocsin, set spec.federate.",
-	returnedTooManyHops: "Dropped an alert that too many Tocsins have forwarded: do they forward to each other?",
-}
-
-// reportReturned shows in the status of the integration that alerts were dropped.
-func (h *handler) reportReturned(integration *v1alpha1.WebhookIntegration, alerts []mapping.Alert) {
-	for i := range alerts {
-		if message := returnedMessages[alerts[i].Returned]; message != "" {
-			h.reports.reportRejection(integration, alerts[i].Returned, message)
-			return
-		}
-	}
-}
-
-func drop(alert *mapping.Alert, reason, format string, args ...any) {
-	alert.Dropped, alert.Returned = true, reason
-	alert.Warn("labels", format, args...)
-}
-
 // federate completes an alert of a federated integration. What has no label counts as the first hop, or the label could get lost.
 // Labels and annotations are merged with those of earlier alerts: an acknowledgement that was withdrawn is replaced by nothing.
-func federate(beats []*v1alpha1.Heartbeat, alert *mapping.Alert, received time.Time) {
+func (h *handler) federate(integration *v1alpha1.WebhookIntegration, alert *mapping.Alert, received time.Time) {
 	alert.Labels = alertcontent.Merge(alert.Labels, v1alpha1.Texts{v1alpha1.HopsLabel: strconv.Itoa(max(1, alert.Hops))})
 	if alert.Hops > 0 {
 		alert.Annotations = alertcontent.Merge(v1alpha1.Texts{annotationAcknowledged: ""}, alert.Annotations)
@@ -86,7 +34,7 @@ func federate(beats []*v1alpha1.Heartbeat, alert *mapping.Alert, received time.T
 		received = start.Time // by the clock of the other cluster
 	}
 	var period time.Duration
-	for _, beat := range beats {
+	for _, beat := range h.options.Heartbeats.Of(client.ObjectKeyFromObject(integration)) {
 		if heartbeats.WatchesLink(beat) {
 			period = max(period, beat.Spec.Every.Duration+heartbeats.Grace(beat))
 		}

@@ -48,12 +48,6 @@ const (
 	maxLoggedAgent          = 128 // characters and bytes of a user agent in the log
 	maxWarnings             = 100 // in one answer
 	maxInvalid              = 10  // parts of a request that an answer lists as not valid
-
-	// maxSignatureAge is how far a signed time may be from the clock of the API server, in both directions. An id that was
-	// stored is remembered for longer (see controllers), so that a copy of a request stores nothing.
-	maxSignatureAge    = 5 * time.Minute
-	maxSignatures      = 4    // that are tried, each with up to 4 keys
-	maxSignatureHeader = 4096 // bytes of the header that lists them
 )
 
 // Limits of the memory that requests hold before their alerts wait to be stored.

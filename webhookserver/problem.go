@@ -44,14 +44,8 @@ var (
 		Detail: "No integration accepts this token."}
 	problemNoToken = *problemToken.withDetail(
 		"The request has no token. It belongs at the end of the path, or behind Bearer in the Authorization header.")
-	problemSignature = problem{Type: "invalid-signature", Status: http.StatusUnauthorized, Title: "The signature is not valid",
-		Detail: "The integration of this token requires a valid signature.", reason: "InvalidSignature"}
 	problemSuspended = problem{Type: "suspended", Status: http.StatusForbidden, Title: "The integration is suspended",
 		Detail: "The integration of this token has spec.suspend set.", reason: "Suspended"}
-	problemUnsignedPath = problem{Type: "unsigned-path", Status: http.StatusForbidden, Title: "The path is not signed",
-		Detail: "The integration of this token requires signatures, which do not include the path. " +
-			"Post to the address of the integration.",
-		reason: "UnsignedPath"}
 	problemParameterValue = problem{
 		Type: "invalid-parameter", Status: http.StatusBadRequest, Title: "A query parameter is not valid",
 		Detail: "dryRun is neither true nor false.", reason: "InvalidParameter"}

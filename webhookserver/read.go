@@ -59,13 +59,7 @@ func (h *handler) check(a *authenticated) (_ *checked, p *problem) {
 	if c.key, p = idempotencyKey(a.Header); p != nil {
 		return nil, p
 	}
-	if a.integration.Spec.Verify != nil {
-		if c.signature, p = a.readSignature(); p != nil {
-			return nil, p
-		}
-		c.key = "Webhook-Id: " + c.signature.id // a copy of the request could name another key, and would be stored twice
-	}
-	return c, nil
+	return c, c.checkSignature()
 }
 
 // checkIntegration returns why the integration accepts no request of this kind; nil if it does.

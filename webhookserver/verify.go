@@ -16,6 +16,23 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
+const (
+	// maxSignatureAge is how far a signed time may be from the clock of the API server, in both directions. An id that was
+	// stored is remembered for longer (see controllers), so that a copy of a request stores nothing.
+	maxSignatureAge    = 5 * time.Minute
+	maxSignatures      = 4    // that are tried, each with up to 4 keys
+	maxSignatureHeader = 4096 // bytes of the header that lists them
+)
+
+var (
+	problemSignature = problem{Type: "invalid-signature", Status: http.StatusUnauthorized, Title: "The signature is not valid",
+		Detail: "The integration of this token requires a valid signature.", reason: "InvalidSignature"}
+	problemUnsignedPath = problem{Type: "unsigned-path", Status: http.StatusForbidden, Title: "The path is not signed",
+		Detail: "The integration of this token requires signatures, which do not include the path. " +
+			"Post to the address of the integration.",
+		reason: "UnsignedPath"}
+)
+
 // signature is what a sender signed besides the body, and its signatures, as Standard Webhooks describes it for
 // asymmetric keys: https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 type signature struct {
@@ -97,4 +114,15 @@ func (s *signature) verify(required *v1alpha1.Verification, body []byte) *proble
 func (p problem) toOwner(detail string) *problem {
 	p.ownerDetail = detail
 	return &p
+}
+
+// checkSignature reads the signature that the integration requires, if it does.
+func (c *checked) checkSignature() (p *problem) {
+	if c.integration.Spec.Verify == nil {
+		return nil
+	}
+	if c.signature, p = c.readSignature(); p == nil {
+		c.key = "Webhook-Id: " + c.signature.id // a copy of the request could name another key, and would be stored twice
+	}
+	return p
 }

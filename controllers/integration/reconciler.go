@@ -23,7 +23,6 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
-	"github.com/tocsin-dev/tocsin/internal/tokens"
 )
 
 // concurrency is how many statuses the leader writes at a time: an API server that is slow to write one delays no others.
@@ -229,20 +228,6 @@ func readiness(integration *v1alpha1.WebhookIntegration, now time.Time) (ready m
 		ready.Reason, ready.Message = v1alpha1.ReasonAccepting, "Alerts are accepted with: "+strings.Join(valid, ", ")+"."
 	}
 	return ready, next
-}
-
-// invalidKey describes the first key of spec.verify that cannot be used, empty if all can.
-func invalidKey(integration *v1alpha1.WebhookIntegration) string {
-	if integration.Spec.Verify == nil {
-		return ""
-	}
-	for i := range integration.Spec.Verify.PublicKeys {
-		key := &integration.Spec.Verify.PublicKeys[i]
-		if _, err := tokens.ParsePublicKey(key); err != nil {
-			return fmt.Sprintf("The public key %q of spec.verify cannot be used: %v.", key.Name, err)
-		}
-	}
-	return ""
 }
 
 // isPending reports whether the tool of the integration still waits for a person: it has sent nothing since it asked, or little

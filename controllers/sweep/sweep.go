@@ -39,10 +39,6 @@ const (
 	retryInterval = 10 * time.Second
 	pause         = time.Second
 
-	// archivePatience is how long a Resolved Incident may wait for the archive before the condition Archived tells so, and how often
-	// all are visited from then on.
-	archivePatience = 15 * time.Minute
-
 	// pageAttempts is how often a page of Resolved Incidents is tried to be read, with pause between.
 	pageAttempts = 5
 
@@ -61,12 +57,6 @@ const (
 
 	// maxPagePause bounds the pause between two pages.
 	maxPagePause = time.Second
-)
-
-// Messages of the condition Archived.
-const (
-	messageArchiving = "The archive gets a record of every episode that ends."
-	messageBehind    = "Incidents of this namespace have waited for the archive for over 15 minutes. They are not deleted before."
 )
 
 // Listener is told of the Resolved Incidents that a sweep reads. Package forward has one.
@@ -252,23 +242,6 @@ func (s *Sweeper) sweep(ctx context.Context) (behind bool, err error) {
 	return overdue > 0, nil
 }
 
-// isOverdue reports whether the archive should have had a Resolved Incident for long.
-func (s *Sweeper) isOverdue(incident *v1alpha1.Incident) bool {
-	resolved := incident.Status.ResolvedTime
-	return resolved != nil && s.options.Clock.APITime().Sub(resolved.Time) > archivePatience && !s.isArchived(incident)
-}
-
-// Condition returns the condition Archived of an integration, as the last sweep has found it.
-func (s *Sweeper) Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	condition = metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonArchiving, Message: messageArchiving}
-	if s.behind[integration.Namespace] {
-		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonArchiveBehind, messageBehind
-	}
-	return condition, s.swept
-}
-
 // visit has a Resolved Incident reconciled if it is due.
 func (s *Sweeper) visit(ctx context.Context, incident *v1alpha1.Incident) {
 	if s.folds.IsDue(ctx, incident) {
@@ -373,10 +346,6 @@ func (s *Sweeper) evictOnly(ctx context.Context, namespace string, candidates []
 // mayGo reports whether a Resolved Incident may be deleted before its time: the archive has it, and its end is forwarded.
 func (s *Sweeper) mayGo(incident *v1alpha1.Incident) bool {
 	return s.isArchived(incident) && !fold.EndIsKeptBack(&incident.Status, s.options.Clock.APITime())
-}
-
-func (s *Sweeper) isArchived(incident *v1alpha1.Incident) bool {
-	return !s.options.ArchiveRequired || fold.IsArchived(&incident.Status)
 }
 
 // IsFull reports whether a namespace has twice its share of Resolved Incidents: they cannot be deleted, because the archive does

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 	"github.com/tocsin-dev/tocsin/internal/history"
@@ -164,3 +166,14 @@ func (p *pastStream) report(ctx context.Context, q history.Query) *pastMessage {
 	result.Open = p.source.Open
 	return &pastMessage{Report: result.Page()}
 }
+
+// verify implements access: a token may have expired since it was accepted.
+func (u *users) verify(ctx context.Context, c *caller) error {
+	if err := live.Check(ctx, c.client, c.namespace); apierrors.IsUnauthorized(err) {
+		return err
+	}
+	return nil
+}
+
+// verify returns nil: the kubeconfig is the same for all requests, and the archive can be read without the cluster.
+func (o *owner) verify(context.Context, *caller) error { return nil }

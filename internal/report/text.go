@@ -9,6 +9,8 @@ import (
 	"text/template"
 
 	"github.com/mattn/go-runewidth"
+
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
 const (
@@ -23,7 +25,7 @@ const (
 func (p *Page) WriteText(out io.Writer, width int, bold func(string) string) error {
 	return template.Must(template.New("text").Funcs(template.FuncMap{
 		"bold":  bold,
-		"wrap":  func(line string) string { return runewidth.Wrap(Wrap(line, width), width) }, // also words that are too long
+		"wrap":  func(line string) string { return runewidth.Wrap(plaintext.Wrap(line, width), width) }, // also words that are too long
 		"lines": func(s Section) []string { return s.lines(width) },
 	}).Parse(plainText)).Execute(out, p)
 }
@@ -85,24 +87,6 @@ func (s *Section) textLine(cells []string, widths []int) string {
 		filled[i] = fill(runewidth.Truncate(cell, widths[i], "…"), widths[i])
 	}
 	return strings.TrimRight(strings.Join(filled, strings.Repeat(" ", textGap)), " ")
-}
-
-// Wrap breaks a line at spaces, so that no part is wider than width unless it is a single word.
-func Wrap(line string, width int) string {
-	var lines []string
-	current := ""
-	for i, word := range strings.Split(line, " ") {
-		switch {
-		case i == 0:
-			current = word
-		case runewidth.StringWidth(current)+1+runewidth.StringWidth(word) > width:
-			lines = append(lines, current)
-			current = word
-		default:
-			current += " " + word
-		}
-	}
-	return strings.Join(append(lines, current), "\n")
 }
 
 // bar returns a bar of block characters for a part of the width, which shows eighths of a cell.

@@ -121,14 +121,12 @@ type batch struct {
 func New(store Store, writers int, tracers trace.TracerProvider) *Committer {
 	c := &Committer{
 		store:  store,
+		tracer: tracerOf(tracers),
 		space:  fair.NewSpace(maxWaiting),
 		queues: map[types.NamespacedName]*integrationQueue{},
 		turns:  fair.NewTurns[*integrationQueue](writers),
 	}
 	c.changed = sync.NewCond(&c.mu)
-	if tracers != nil {
-		c.tracer = tracers.Tracer("github.com/tocsin-dev/tocsin/webhookserver/commit")
-	}
 	return c
 }
 

@@ -13,10 +13,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel/attribute"
-	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/trace"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -336,38 +332,4 @@ var (
 // RegisterMetrics registers the metrics of writes.
 func RegisterMetrics(registry prometheus.Registerer) {
 	registry.MustRegister(writeDuration, writeAlerts)
-}
-
-// startSpan begins the span of a write, and returns the function that ends it. A nil tracer makes no spans, at no cost. The span
-// belongs to the first request and is linked to the others. The AlertEvent keeps its context, so that the fold can link to it.
-func startSpan(tracer trace.Tracer, entries []*entry, event *v1alpha1.AlertEvent) func(error) {
-	if tracer == nil {
-		return func(error) {}
-	}
-	var links []trace.Link
-	for _, e := range entries[1:] {
-		if other := trace.SpanContextFromContext(e.ctx); other.IsValid() {
-			links = append(links, trace.Link{SpanContext: other})
-		}
-	}
-	ctx, span := tracer.Start(entries[0].ctx, "create AlertEvent",
-		trace.WithSpanKind(trace.SpanKindProducer),
-		trace.WithLinks(links...),
-		trace.WithAttributes(
-			attribute.String("k8s.namespace.name", event.Namespace),
-			attribute.String("tocsin.integration.name", event.Spec.IntegrationName),
-			attribute.String("tocsin.alertevent.name", event.Name),
-			attribute.Int("tocsin.alert.count", len(event.Alerts)),
-		))
-	if span.SpanContext().IsSampled() {
-		carrier := propagation.MapCarrier{} // W3C Trace Context
-		propagation.TraceContext{}.Inject(ctx, carrier)
-		event.Annotations = map[string]string{v1alpha1.TraceparentAnnotation: carrier.Get("traceparent")}
-	}
-	return func(err error) {
-		if err != nil {
-			span.SetStatus(codes.Error, "")
-		}
-		span.End()
-	}
 }

@@ -145,3 +145,11 @@ func (o *archiveOptions) finish() error {
 	}
 	return nil
 }
+
+// read shows how much of an archive has been read.
+func (p *progress) read(of records.Progress) {
+	full := min(progressWidth, int(of.Part*progressWidth))
+	const mebibyte = 1 << 20
+	p.update("%s%s %3.0f%%: %.1f MiB in %d objects", strings.Repeat("█", full), strings.Repeat("░", progressWidth-full),
+		of.Part*100, float64(of.Bytes)/mebibyte, of.Objects)
+}

@@ -44,7 +44,6 @@ type explainOptions struct {
 	headers     []string
 	output      string
 	strict      bool
-	replays     bool
 }
 
 func (p *plugin) explainCommand() *cobra.Command {
@@ -52,19 +51,8 @@ func (p *plugin) explainCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "explain -f PAYLOAD",
 		Short: "Explain how a payload would be processed, without sending it",
-		Args: func(command *cobra.Command, args []string) error {
-			if o.replays {
-				return takes(0, 1, "at most one integration name")(command, args)
-			}
-			return noArguments(command, args)
-		},
-		ValidArgsFunction: firstArgument(p.completeIntegrations()),
-		RunE: func(command *cobra.Command, args []string) error {
-			if o.replays {
-				return o.runReplay(command.Context(), args)
-			}
-			return o.run(command.Context())
-		},
+		Args:  noArguments,
+		RunE:  func(command *cobra.Command, _ []string) error { return o.run(command.Context()) },
 	}
 	flags := command.Flags()
 	flags.StringVarP(&o.file, "filename", "f", "", "File with the payload; - reads standard input.")
@@ -76,12 +64,8 @@ func (p *plugin) explainCommand() *cobra.Command {
 	wordVar(flags, &o.output, "output", "o", "json or yaml",
 		"Output format: json or yaml, as a dry run's response. Default: a description.")
 	flags.BoolVar(&o.strict, "strict", false, "Exit with 1 also if there are other warnings.")
-	flags.BoolVar(&o.replays, "replay", false,
-		"Process the captured requests of an integration, and compare with the integration in the file.")
 	command.MarkFlagsMutuallyExclusive("integration", "manifest", "preset", "preset-file")
-	for _, other := range []string{"manifest", "preset", "preset-file", "header", "strict"} {
-		command.MarkFlagsMutuallyExclusive("replay", other)
-	}
+	o.addReplay(command)
 	command.AddCommand(p.explainIncidentCommand())
 	return command
 }

@@ -14,11 +14,8 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/mcp"
-	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
-	"github.com/tocsin-dev/tocsin/internal/history"
 	"github.com/tocsin-dev/tocsin/internal/live"
-	"github.com/tocsin-dev/tocsin/internal/report"
 )
 
 // callTimeout is longer than an action waits for a silence, and shorter than the minute that clients wait.
@@ -228,64 +225,6 @@ func (m *mcpCommands) Integration(
 	}
 	f.Integrations, f.allNamespaces = []string{name}, false
 	return integration, (&checkOptions{plugin: m.call(said), filter: f}).heartbeats(ctx, c), nil
-}
-
-// past returns the options of a command that reads finished episodes, by default of a usual period.
-func (m *mcpCommands) past(said io.Writer, p *mcp.Past, usual time.Duration) (o archiveOptions, err error) {
-	c, f, err := m.selected(&p.Selection)
-	if err != nil {
-		return o, err
-	}
-	f.Hosts = p.Hosts
-	if !f.allNamespaces {
-		f.Namespace = c.namespace
-	}
-	o = archiveOptions{plugin: m.call(said), url: m.url, filter: f, search: p.Search}
-	o.period = period{since: usual, from: p.From, to: p.To}
-	switch {
-	case p.Since != "" && p.From != "":
-		return o, errors.New("since and from cannot be used together")
-	case p.Since != "":
-		err = days{(*model.Duration)(&o.period.since)}.Set(p.Since)
-	}
-	return o, err
-}
-
-// History implements mcp.Commands.
-func (m *mcpCommands) History(ctx context.Context, said io.Writer, p *mcp.Past, most int) (found []*records.Record, err error) {
-	o, err := m.past(said, p, historySince)
-	if err != nil {
-		return nil, err
-	}
-	from, to, err := o.period.bounds(o.now())
-	if err != nil {
-		return nil, err
-	}
-	query := history.Query{From: from, To: to, Most: most, Reduce: history.Brief}
-	err = o.read(ctx, query, nil, func(record *records.Record) error {
-		found = append(found, record)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	_ = o.finish() // it has said what is missing
-	return found, nil
-}
-
-// Report implements mcp.Commands.
-func (m *mcpCommands) Report(ctx context.Context, said io.Writer, p *mcp.Past) (*report.Page, error) {
-	past, err := m.past(said, p, reportSince)
-	if err != nil {
-		return nil, err
-	}
-	o := &reportOptions{archiveOptions: past, top: reportTop}
-	result, err := o.report(ctx)
-	if err != nil {
-		return nil, err
-	}
-	_ = o.finish() // it has said what is missing
-	return result.Page(), nil
 }
 
 // Act implements mcp.Commands.

@@ -11,9 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
-	"github.com/tocsin-dev/tocsin/internal/report"
 )
 
 const (
@@ -115,7 +113,7 @@ func (s *screen) wrap(text string, indent int) string {
 	if !s.isTerminal() {
 		return text
 	}
-	return strings.ReplaceAll(report.Wrap(text, s.width-indent), "\n", "\n"+strings.Repeat(" ", indent))
+	return strings.ReplaceAll(plaintext.Wrap(text, s.width-indent), "\n", "\n"+strings.Repeat(" ", indent))
 }
 
 func plural(n int, noun string) string {
@@ -149,14 +147,6 @@ func (p *plugin) newProgress() *progress {
 		return nil
 	}
 	return &progress{out: file, now: time.Now, next: time.Now().Add(progressDelay)}
-}
-
-// read shows how much of an archive has been read.
-func (p *progress) read(of records.Progress) {
-	full := min(progressWidth, int(of.Part*progressWidth))
-	const mebibyte = 1 << 20
-	p.update("%s%s %3.0f%%: %.1f MiB in %d objects", strings.Repeat("█", full), strings.Repeat("░", progressWidth-full),
-		of.Part*100, float64(of.Bytes)/mebibyte, of.Objects)
 }
 
 func (p *progress) update(format string, args ...any) {

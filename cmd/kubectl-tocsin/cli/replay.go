@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/mattn/go-runewidth"
+	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -351,5 +352,28 @@ func (s *screen) printOutcomes(sign string, look style, all []outcome) {
 				runewidth.FillRight(key, keyCells) + "  " + cut(safe(one.Title), maxTitle)
 		}
 		s.printf("%s\n", s.styled(look, strings.TrimRight(line, " ")))
+	}
+}
+
+// addReplay has explain process captured requests with the flag --replay.
+func (o *explainOptions) addReplay(command *cobra.Command) {
+	replays, explain := false, command.RunE
+	command.Flags().BoolVar(&replays, "replay", false,
+		"Process the captured requests of an integration, and compare with the integration in the file.")
+	for _, other := range []string{"manifest", "preset", "preset-file", "header", "strict"} {
+		command.MarkFlagsMutuallyExclusive("replay", other)
+	}
+	command.Args = func(command *cobra.Command, args []string) error {
+		if replays {
+			return takes(0, 1, "at most one integration name")(command, args)
+		}
+		return noArguments(command, args)
+	}
+	command.ValidArgsFunction = firstArgument(o.completeIntegrations())
+	command.RunE = func(command *cobra.Command, args []string) error {
+		if replays {
+			return o.runReplay(command.Context(), args)
+		}
+		return explain(command, args)
 	}
 }

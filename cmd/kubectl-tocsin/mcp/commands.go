@@ -5,9 +5,7 @@ import (
 	"io"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 	"github.com/tocsin-dev/tocsin/internal/live"
-	"github.com/tocsin-dev/tocsin/internal/report"
 )
 
 // Commands are the commands of the plugin that the tools run. They print on said what they print on stderr for people. The calls
@@ -25,10 +23,7 @@ type Commands interface {
 	ExplainIncident(ctx context.Context, said io.Writer, name string) (*IncidentExplanation, error)
 	// Integration returns an integration and its heartbeats.
 	Integration(ctx context.Context, said io.Writer, namespace, name string) (*v1alpha1.WebhookIntegration, []live.Heartbeat, error)
-	// History returns finished episodes, those that ended last first, at most so many.
-	History(ctx context.Context, said io.Writer, p *Past, most int) ([]*records.Record, error)
-	// Report returns statistics of finished episodes.
-	Report(ctx context.Context, said io.Writer, p *Past) (*report.Page, error)
+	pastCommands
 	// Act does an action to an Incident, and says what it did.
 	Act(ctx context.Context, said io.Writer, a *Action) (string, error)
 	// Describe describes an error of a command as the plugin prints it.
@@ -44,16 +39,6 @@ type Selection struct {
 	Unacknowledged bool                `json:"unacknowledged,omitempty" jsonschema:"Only what nobody acknowledged."`
 	Assignees      []string            `json:"assignees,omitempty" jsonschema:"Only what is assigned to these people."`
 	Unassigned     bool                `json:"unassigned,omitempty" jsonschema:"Only what is assigned to nobody."`
-}
-
-// Past selects finished episodes by when they ended, and by their highest severity.
-type Past struct {
-	Selection
-	Since  string   `json:"since,omitempty" jsonschema:"Ended in the last time, such as 12h or 30d."`
-	From   string   `json:"from,omitempty" jsonschema:"Instead of since: ended at this time or later, such as 2026-05-04."`
-	To     string   `json:"to,omitempty" jsonschema:"Ended before a time. A date includes the whole day. Default: now."`
-	Hosts  []string `json:"hosts,omitempty" jsonschema:"Only these hosts."`
-	Search string   `json:"search,omitempty" jsonschema:"Words that the title or other texts must contain."`
 }
 
 // Payload is the body of a sender's request, its header fields, and the integration or the preset that reads it.

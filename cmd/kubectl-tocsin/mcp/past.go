@@ -2,11 +2,39 @@ package mcp
 
 import (
 	"context"
+	"io"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 	"github.com/tocsin-dev/tocsin/internal/history"
+	"github.com/tocsin-dev/tocsin/internal/report"
 )
+
+// pastCommands are those of Commands about finished episodes.
+type pastCommands interface {
+	// History returns finished episodes, those that ended last first, at most so many.
+	History(ctx context.Context, said io.Writer, p *Past, most int) ([]*records.Record, error)
+	// Report returns statistics of finished episodes.
+	Report(ctx context.Context, said io.Writer, p *Past) (*report.Page, error)
+}
+
+// Past selects finished episodes by when they ended, and by their highest severity.
+type Past struct {
+	Selection
+	Since  string   `json:"since,omitempty" jsonschema:"Ended in the last time, such as 12h or 30d."`
+	From   string   `json:"from,omitempty" jsonschema:"Instead of since: ended at this time or later, such as 2026-05-04."`
+	To     string   `json:"to,omitempty" jsonschema:"Ended before a time. A date includes the whole day. Default: now."`
+	Hosts  []string `json:"hosts,omitempty" jsonschema:"Only these hosts."`
+	Search string   `json:"search,omitempty" jsonschema:"Words that the title or other texts must contain."`
+}
+
+// addPast adds the tools about finished episodes.
+func (s *server) addPast() {
+	addTool(s, read("list_history", "List finished episodes", "List finished episodes, the periods in which Incidents were open, "+
+		"those that ended last first; by default of 7 days. With an archive, also of Incidents that were deleted."), s.history)
+	addTool(s, read("report", "Report statistics", "Report statistics of finished episodes, by default of 30 days: counts, times "+
+		"to acknowledge and to resolve, and the keys and integrations with the most episodes."), s.report)
+}
 
 type historyInput struct {
 	Past

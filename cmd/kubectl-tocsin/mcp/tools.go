@@ -22,10 +22,7 @@ func (s *server) addReads() {
 		"the payload, which expression of a preset or a mapping, or a default, for its newest alert."), s.origins)
 	addTool(s, read("explain_payload", "Explain a payload", "Explain what a sender's payload would do, without sending it: its "+
 		"alerts, the origin of each field, and warnings. An integration reads it, or a preset."), s.explain)
-	addTool(s, read("list_history", "List finished episodes", "List finished episodes, the periods in which Incidents were open, "+
-		"those that ended last first; by default of 7 days. With an archive, also of Incidents that were deleted."), s.history)
-	addTool(s, read("report", "Report statistics", "Report statistics of finished episodes, by default of 30 days: counts, times "+
-		"to acknowledge and to resolve, and the keys and integrations with the most episodes."), s.report)
+	s.addPast()
 }
 
 func read(name, title, description string) *sdk.Tool {

@@ -363,9 +363,7 @@ func labelsOf(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegrat
 	labels[LabelNamespace] = incident.Namespace
 	labels[labelIntegration] = incident.Spec.IntegrationName
 	labels[LabelIncident] = incident.Name
-	if hops := hopsOf(incident, integration); hops > 0 {
-		labels[labelHops] = strconv.Itoa(hops)
-	}
+	addHops(labels, incident, integration)
 	if episode := incident.Status.Episode; episode != nil && episode.ExpiredAcknowledgements > 0 {
 		labels[labelReminder] = strconv.FormatInt(episode.ExpiredAcknowledgements, 10)
 	}
@@ -384,23 +382,6 @@ func decodeLabels(encoded string) map[string]string {
 	labels := map[string]string{}
 	_ = json.Unmarshal([]byte(encoded), &labels) // encodeLabels encoded them
 	return labels
-}
-
-// hopsOf returns the hops of an Incident's alerts, 0 for one of this Tocsin's own. The webhook server has set the label on every
-// alert of a federated integration; if it is not a number, or was lost with the content, the next Tocsin has to drop the alerts.
-func hopsOf(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration) int {
-	if !integration.Spec.Federate {
-		return 0
-	}
-	text, found := incident.Status.Alert.Labels[labelHops]
-	hops, err := strconv.Atoi(text)
-	switch {
-	case !found && v1alpha1.IsHeartbeatKey(incident.Spec.DedupKey): // an Incident of this Tocsin's own
-		return 0
-	case err != nil || hops < 1 || hops > v1alpha1.MaxHops:
-		hops = v1alpha1.MaxHops
-	}
-	return hops + 1
 }
 
 // alertName returns the name of an Incident's alerts: its type, or the words without digits of the title with which the episode

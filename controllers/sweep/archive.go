@@ -1,0 +1,41 @@
+package sweep
+
+import (
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+)
+
+// archivePatience is how long a Resolved Incident may wait for the archive before the condition Archived tells so, and how often
+// all are visited from then on.
+const archivePatience = 15 * time.Minute
+
+// Messages of the condition Archived.
+const (
+	messageArchiving = "The archive gets a record of every episode that ends."
+	messageBehind    = "Incidents of this namespace have waited for the archive for over 15 minutes. They are not deleted before."
+)
+
+// isOverdue reports whether the archive should have had a Resolved Incident for long.
+func (s *Sweeper) isOverdue(incident *v1alpha1.Incident) bool {
+	resolved := incident.Status.ResolvedTime
+	return resolved != nil && s.options.Clock.APITime().Sub(resolved.Time) > archivePatience && !s.isArchived(incident)
+}
+
+// Condition returns the condition Archived of an integration, as the last sweep has found it.
+func (s *Sweeper) Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	condition = metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonArchiving, Message: messageArchiving}
+	if s.behind[integration.Namespace] {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonArchiveBehind, messageBehind
+	}
+	return condition, s.swept
+}
+
+func (s *Sweeper) isArchived(incident *v1alpha1.Incident) bool {
+	return !s.options.ArchiveRequired || fold.IsArchived(&incident.Status)
+}
