@@ -93,11 +93,16 @@ func send(t *testing.T, b *bench, text string) *http.Response {
 
 func TestProblemsAreDocumented(t *testing.T) {
 	g := NewWithT(t)
-	source, err := os.ReadFile("problem.go")
+	files, err := filepath.Glob("*.go")
 	g.Expect(err).NotTo(HaveOccurred())
 	text := httpDocs(t)
-	literal := regexp.MustCompile(`(?s)= problem\{Type: "([^"]+)", Status: http\.\w+.*?\}`)
-	problems := literal.FindAllStringSubmatch(string(source), -1)
+	literal := regexp.MustCompile(`(?s)= problem\{\s*Type: "([^"]+)", Status: http\.\w+.*?\}`)
+	var problems [][]string
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		g.Expect(err).NotTo(HaveOccurred())
+		problems = append(problems, literal.FindAllStringSubmatch(string(source), -1)...)
+	}
 	g.Expect(len(problems)).To(BeNumerically(">", 20))
 	for _, match := range problems {
 		row := regexp.MustCompile("(?m)^\\| `" + match[1] + "` .*$").FindString(text)
