@@ -172,7 +172,7 @@ func (c *Canary) Lead(ctx context.Context) error {
 // round stores a canary unless the last one still exists. It returns when the next round is due. If the check of the process
 // fails, the process accepts nothing, so it notes no contact either.
 func (c *Canary) round(ctx context.Context) (next time.Duration, err error) {
-	if c.options.Schemas.Verdict() != nil {
+	if c.isOutdated() {
 		c.options.Health.Interrupt()
 		return checkInterval, nil
 	}
@@ -212,6 +212,9 @@ func (c *Canary) round(ctx context.Context) (next time.Duration, err error) {
 	}
 	return next, nil
 }
+
+// isOutdated reports whether the check of the process fails.
+func (c *Canary) isOutdated() bool { return c.options.Schemas.Verdict() != nil }
 
 // watchOver has the watch of AlertEvents begin again if it does not show this process's canary, or the leader's does not show its
 // end. If that does not help, it has them listed anew.

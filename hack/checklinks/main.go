@@ -63,8 +63,8 @@ var referring = []string{".go", ".md", ".sh", ".yaml", ".yml"}
 
 // read returns the texts of the files that are checked, by their paths.
 func read(root string) (map[string]string, error) {
-	texts := map[string]string{}
-	return texts, filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+	texts, files := map[string]string{}, os.DirFS(root)
+	return texts, fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -73,7 +73,7 @@ func read(root string) (map[string]string, error) {
 		case entry.IsDir() || !slices.Contains(referring, filepath.Ext(path)):
 			return nil
 		}
-		content, err := os.ReadFile(path)
+		content, err := fs.ReadFile(files, path)
 		texts[path] = string(content)
 		return err
 	})

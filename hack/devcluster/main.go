@@ -102,8 +102,10 @@ func run(ctx context.Context, o options, out io.Writer) error {
 func (d *demonstration) serve(
 	ctx context.Context, o options, folder string, start time.Time, out io.Writer,
 ) (programs []*program, err error) {
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		return nil, nil
+	default:
 	}
 	if d.token, err = d.cluster.install(ctx); err != nil {
 		return nil, err
