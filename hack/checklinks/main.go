@@ -74,7 +74,7 @@ func read(root string) (map[string]string, error) {
 			return nil
 		}
 		content, err := fs.ReadFile(files, path)
-		texts[path] = string(content)
+		texts[filepath.Join(root, path)] = string(content)
 		return err
 	})
 }

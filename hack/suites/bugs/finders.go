@@ -7,7 +7,7 @@ const clock = "clock"
 const scenario = "scenario"
 
 // finders are the package and the test that each bug must fail, or the scenario.
-var finders = map[string]string{
+var finders = map[string]string{ //nolint:gosec // names of bugs and tests, not credentials
 	"a-miss-is-late":                     "./controllers/heartbeat TestEachMissOpensTheIncident",
 	"a-rise-leaves-the-gate-open":        "./controllers/summary TestWhatDoesNotDifferChangesNoSummary",
 	"a-success-hides-a-failure":          "./webhookserver TestASignalEndsAFailureOnlyIfItCameLater",
