@@ -54,11 +54,9 @@ func (s *Server) deleteCollection(r *request) (*reply, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var chosen []*object
-	size := 0
 	for _, o := range r.table.within(r.Namespace) {
 		if selected.matches(o) {
 			chosen = append(chosen, o)
-			size += len(o.encoded(r.asMetadata)) + 1
 		}
 	}
 	for _, o := range chosen {
@@ -71,7 +69,7 @@ func (s *Server) deleteCollection(r *request) (*reply, error) {
 		s.remove(r.table, o, r, r.dryRun)
 	}
 	meta := metav1.ListMeta{ResourceVersion: fmt.Sprint(s.revision)}
-	return &reply{code: http.StatusOK, body: encodeList(r, meta, chosen, size)}, nil
+	return encodeList(r, meta, chosen), nil
 }
 
 // deleteOptions returns the options of a deletion, from its body. They count only then, as in a real server: with a body, the

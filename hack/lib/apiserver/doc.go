@@ -20,9 +20,9 @@
 //
 // # What it does not decide
 //
-//   - There is no authentication, authorization, discovery but for schemas as OpenAPI, flow control, defaulting, conversion,
-//     server-side apply or JSON patch.
-//   - Every answer is JSON. Bodies may be protobuf.
+//   - There is no authentication, authorization, discovery but for schemas as OpenAPI (without descriptions), flow control,
+//     defaulting, conversion, server-side apply or JSON patch.
+//   - Every answer is JSON, but lists of metadata for clients that prefer protobuf. Bodies may be protobuf.
 //   - Objects of built-in kinds are not validated.
 //   - Every read gets the newest state, unless it may be stale and its Faults implement Staleness.
 //   - managedFields names the manager and the top-level fields that it wrote, no more.

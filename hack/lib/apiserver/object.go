@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // object is one stored state of an object. It never changes: its maps and bytes are shared by all readers.
@@ -26,6 +27,9 @@ type object struct {
 
 	metadataOnce sync.Once
 	metadata     []byte // JSON as PartialObjectMetadata
+
+	decodedOnce sync.Once
+	decoded     metav1.ObjectMeta
 }
 
 // newObject makes the state that a commit stores. The content becomes the object's: its metadata is changed.
@@ -58,6 +62,16 @@ func (o *object) encoded(asMetadata bool) []byte {
 	}
 	o.metadataOnce.Do(func() { o.metadata = encodeAs(o.content, true) })
 	return o.metadata
+}
+
+// decodedMetadata returns the metadata of the object, which readers share. It is decoded once.
+func (o *object) decodedMetadata() *metav1.ObjectMeta {
+	o.decodedOnce.Do(func() {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(metaOf(o.content), &o.decoded); err != nil {
+			panic(fmt.Sprintf("decoding the metadata of an object: %v", err))
+		}
+	})
+	return &o.decoded
 }
 
 // encodeAs returns the JSON of an object, or of its metadata alone.

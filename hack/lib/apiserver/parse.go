@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // parse reads what a request is about. The request is never nil; the error is the answer to one that cannot be served.
@@ -17,6 +18,7 @@ func (s *Server) parse(q *http.Request, body []byte) (*request, error) {
 	}
 	accepted, _, _ := strings.Cut(q.Header.Get("Accept"), ",")
 	r.asMetadata = strings.Contains(accepted, "as=PartialObjectMetadata")
+	r.asProtobuf = strings.HasPrefix(accepted, runtime.ContentTypeProtobuf)
 	s.locate(r, q.URL.Path)
 	r.Watch, _ = strconv.ParseBool(query.Get("watch"))
 	r.Watch = r.Watch && q.Method == http.MethodGet && r.Name == ""

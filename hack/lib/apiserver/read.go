@@ -1,6 +1,7 @@
 package apiserver
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -15,7 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 )
 
 // notOlder returns the revision of the state that a read gets which gives a resourceVersion, or none. The lock is held.
@@ -109,7 +112,7 @@ func expiredPage(r *request, p page) error {
 }
 
 func (s *Server) answerList(r *request, selected *selection, objects []*object, p page) *reply {
-	items, size := make([]*object, 0, len(objects)), 0
+	items := make([]*object, 0, len(objects))
 	meta := metav1.ListMeta{ResourceVersion: strconv.FormatInt(p.revision, 10)}
 	for i, o := range objects {
 		if p.limit > 0 && len(items) == p.limit {
@@ -121,21 +124,46 @@ func (s *Server) answerList(r *request, selected *selection, objects []*object, 
 		}
 		if selected.matches(o) {
 			items = append(items, o)
-			size += len(o.encoded(r.asMetadata)) + 1
 		}
 	}
-	return &reply{code: http.StatusOK, body: encodeList(r, meta, items, size)}
+	return encodeList(r, meta, items)
 }
 
-// encodeList joins the encoded objects.
-func encodeList(r *request, meta metav1.ListMeta, items []*object, size int) []byte {
-	kind, version := r.table.Kind+"List", r.table.GroupVersion().String()
+// encodeList returns the answer with some objects.
+func encodeList(r *request, meta metav1.ListMeta, items []*object) *reply {
+	kind := metav1.TypeMeta{Kind: r.table.Kind + "List", APIVersion: r.table.GroupVersion().String()}
 	if r.asMetadata {
-		kind, version = "PartialObjectMetadataList", metav1.SchemeGroupVersion.String()
+		kind = metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: metav1.SchemeGroupVersion.String()}
 	}
-	head := fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":%s,"items":[`, kind, version, encode(&meta))
-	body := make([]byte, 0, len(head)+size+2)
-	body = append(body, head...)
+	if r.asMetadata && r.asProtobuf {
+		return &reply{code: http.StatusOK, body: encodeMetadata(kind, meta, items), format: runtime.ContentTypeProtobuf}
+	}
+	return &reply{code: http.StatusOK, body: joinEncoded(r, kind, meta, items)}
+}
+
+// encodeMetadata returns the protobuf of a list of metadata.
+func encodeMetadata(kind metav1.TypeMeta, meta metav1.ListMeta, items []*object) []byte {
+	list := &metav1.PartialObjectMetadataList{
+		TypeMeta: kind, ListMeta: meta, Items: make([]metav1.PartialObjectMetadata, len(items)),
+	}
+	for i, o := range items {
+		list.Items[i].ObjectMeta = *o.decodedMetadata()
+	}
+	var body bytes.Buffer
+	if err := protobuf.NewSerializer(nil, nil).Encode(list, &body); err != nil {
+		panic(fmt.Sprintf("encoding a list of metadata: %v", err))
+	}
+	return body.Bytes()
+}
+
+// joinEncoded joins the JSON of the objects.
+func joinEncoded(r *request, kind metav1.TypeMeta, meta metav1.ListMeta, items []*object) []byte {
+	head := fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":%s,"items":[`, kind.Kind, kind.APIVersion, encode(&meta))
+	size := len(head) + 2
+	for _, o := range items {
+		size += len(o.encoded(r.asMetadata)) + 1
+	}
+	body := append(make([]byte, 0, size), head...)
 	for i, o := range items {
 		if i > 0 {
 			body = append(body, ',')

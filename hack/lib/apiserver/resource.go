@@ -111,10 +111,13 @@ func customResource(crd *apiextensionsv1.CustomResourceDefinition) (*resource, e
 		path := strings.TrimPrefix(field.JSONPath, ".")
 		r.fields[path] = strings.Split(path, ".")
 	}
-	var err error
-	if version.Schema != nil {
-		r.schema = encode(version.Schema.OpenAPIV3Schema)
-		r.validation, err = newValidation(r.GroupVersionKind, version.Schema.OpenAPIV3Schema)
+	if version.Schema == nil {
+		return r, nil
 	}
-	return r, err
+	var err error
+	if r.validation, err = newValidation(r.GroupVersionKind, version.Schema.OpenAPIV3Schema); err != nil {
+		return nil, err
+	}
+	r.schema = r.validation.published()
+	return r, nil
 }

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // ErrExpired is what Faults.Deliver returns to end a watch with 410 Expired.
@@ -97,6 +99,7 @@ type request struct {
 	faults     Faults
 	table      *table
 	asMetadata bool // the client gets PartialObjectMetadata
+	asProtobuf bool // the client prefers protobuf
 	dryRun     bool
 	manager    string
 	content    map[string]any // the decoded body of a create
@@ -107,8 +110,8 @@ type reply struct {
 	code   int
 	body   []byte
 	stream io.ReadCloser
-	retry  int32 // seconds, for the header Retry-After
-	plain  bool  // the body is plain text
+	retry  int32  // seconds, for the header Retry-After
+	format string // the Content-Type; empty: JSON
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -162,7 +165,7 @@ func (s *Server) openAPI(path string) *reply {
 		s.documents[path] = document
 	}
 	if document == nil {
-		return &reply{code: http.StatusNotFound, body: []byte(errNotServed.Error()), plain: true}
+		return &reply{code: http.StatusNotFound, body: []byte(errNotServed.Error()), format: "text/plain; charset=utf-8"}
 	}
 	return &reply{code: http.StatusOK, body: document}
 }
@@ -219,14 +222,11 @@ func failed(err error) *reply {
 
 func (a *reply) response(q *http.Request, now time.Time) *http.Response {
 	header := http.Header{
-		"Content-Type": {"application/json"}, "Cache-Control": {"no-cache, private"},
+		"Content-Type": {cmp.Or(a.format, runtime.ContentTypeJSON)}, "Cache-Control": {"no-cache, private"},
 		"Date": {now.UTC().Format(http.TimeFormat)},
 	}
 	if a.retry > 0 {
 		header.Set("Retry-After", strconv.Itoa(int(a.retry)))
-	}
-	if a.plain {
-		header.Set("Content-Type", "text/plain; charset=utf-8")
 	}
 	body, length := a.stream, int64(-1)
 	if body == nil {

@@ -2,6 +2,7 @@ package apiserver
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
@@ -62,6 +63,17 @@ func newPart(
 ) (*part, error) {
 	validator, _, err := crdvalidation.NewSchemaValidator(properties)
 	return &part{path, structural, validator, cel.NewValidator(structural, path == nil, celCallLimit)}, err
+}
+
+// published returns the schema as OpenAPI, without descriptions: they are most of its bytes, and clients read it once a minute.
+func (v *schemaValidation) published() json.RawMessage {
+	structural := v.object.structural.DeepCopy()
+	dropDescription := func(s *structuralschema.Structural) bool {
+		s.Description = ""
+		return true
+	}
+	(&structuralschema.Visitor{Structural: dropDescription}).Visit(structural)
+	return encode(structural.ToKubeOpenAPI())
 }
 
 // prune drops the fields that the schema does not know and returns their paths.
