@@ -64,7 +64,7 @@ func (h *History) mayWaitForAny(e *event) bool {
 func (h *History) checkLeft(e *event, at Moment, f *Findings) {
 	h.checkForgotten(e)
 	if unsettled := e.unsettled(); len(unsettled) > 0 {
-		if !h.showsWaiting(e) && !h.isPaused(e, unsettled) {
+		if !h.options.LooseConditions && !h.showsWaiting(e) && !h.isPaused(e, unsettled) {
 			f.Add("E: AlertEvent %s waits for %s, and no condition shows why", e, strings.Join(unsettled, ", "))
 		}
 		for _, name := range unsettled {

@@ -123,6 +123,8 @@ type Options struct {
 
 	// LooseOrder says that replicas may see AlertEvents in another order than that of their commits.
 	LooseOrder bool
+	// LooseConditions says that a leader that has lost an AlertEvent may go on to write conditions over those of another one.
+	LooseConditions bool
 	// LostFrom and LostUntil are the time in which acknowledged alerts may be lost, because etcd was restored.
 	LostFrom, LostUntil time.Time
 	// DeletedNamespaces are namespaces that are deleted. Their alerts may be missing.
