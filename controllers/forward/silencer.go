@@ -67,7 +67,7 @@ func (s *silencer) reconcile(ctx context.Context, at circumstances) (answers boo
 		return false, fmt.Errorf("reading the identity of this installation: %w", err)
 	}
 	plan := silences.NewPlan(&at.target.Target, installation, at.now, at.ahead)
-	matching := silences.NewMatching(at.target.ExternalURL)
+	matching := silences.NewMatching(at.target.ExternalURL, installation)
 	inStatus, unread := s.want(ctx, plan)
 	unmatched := s.readSilenced(ctx, at, matching)
 	if err := at.client.Silences(ctx, func(silence *silences.Silence) {

@@ -38,7 +38,7 @@ func TestListsThatLieTakeNoMemory(t *testing.T) {
 			})
 			client := &Client{HTTP: &http.Client{Transport: stream}, URL: parsed(t, "http://alertmanager")}
 			plan := silences.NewPlan(&alerts.Target{Settings: &alerts.Settings{}}, "here", time.Now(), 0)
-			matching := silences.NewMatching(nil)
+			matching := silences.NewMatching(nil, "")
 			var before, now runtime.MemStats
 			largest, n := uint64(0), 0
 			err := client.Silences(t.Context(), func(s *silences.Silence) {

@@ -14,16 +14,18 @@ import (
 // Matching finds the silence that matches each Incident for the longest time. Add all alerts first: they have
 // the IDs of silences.
 type Matching struct {
-	external  *url.URL                          // of the Alertmanager; nil: no silence has a link
-	incidents map[string][]types.NamespacedName // by the ID of a silence
+	external     *url.URL                          // of the Alertmanager; nil: no silence has a link
+	installation string                            // of this Tocsin
+	incidents    map[string][]types.NamespacedName // by the ID of a silence
 
 	Longest map[types.NamespacedName]v1alpha1.Silence // the silences that were found, by Incident
 }
 
 // NewMatching returns a Matching without alerts, for an Alertmanager that people reach by an external URL; nil if there is none.
-func NewMatching(external *url.URL) *Matching {
+func NewMatching(external *url.URL, installation string) *Matching {
 	return &Matching{
-		external: external, incidents: map[string][]types.NamespacedName{}, Longest: map[types.NamespacedName]v1alpha1.Silence{},
+		external: external, installation: installation,
+		incidents: map[string][]types.NamespacedName{}, Longest: map[types.NamespacedName]v1alpha1.Silence{},
 	}
 }
 
@@ -36,15 +38,16 @@ func (m *Matching) AddAlert(incident types.NamespacedName, ids []string) {
 	}
 }
 
-// AddSilence adds a silence. Those for acknowledgements do not count: the condition Acknowledged has these.
+// AddSilence adds a silence. Those for acknowledgements do not count: the condition Acknowledged has these, unless they are of
+// another Tocsin, or of one that was here before.
 func (m *Matching) AddSilence(s *Silence) {
 	incidents := m.incidents[s.ID]
-	mark, before, own := markerOf(s.Comment)
-	if len(incidents) == 0 || own && mark.kind == kindAcknowledged {
+	mark, before, marked := markerOf(s.Comment)
+	if len(incidents) == 0 || marked && mark.kind == kindAcknowledged && mark.installation == m.installation {
 		return
 	}
 	comment := s.Comment
-	if own {
+	if marked {
 		comment = before
 	}
 	matching := v1alpha1.Silence{

@@ -25,7 +25,7 @@ func TestASilenceHasALinkIfTheAlertmanagerHasAnExternalURL(t *testing.T) {
 			g.Expect(err).NotTo(HaveOccurred())
 			base = parsed
 		}
-		m, key := NewMatching(base), types.NamespacedName{Namespace: "shop", Name: "a"}
+		m, key := NewMatching(base, ""), types.NamespacedName{Namespace: "shop", Name: "a"}
 		m.AddAlert(key, []string{"7b3f"})
 		m.AddSilence(&Silence{ID: "7b3f", CreatedBy: "ops", EndsAt: noon})
 		g.Expect(m.Longest).To(HaveKeyWithValue(key,
@@ -38,7 +38,7 @@ func TestTheIDOfASilenceIsEscapedInALink(t *testing.T) {
 	g := NewWithT(t)
 	base, err := url.Parse("https://am.example.com")
 	g.Expect(err).NotTo(HaveOccurred())
-	link, err := url.Parse(NewMatching(base).linkTo(`"><script>//evil.example.com ` + "\n\u202e"))
+	link, err := url.Parse(NewMatching(base, "").linkTo(`"><script>//evil.example.com ` + "\n\u202e"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect([]string{link.Scheme, link.Host, link.Path}).To(Equal([]string{"https", "am.example.com", "/"}))
 	g.Expect(link.String()).To(MatchRegexp(`^https://am\.example\.com/#/silences/[!-~]*$`))
@@ -50,11 +50,26 @@ func TestTheIDOfASilenceIsEscapedInALink(t *testing.T) {
 func TestOfEquallyLongSilencesTheSameOneCounts(t *testing.T) {
 	key := types.NamespacedName{Namespace: "shop", Name: "a"}
 	for _, ids := range [][]string{{"a", "b", "c"}, {"c", "b", "a"}, {"b", "c", "a"}} {
-		m := NewMatching(nil)
+		m := NewMatching(nil, "")
 		m.AddAlert(key, ids)
 		for i, id := range ids {
 			m.AddSilence(&Silence{ID: id, EndsAt: noon.Add(time.Duration(i) * time.Millisecond)})
 		}
 		NewWithT(t).Expect(m.Longest[key].ID).To(Equal("a"))
 	}
+}
+
+func TestAcknowledgementsOfAnotherInstallationCountAsSilences(t *testing.T) {
+	key := types.NamespacedName{Namespace: "shop", Name: "a"}
+	found := func(installation string) map[types.NamespacedName]v1alpha1.Silence {
+		m := NewMatching(nil, "here")
+		m.AddAlert(key, []string{"7b3f"})
+		comment := "I look " + marker{kindAcknowledged, key, installation}.String()
+		m.AddSilence(&Silence{ID: "7b3f", EndsAt: noon, CreatedBy: "maria", Comment: comment})
+		return m.Longest
+	}
+	g := NewWithT(t)
+	g.Expect(found("here")).To(BeEmpty())
+	g.Expect(found("elsewhere")).To(HaveKeyWithValue(key,
+		v1alpha1.Silence{EndTime: v1alpha1.NewTimestamp(noon), By: "maria", Comment: "I look", ID: "7b3f"}))
 }

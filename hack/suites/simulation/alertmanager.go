@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -285,13 +286,31 @@ func (w *world) judgeForwarding() (found oracle.Findings) {
 		return incident == nil || deleted[key] || w.story.stays(key.Namespace) || !incident.DeletionTimestamp.IsZero() ||
 			integrations[types.NamespacedName{Namespace: key.Namespace, Name: integrationName}] == nil || changedWithin(incident, lately)
 	})
+	silenced := map[types.NamespacedName]bool{} // in any Alertmanager
 	for i, a := range w.alertmanagers {
 		told := a.told()
 		for key, incident := range incidents {
+			silenced[key] = silenced[key] || told[key].silenced
 			w.judgeTold(i, key, told[key], &incident.Status, &found)
 		}
 	}
+	w.judgeSilenced(incidents, silenced, &found)
 	return found
+}
+
+// judgeSilenced finds conditions Silenced that are not true.
+func (w *world) judgeSilenced(
+	incidents map[types.NamespacedName]*v1alpha1.Incident, silenced map[types.NamespacedName]bool, found *oracle.Findings,
+) {
+	for key, incident := range incidents {
+		status := &incident.Status
+		is := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSilenced)
+		// The silence of an acknowledgement is no news.
+		if wantTold(status) != "" && is != silenced[key] && status.Acknowledgement == nil && !endsSilence(status) &&
+			!w.story.hasClocks() {
+			found.Add("W: %s has the condition Silenced: %v, and an Alertmanager silences it: %v", key, is, silenced[key])
+		}
+	}
 }
 
 // judgeTold finds what an Alertmanager does not know of an Incident, or knows wrongly.
@@ -306,8 +325,7 @@ func (w *world) judgeTold(
 	case want != "" && knows.silenced && !covered && has[removeLease](w.story):
 		// Its UID names the installation, which leaves the silences of another one alone: they end by themselves.
 	case endsSilence(status): // it may be over already, or not yet
-	// A silence ends by the clock of a leader; leaders that know of different windows set and end it in turn.
-	case want != "" && knows.silenced != covered && !w.story.hasClocks() && !w.story.losesWindows():
+	case want != "" && knows.silenced != covered && !w.story.hasClocks(): // a silence ends by the clock of a leader
 		found.Add("W: Alertmanager %d has a silence of %s: %v, which is acknowledged, or is to be silenced: %v",
 			alertmanager, key, knows.silenced, covered)
 	}
