@@ -307,7 +307,7 @@ func (w *world) judgeSilenced(
 		is := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSilenced)
 		// The silence of an acknowledgement is no news.
 		if wantTold(status) != "" && is != silenced[key] && status.Acknowledgement == nil && !endsSilence(status) &&
-			!w.story.hasClocks() {
+			!w.story.hasClocks() && !w.story.losesWindows() {
 			found.Add("W: %s has the condition Silenced: %v, and an Alertmanager silences it: %v", key, is, silenced[key])
 		}
 	}
@@ -325,7 +325,8 @@ func (w *world) judgeTold(
 	case want != "" && knows.silenced && !covered && has[removeLease](w.story):
 		// Its UID names the installation, which leaves the silences of another one alone: they end by themselves.
 	case endsSilence(status): // it may be over already, or not yet
-	case want != "" && knows.silenced != covered && !w.story.hasClocks(): // a silence ends by the clock of a leader
+	// A silence ends by the clock of a leader; leaders that know of different windows set and end it in turn.
+	case want != "" && knows.silenced != covered && !w.story.hasClocks() && !w.story.losesWindows():
 		found.Add("W: Alertmanager %d has a silence of %s: %v, which is acknowledged, or is to be silenced: %v",
 			alertmanager, key, knows.silenced, covered)
 	}
