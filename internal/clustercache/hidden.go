@@ -35,10 +35,10 @@ const (
 	maxCachedIntegrations = 16_000
 	integrationShare      = 0.625
 
-	// maxCachedWindows is the same of MaintenanceWindows, and of Heartbeats, of which a namespace may have 500: every fold of an
-	// Incident looks at those of its namespace. Each takes at most 40 KiB.
-	maxCachedWindows = 8000
-	windowShare      = 0.0625
+	// maxCachedOthers is the same of each other kind, of which a namespace may have 500: every fold of an Incident looks at those of
+	// its namespace. Each takes at most 40 KiB.
+	maxCachedOthers = 8000
+	otherShare      = 0.0625
 
 	// maxSettledEvents is how many AlertEvents that are settled for all their Incidents a namespace may have beside the others.
 	// Package release lets as many of all namespaces stay for their idempotency keys.
@@ -53,10 +53,9 @@ const (
 	listPause    = 20
 )
 
-// Hidden bounds how many AlertEvents, WebhookIntegrations, MaintenanceWindows and Heartbeats the cache has of each namespace:
-// however small an object is, even a stub takes a kilobyte or two. Those beyond are hidden. Lists and watches do not pass them
-// on, and of them only their number is known. First come, first served; in a list, objects come in the order of their names. What
-// is shown stays so.
+// Hidden bounds how many objects of the kinds that users create the cache has of each namespace: however small an object is, even
+// a stub takes a kilobyte or two. Those beyond are hidden. Lists and watches do not pass them on, and of them only their number
+// is known. First come, first served; in a list, objects come in the order of their names. What is shown stays so.
 //
 // Once half of a namespace's places are free, its objects are listed anew. Until then those that come later are hidden too, since
 // alerts must be folded in order. If a list hides objects though others that had places are gone, since the watch had a gap, the
@@ -67,7 +66,10 @@ const (
 //
 // Incidents and IncidentSummaries are not bounded: the roles let no tenant create or change them, package capacity bounds the
 // Incidents of the operator, and a namespace has one summary.
-type Hidden struct{ events, integrations, windows, heartbeats places }
+type Hidden struct {
+	events, integrations *places
+	others               []*places
+}
 
 // NewHidden returns bounds for an ingest that accepts so many AlertEvents. A namespace may have a share of them.
 func NewHidden(events int, share float64) *Hidden {
@@ -75,11 +77,14 @@ func NewHidden(events int, share float64) *Hidden {
 	own += max(own/2, minMargin)
 	// Ingest divides twice its limit where AlertEvents do not drain, of which a namespace may use half its share.
 	waiting := fair.Limit{All: int64(float64(own) * 2 / share), Share: share / 2}
+	many, few := fair.Limit{All: maxCachedIntegrations, Share: integrationShare}, fair.Limit{All: maxCachedOthers, Share: otherShare}
 	h := &Hidden{
-		newPlaces(KindEvent, &v1alpha1.AlertEvent{}, waiting),
-		newPlaces(KindIntegration, &v1alpha1.WebhookIntegration{}, fair.Limit{All: maxCachedIntegrations, Share: integrationShare}),
-		newPlaces(KindWindow, &v1alpha1.MaintenanceWindow{}, fair.Limit{All: maxCachedWindows, Share: windowShare}),
-		newPlaces(KindHeartbeat, &v1alpha1.Heartbeat{}, fair.Limit{All: maxCachedWindows, Share: windowShare}),
+		events:       newPlaces(KindEvent, &v1alpha1.AlertEvent{}, waiting),
+		integrations: newPlaces(KindIntegration, &v1alpha1.WebhookIntegration{}, many),
+		others: []*places{
+			newPlaces(KindWindow, &v1alpha1.MaintenanceWindow{}, few),
+			newPlaces(KindHeartbeat, &v1alpha1.Heartbeat{}, few),
+		},
 	}
 	h.events.settled.Limit = fair.Limit{All: 2 * maxSettledEvents, Share: 0.5}
 	h.events.isSettled = func(event client.Object) bool { mark, _ := queue.MarkOf(event); return mark.All }
@@ -92,7 +97,7 @@ func (h *Hidden) In(namespace string) (events, integrations int) {
 }
 
 func (h *Hidden) kinds() []*places {
-	return []*places{&h.events, &h.integrations, &h.windows, &h.heartbeats}
+	return append([]*places{h.events, h.integrations}, h.others...)
 }
 
 // Each calls use for each kind and namespace with hidden objects, those with the most first.
@@ -167,9 +172,9 @@ type hiddenObjects struct {
 	isUrgent bool // when the list hid them, objects that were gone held places
 }
 
-func newPlaces(kind string, object client.Object, limit fair.Limit) places {
+func newPlaces(kind string, object client.Object, limit fair.Limit) *places {
 	none := func(client.Object) bool { return false }
-	return places{
+	return &places{
 		kind: kind, object: object, isExempt: none, isSettled: none, used: fair.Budget[string]{Limit: limit},
 		shown: map[types.UID]place{}, hidden: map[string]hiddenObjects{},
 	}

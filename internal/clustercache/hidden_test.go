@@ -165,7 +165,8 @@ func TestWindowsBeyondTheirPlacesAreHidden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		hidden, watcher := NewHidden(1, 1), watch.NewFakeWithOptions(watch.FakeOptions{ChannelSize: 10})
-		hidden.windows.used.Limit = fair.Limit{All: 8, Share: 0.25}
+		places := hidden.of(&v1alpha1.MaintenanceWindow{})
+		places.used.Limit = fair.Limit{All: 8, Share: 0.25}
 		var list v1alpha1.MaintenanceWindowList
 		for n, name := range []string{"a", "b", "c"} {
 			list.Items = append(list.Items, testenv.Window("team", name, time.Now(), time.Now().Add(time.Hour)))
@@ -179,7 +180,7 @@ func TestWindowsBeyondTheirPlacesAreHidden(t *testing.T) {
 			},
 		}, &v1alpha1.MaintenanceWindow{}, 0, nil)
 		_, err := informer.AddEventHandler(informers.Handler(
-			func(*v1alpha1.MaintenanceWindow, bool) {}, func(w *v1alpha1.MaintenanceWindow) { hidden.windows.forget(w) }))
+			func(*v1alpha1.MaintenanceWindow, bool) {}, func(w *v1alpha1.MaintenanceWindow) { places.forget(w) }))
 		g.Expect(err).NotTo(HaveOccurred())
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -253,7 +254,7 @@ func TestWhatAGapOfTheWatchTookGivesItsPlaceBack(t *testing.T) {
 func TestATenantDoesNotHaveAllObjectsListedWithoutAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, hidden := NewWithT(t), NewHidden(1, 1)
-		places, informer := &hidden.events, &pagedInformer{}
+		places, informer := hidden.events, &pagedInformer{}
 		places.used.Limit = fair.Limit{All: 16, Share: 0.25}
 		lists := 0
 		for second := range 10 * 60 {
@@ -278,7 +279,7 @@ func TestATenantDoesNotHaveAllObjectsListedWithoutAPause(t *testing.T) {
 func TestAListThatFailsTakesNoPlaces(t *testing.T) {
 	g := NewWithT(t)
 	hidden := NewHidden(1, 1)
-	listing := hidden.events.list(&pagedInformer{places: &hidden.events})
+	listing := hidden.events.list(&pagedInformer{places: hidden.events})
 	for n := range 10 {
 		g.Expect(listing.passes(largeEvent("a", n, 0))).To(BeTrue())
 	}
@@ -290,7 +291,7 @@ func TestAListThatFailsTakesNoPlaces(t *testing.T) {
 // TestASettledAlertEventUsesNoPlaceOfTheOthers has one settled after another, as they stay for their idempotency keys.
 func TestASettledAlertEventUsesNoPlaceOfTheOthers(t *testing.T) {
 	g, hidden := NewWithT(t), NewHidden(1, 1)
-	places := &hidden.events
+	places := hidden.events
 	places.used.Limit = fair.Limit{All: 16, Share: 0.25}
 	for n := range 20 {
 		event := largeEvent("a", n, 0)
