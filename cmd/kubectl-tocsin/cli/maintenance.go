@@ -336,3 +336,19 @@ func mutes(w v1alpha1.MaintenanceWindow) string {
 	}
 	return cmp.Or(strings.Join(parts, ","), "all")
 }
+
+// muted describes the maintenance window that mutes the Incident.
+func (d *description) muted(incident *v1alpha1.Incident) string {
+	mute := incident.Status.Mute
+	if mute == nil || incident.Status.State != v1alpha1.IncidentOpen {
+		return ""
+	}
+	text := fmt.Sprintf("yes, by the maintenance window %s", safe(mute.Window))
+	if mute.EndTime != nil {
+		text += " until " + mute.EndTime.Local().Format(localTime)
+	}
+	if mute.ForwardedSeverity != "" {
+		text += fmt.Sprintf(". People were told before, with severity %s, and will be told of its end", mute.ForwardedSeverity)
+	}
+	return text + "."
+}
