@@ -8,9 +8,9 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
-// Condense is the transform of the cache for Incidents, IncidentSummaries, Heartbeats and MaintenanceWindows: it removes the
+// Condense is the transform of the cache for all kinds but those for which queue.Cached and Integrations have one: it removes the
 // metadata that nothing reads, of which a tenant could write 1 MiB on each object and so fill the memory of every replica. A
-// second call changes nothing. queue.Cached and Integrations have the transforms of the other kinds.
+// second call changes nothing.
 func Condense(object any) (any, error) {
 	switch object := object.(type) {
 	case *v1alpha1.Incident:

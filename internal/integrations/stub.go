@@ -12,8 +12,8 @@ const stubVersion = "stub-"
 // IsWhole reports whether the spec of a WebhookIntegration is whole. The cache has only a stub of one that has no place in its
 // memory, since those of its namespace are too large together. It is read again when there is a place.
 //
-// Of a stub, nobody knows how to read alerts, what is signed, which heartbeats there are and which maintenance windows are open.
-// So ingest answers 503, nothing ends for want of alerts, and what is missed or muted stays so.
+// Of a stub, nobody knows how to read alerts, what is signed, which heartbeats there are and what mutes its Incidents. So ingest
+// answers 503, nothing ends for want of alerts, and what is missed or muted stays so.
 func IsWhole(w *v1alpha1.WebhookIntegration) bool {
 	return !strings.HasPrefix(w.ResourceVersion, stubVersion)
 }
