@@ -1,9 +1,9 @@
 // Package controllers folds AlertEvents into Incidents, exactly once, and deletes what is folded.
 //
 // It wires its packages together: incident folds, release deletes and marks AlertEvents, sweep visits Resolved Incidents,
-// integration and maintenance write the status of WebhookIntegrations and MaintenanceWindows, summary counts the Incidents of a
-// namespace, heartbeat finds heartbeats that are missed, and replica has what every replica keeps. The packages forward and
-// archive, which tell others, are wired by internal/app and cmd/tocsin-archiver.
+// integration writes the status of WebhookIntegrations, summary counts the Incidents of a namespace, heartbeat finds heartbeats
+// that are missed, and replica has what every replica keeps. Package maintenance mutes Incidents, and the packages forward and
+// archive tell others: internal/app and cmd/tocsin-archiver wire them.
 //
 // This comment has the algorithm and its proof. docs/internals/architecture.md has the invariants, and what guards each of them.
 //

@@ -10,7 +10,6 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/heartbeat"
 	"github.com/tocsin-dev/tocsin/controllers/incident"
 	"github.com/tocsin-dev/tocsin/controllers/integration"
-	"github.com/tocsin-dev/tocsin/controllers/maintenance"
 	"github.com/tocsin-dev/tocsin/controllers/release"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/summary"
@@ -82,9 +81,12 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	if folds.ArchiveRequired {
 		status.Archived = sweeper
 	}
+	for _, feature := range folds.Features {
+		err = cmp.Or(err, feature.Lead(mgr, live))
+	}
 	return cmp.Or(
+		err,
 		heartbeat.Add(mgr, live, folds.Health),
-		maintenance.Add(mgr, live, folds.Health),
 		summary.Add(mgr, live, folds.Health),
 		integration.Add(mgr, live, status),
 	)

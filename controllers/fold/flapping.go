@@ -72,9 +72,9 @@ func (flappingRule) ends(f *folding) {
 	resolved := *status.ResolvedTime
 	f.endFlapping(resolved.Time)
 	kept := &v1alpha1.KeptFiring{Severity: status.Alert.Severity, StartTime: resolved, EndTime: resolved}
-	wasForwarded := !WasHeld(status, resolved.Time)
-	if mute := status.Mute; mute != nil {
-		kept.Severity, wasForwarded = mute.ForwardedSeverity, mute.ForwardedSeverity != ""
+	wasForwarded, muted := !WasHeld(status, resolved.Time), MutedBy(status)
+	if muted != nil {
+		kept.Severity, wasForwarded = muted.Severity, muted.Severity != ""
 	}
 	length := time.Duration(0)
 	if p, forwarding := f.in.Policy.Flapping, &f.in.Forwarding; p != nil && isSet(known.EndTime) && wasForwarded &&
@@ -83,7 +83,7 @@ func (flappingRule) ends(f *folding) {
 	}
 	switch {
 	case continuesLast(status): // also if it ends now, with a severity that the timeline may lack
-		if kept.StartTime = known.KeptFiring.StartTime; status.Mute == nil { // which has hidden a rise
+		if kept.StartTime = known.KeptFiring.StartTime; muted == nil { // which has hidden a rise
 			kept.Severity = known.KeptFiring.Severity
 		}
 	case length <= 0:

@@ -144,6 +144,9 @@ type rule interface {
 	// even if it is Resolved. The rule must change it then: otherwise it is folded again and again.
 	due(status *v1alpha1.IncidentStatus, p *Policy) time.Time
 
+	// muted returns what a status notes that mutes the Incident; nil if it notes nothing.
+	muted(status *v1alpha1.IncidentStatus) *Muted
+
 	// bare adapts a status whose content is left out.
 	bare(status, stored *v1alpha1.IncidentStatus, p *Policy, now time.Time)
 }
@@ -396,4 +399,5 @@ func (noRule) alert(*folding, receivedAlert, earlier)                     {}
 func (noRule) finish(*folding, earlier)                                   {}
 func (noRule) takeReport(*folding, receivedAlert) string                  { return "" }
 func (noRule) due(*v1alpha1.IncidentStatus, *Policy) (never time.Time)    { return never }
+func (noRule) muted(*v1alpha1.IncidentStatus) *Muted                      { return nil }
 func (noRule) bare(_, _ *v1alpha1.IncidentStatus, _ *Policy, _ time.Time) {}

@@ -13,7 +13,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
-// KnownForwarding is what is known about the forwarding of an Incident, but for windows and silences.
+// KnownForwarding is what is known about the forwarding of an Incident, but for what mutes or silences it.
 type KnownForwarding struct {
 	Disabled      bool                      // Incidents are not forwarded
 	Reason        v1alpha1.ForwardingReason // empty: not known
@@ -48,12 +48,11 @@ func ForwardingOf(status *v1alpha1.IncidentStatus, known KnownForwarding, now ti
 
 // of returns what is so of an open Incident with the status, without the time.
 func (known *KnownForwarding) of(status *v1alpha1.IncidentStatus, now time.Time) *v1alpha1.Forwarding {
-	before := status.Forwarding
+	before, muted := status.Forwarding, MutedBy(status)
 	next := &v1alpha1.Forwarding{Reason: known.Reason, Message: plaintext.ShortMessage(known.Message)}
 	switch {
-	case status.Mute != nil && status.Mute.ForwardedSeverity == "":
-		next.Reason = v1alpha1.ForwardingMuted
-		next.Message = plaintext.ShortMessage("The maintenance window " + status.Mute.Window + " is open.")
+	case muted != nil && muted.Severity == "":
+		next.Reason, next.Message = v1alpha1.ForwardingMuted, plaintext.ShortMessage(muted.Message)
 	case known.Disabled:
 		return nil
 	case IsHeld(status, now) && !known.isExcluded():
@@ -113,6 +112,29 @@ var forwardingMessages = map[v1alpha1.ForwardingReason]string{
 	v1alpha1.ForwardingHeld:     "Not posted to Alertmanager yet",
 }
 
+// Muting knows when the Incidents of an integration are muted.
+type Muting interface {
+	// Mutes reports whether one with this content is muted at a time, by what, and until when; zero: without end.
+	Mutes(content *v1alpha1.AlertContent, at time.Time) (by string, until time.Time, muted bool)
+}
+
+// Muted is what mutes an Incident: what people were told of it before stays so.
+type Muted struct {
+	Severity v1alpha1.Severity // with which it was forwarded before, and still is; empty: it was not
+	Until    time.Time         // zero: for as long as the status notes it
+	Message  string            // why it is not forwarded
+}
+
+// MutedBy returns what mutes an Incident, by its status; nil if nothing does.
+func MutedBy(status *v1alpha1.IncidentStatus) *Muted {
+	for _, r := range rules {
+		if muted := r.muted(status); muted != nil {
+			return muted
+		}
+	}
+	return nil
+}
+
 // IsHeld reports whether an Open Incident is not forwarded yet at a time, because of its forwardTime. One that was noted by a
 // clock that has been set back since then is forwarded at once: nobody knows for how long it has been open.
 func IsHeld(status *v1alpha1.IncidentStatus, at time.Time) bool {
@@ -130,6 +152,12 @@ func (f *folding) isNotForwarded() bool {
 // isTold reports whether an Alertmanager has accepted the current episode, as far as its status or this leader knows.
 func (f *folding) isTold() bool {
 	return wasAccepted(f.status) || f.isKnownPosted()
+}
+
+// isKnownPosted reports whether this leader knows that an Alertmanager has accepted the current episode.
+func (f *folding) isKnownPosted() bool {
+	known := &f.in.Forwarding
+	return known.Severity != "" && known.Opened.Equal(valueOf(f.status.OpenedTime).Time)
 }
 
 // wasAccepted reports whether an Alertmanager has accepted the episode, by its status.
@@ -208,7 +236,7 @@ func ForwardedPeriods(status *v1alpha1.IncidentStatus) []SeverityPeriod {
 			later = append(later, p)
 		}
 	}
-	if last < 0 || told[last].Severity != kept.Severity { // the timeline is too short, or a window has kept the others back
+	if last < 0 || told[last].Severity != kept.Severity { // the timeline is too short, or the others were muted
 		told, last = append(told, SeverityPeriod{Severity: kept.Severity, From: kept.StartTime.Time}), last+1
 	}
 	told[last].To = to

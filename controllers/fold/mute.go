@@ -28,9 +28,24 @@ func (muteRule) due(status *v1alpha1.IncidentStatus, _ *Policy) (never time.Time
 }
 
 func (muteRule) bare(status, stored *v1alpha1.IncidentStatus, p *Policy, now time.Time) {
-	if _, muted := p.Maintenance.Mutes(&status.Alert, now); !muted && stored.Mute == nil {
+	if _, _, muted := p.mutes(&status.Alert, now); !muted && stored.Mute == nil {
 		status.Mute = nil // without the labels that a window matches, the next fold could not tell why it is muted
 	}
+}
+
+func (muteRule) muted(status *v1alpha1.IncidentStatus) *Muted {
+	mute := status.Mute
+	if mute == nil {
+		return nil
+	}
+	return &Muted{mute.ForwardedSeverity, valueOf(mute.EndTime).Time, "The maintenance window " + mute.Window + " is open."}
+}
+
+func (p *Policy) mutes(content *v1alpha1.AlertContent, at time.Time) (window string, until time.Time, muted bool) {
+	if p.Muting == nil {
+		return window, until, false
+	}
+	return p.Muting.Mutes(content, at)
 }
 
 func (f *folding) updateMute(before earlier) {
@@ -39,12 +54,12 @@ func (f *folding) updateMute(before earlier) {
 	if !isOpen && !before.isOpen || isOpen && f.staysMuted(before) {
 		return
 	}
-	last, muted := f.in.Policy.Maintenance.Mutes(&status.Alert, f.in.Now)
+	window, until, muted := f.in.Policy.mutes(&status.Alert, f.in.Now)
 	mute := f.muteOf(before, isOpen, muted)
 	if mute != nil && isOpen {
-		mute.Window = last.Window
-		if !last.Until.IsZero() {
-			mute.EndTime = timestamp(last.Until)
+		mute.Window = window
+		if !until.IsZero() {
+			mute.EndTime = timestamp(until)
 		}
 	}
 	if sameMute(status.Mute, mute) {
@@ -80,12 +95,6 @@ func (f *folding) muteOf(before earlier, isOpen, muted bool) *v1alpha1.Mute {
 	default:
 		return nil
 	}
-}
-
-// isKnownPosted reports whether this leader knows that an Alertmanager has accepted the current episode.
-func (f *folding) isKnownPosted() bool {
-	known := &f.in.Forwarding
-	return known.Severity != "" && known.Opened.Equal(valueOf(f.status.OpenedTime).Time)
 }
 
 func sameMute(a, b *v1alpha1.Mute) bool {

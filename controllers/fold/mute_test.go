@@ -29,7 +29,7 @@ func windowOf(name string, from, to int, severities ...v1alpha1.Severity) v1alph
 }
 
 func (b *foldBench) maintain(windows ...v1alpha1.MaintenanceWindow) {
-	b.policy.Maintenance = maintenance.New(windows...)
+	b.policy.Muting = maintenance.New(windows...)
 }
 
 // TestAMuteDoesNotDependOnBatching folds the same alerts at the same times, as many at once as comes, and compares the records.
@@ -109,7 +109,7 @@ func TestAnIncidentIsMuted(t *testing.T) {
 		g, bench := start(t, windowOf("db", 10, 20))
 		bench.at(12, eventOf(12, firingAlert()))
 		want := bench.status().Mute.DeepCopy()
-		bench.policy.Stub, bench.policy.Maintenance = true, nil
+		bench.policy.Stub, bench.policy.Muting = true, nil
 		stored := bench.status().DeepCopy()
 		p := bench.at(13, eventOf(13, critical))
 		g.Expect(bench.status().Mute).To(Equal(want))
@@ -190,7 +190,7 @@ func TestAnIncidentIsMuted(t *testing.T) {
 	t.Run("until the window is deleted", func(t *testing.T) {
 		g, bench := start(t, windowOf("db", 10, 20))
 		bench.at(11, eventOf(11, firingAlert()))
-		bench.policy.Maintenance = nil
+		bench.policy.Muting = nil
 		g.Expect(bench.at(12).Write).To(BeTrue())
 		g.Expect(bench.status().Mute).To(BeNil())
 	})

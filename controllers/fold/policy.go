@@ -9,7 +9,6 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
-	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
 // Limits of the fold.
@@ -67,9 +66,9 @@ type Policy struct {
 	Flapping                    *v1alpha1.FlappingPolicy // nil: the defaults
 	AcknowledgementExpiresAfter time.Duration            // 0: never
 
-	Heartbeats  Heartbeats
-	Maintenance maintenance.Plan // the windows that are for the integration
-	Stub        bool             // the windows are unknown: what is muted stays so; and nothing ends for its age
+	Heartbeats Heartbeats
+	Muting     Muting // of its Incidents; nil: nothing mutes them
+	Stub       bool   // Muting is not known: what is muted stays so; and nothing ends for its age
 }
 
 // Presets knows the presets that read payloads.

@@ -22,11 +22,7 @@ const (
 	messageSomeFailing    = "These do not accept them: "
 	messageAllFailing     = "No Alertmanager accepts the Incidents: "
 	messageRejecting      = "These do not accept some of them: "
-	messageMaintenance    = "These maintenance windows are open, and new Incidents that match them are not posted: "
 	messageWrongClock     = "The clocks of these differ from the API server's: "
-
-	// maxWindowNames is how many open windows a message names. A namespace may have hundreds.
-	maxWindowNames = 10
 )
 
 // Condition returns the condition Forwarded of an integration. It is not ok while it cannot be decided: the condition then
@@ -53,28 +49,13 @@ func (f *Forwarder) Condition(integration *v1alpha1.WebhookIntegration) (conditi
 		return condition, condition.Reason != ""
 	}
 	ok = t.describeHealth(&condition, selected, client.ObjectKeyFromObject(integration), time.Now())
-	t.describeMaintenance(&condition, integration)
+	if now, isKnown := t.forwarder.clock.Now(); isKnown && t.forwarder.Muting != nil {
+		t.forwarder.Muting.Describe(&condition, integration, now)
+	}
 	if file.err != nil {
 		condition.Message += " " + messageInvalidConfig + oneLine(file.err) + "." + messageLastValidInUse
 	}
 	return condition, ok
-}
-
-// describeMaintenance adds the open maintenance windows to the condition of an integration.
-func (t *term) describeMaintenance(condition *metav1.Condition, integration *v1alpha1.WebhookIntegration) {
-	now, ok := t.forwarder.clock.Now()
-	open := t.forwarder.Windows.Of(integration).Open(now)
-	if !ok || len(open) == 0 {
-		return
-	}
-	var names []string
-	for _, opening := range open {
-		names = append(names, opening.Window)
-	}
-	if condition.Reason == v1alpha1.ReasonForwarding {
-		condition.Reason = v1alpha1.ReasonMaintenance
-	}
-	condition.Message += " " + messageMaintenance + plaintext.Few(names, maxWindowNames) + "."
 }
 
 // oneLine returns the errors of the configuration file in one line.

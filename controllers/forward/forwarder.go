@@ -48,6 +48,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -61,7 +62,6 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
 	"github.com/tocsin-dev/tocsin/controllers/forward/config"
 	"github.com/tocsin-dev/tocsin/internal/informers"
-	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
 // clock returns the time by the API server's clock. It is not ok while nothing may be posted.
@@ -72,8 +72,8 @@ type Forwarder struct {
 	// PageURL is the address of the page, for links to Incidents; nil if there is none.
 	PageURL *url.URL
 
-	// Windows knows the MaintenanceWindows. Its maker has it follow the cache. Nil: there are none.
-	Windows *maintenance.Windows
+	// Muting knows when Incidents are muted. Nil: never.
+	Muting Muting
 
 	// Dialer connects to Alertmanagers. Default: a *net.Dialer.
 	Dialer alertmanager.Dialer
@@ -86,6 +86,15 @@ type Forwarder struct {
 	file    atomic.Pointer[file]
 	term    atomic.Pointer[term]                       // nil if this replica does not lead
 	changed atomic.Pointer[func(types.NamespacedName)] // see Watch
+}
+
+// Muting knows when Incidents are muted.
+type Muting interface {
+	// Of returns what mutes the Incidents of an integration; nil if nothing does. The integration may be nil.
+	Of(integration *v1alpha1.WebhookIntegration) fold.Muting
+
+	// Describe has the condition Forwarded of an integration say what mutes some of its Incidents.
+	Describe(condition *metav1.Condition, integration *v1alpha1.WebhookIntegration, now time.Time)
 }
 
 // file is what was read of the configuration file. It never changes.

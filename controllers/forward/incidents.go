@@ -263,7 +263,7 @@ func (i *incidents) open() []types.NamespacedName {
 // muted returns the Incidents that are open and muted by their status.
 func (i *incidents) muted() []types.NamespacedName {
 	return i.filter(func(_ types.NamespacedName, entry indexed) bool {
-		return entry.content != nil && entry.content.Status.Mute != nil
+		return entry.content != nil && fold.MutedBy(&entry.content.Status) != nil
 	})
 }
 

@@ -140,7 +140,7 @@ func (w *world) follow(before, after *v1alpha1.Incident) {
 	if before != nil && before.Status.State == after.Status.State && after.Status.State == v1alpha1.IncidentResolved {
 		return // the next sweep tells of an end that was kept back
 	}
-	_, muted := w.cluster.windows.In(namespace).Mutes(&after.Status.Alert, w.time)
+	_, _, muted := w.cluster.windows.In(namespace).Mutes(&after.Status.Alert, w.time)
 	switch {
 	case w.holds(before, after):
 		set = ""

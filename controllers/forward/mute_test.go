@@ -9,7 +9,6 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -224,24 +223,5 @@ func TestTheNextWindowLeavesWhatWasPostedBeforeIt(t *testing.T) {
 		for set, fired := range r.am.fired {
 			r.Expect(fired).To(HaveLen(1), set)
 		}
-	})
-}
-
-func TestTheConditionNamesOpenWindows(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		whi := &v1alpha1.WebhookIntegration{}
-		whi.Namespace, whi.Name = namespace, integration
-		r.replaceWindows(within(time.Minute, time.Hour))
-		condition := metav1.Condition{Reason: v1alpha1.ReasonForwarding, Message: "Fine."}
-		r.term.describeMaintenance(&condition, whi)
-		r.Expect(condition.Message).To(Equal("Fine."))
-		r.wait(time.Minute)
-		r.term.describeMaintenance(&condition, whi)
-		r.Expect(condition.Reason).To(Equal(v1alpha1.ReasonMaintenance))
-		r.Expect(condition.Message).To(Equal("Fine. " + messageMaintenance + "db."))
-		condition.Reason = v1alpha1.ReasonAllFailing
-		r.term.describeMaintenance(&condition, whi)
-		r.Expect(condition.Reason).To(Equal(v1alpha1.ReasonAllFailing), "that is worse")
 	})
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/forward/alertmanager"
 	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
 	"github.com/tocsin-dev/tocsin/controllers/forward/config"
-	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
 // poster posts alerts to one address of an Alertmanager. It depends on no other poster.
@@ -28,7 +27,7 @@ type poster struct {
 	clock     clock
 	dialer    alertmanager.Dialer
 	incidents *incidents
-	windows   *maintenance.Windows
+	muting    Muting
 	schedule  *schedule
 	record    *record
 	skew      *skew
@@ -46,7 +45,7 @@ func newPoster(t *term, name, address string) *poster {
 		address: address, log: t.forwarder.log.WithValues("alertmanager", name, "address", address),
 		metrics: addressMetrics{name, address}, clock: t.clock, dialer: t.forwarder.Dialer,
 		record:    &record{began: time.Now(), incidents: map[types.NamespacedName]*postedState{}},
-		incidents: t.incidents, windows: t.forwarder.Windows, reporter: t.reporter,
+		incidents: t.incidents, muting: t.forwarder.Muting, reporter: t.reporter,
 	}
 	p.configured.Store(&circumstances{})
 	p.metrics.succeeded(time.Now())
@@ -197,10 +196,19 @@ func (p *poster) readFormer(ctx context.Context, at circumstances) error {
 		key, _ := alerts.IncidentOf(labels)
 		known, integration, ok := p.incidents.get(key)
 		if ok || p.incidents.hasIntegration(alerts.IntegrationOf(labels)) { // an Incident may come, even one that is Resolved by then
-			wanted := at.target.Want(known.content, integration, p.windows.Of(integration), at.now)
+			wanted := p.want(at, known.content, integration)
 			p.record.addFormer(key, labels, wanted, &at.target.Target, at.now)
 		}
 	})
+}
+
+// want returns what Alertmanager is to know of an Incident. The Incident and the integration may be nil.
+func (p *poster) want(at circumstances, incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration) alerts.Wanted {
+	var muting fold.Muting
+	if p.muting != nil {
+		muting = p.muting.Of(integration)
+	}
+	return at.target.Want(incident, integration, muting, at.now)
 }
 
 // next returns the posts of the next request.
@@ -259,7 +267,7 @@ func (p *poster) prepare(ctx context.Context, at circumstances, key types.Namesp
 		p.log.Error(err, "Incident cannot be posted", "namespace", key.Namespace, "incident", key.Name)
 		return nil
 	}
-	wanted := at.target.Want(incident, integration, p.windows.Of(integration), at.now)
+	wanted := p.want(at, incident, integration)
 	// Without the integration, a set that fires is neither renewed nor ended, so nothing changes if the integration is created
 	// again within the expiry; otherwise the set ends with it.
 	stays := integration == nil && incident != nil &&

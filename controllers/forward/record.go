@@ -347,8 +347,9 @@ func (t *term) forwarding(
 		return fold.KnownForwarding{Reason: v1alpha1.ForwardingFailing, Message: messageInvalidConfig + oneLine(file.err) + "."}
 	}
 	severity := fold.ForwardedSeverity(&incident.Status)
-	if mute := incident.Status.Mute; mute != nil && (mute.EndTime == nil || t.forwarder.apiTime().Before(mute.EndTime.Time)) {
-		severity = mute.ForwardedSeverity
+	muted := fold.MutedBy(&incident.Status)
+	if muted != nil && (muted.Until.IsZero() || t.forwarder.apiTime().Before(muted.Until)) {
+		severity = muted.Severity
 	}
 	if severity == "" { // muted since it opened: no Alertmanager has it
 		return fold.KnownForwarding{}

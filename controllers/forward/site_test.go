@@ -28,6 +28,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/forward/alertmanager"
 	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
 	"github.com/tocsin-dev/tocsin/controllers/forward/config"
+	mutes "github.com/tocsin-dev/tocsin/controllers/maintenance"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
@@ -88,7 +89,7 @@ func (held) Holds() bool { return true }
 // newTerm returns a term that knows nothing yet.
 func (c *cluster) newTerm() *term {
 	t := newTerm(New("", clockFunc(func() (time.Time, bool) { return c.clock() }), c, logr.Discard()), held{}, c, nil)
-	t.forwarder.Windows = c.windows
+	t.forwarder.Muting = &mutes.Muting{Windows: c.windows}
 	return t
 }
 
@@ -151,7 +152,7 @@ func (c *cluster) input(name string, before *v1alpha1.Incident, events ...*v1alp
 	return fold.Input{
 		Name: name, Incident: before, Events: events, Queue: fold.Stored{},
 		Policy: fold.Policy{
-			Retention: time.Hour, Maintenance: c.windows.In(namespace), ForwardAfter: c.spec.ForwardAfter, Flapping: c.spec.Flapping,
+			Retention: time.Hour, Muting: c.windows.In(namespace), ForwardAfter: c.spec.ForwardAfter, Flapping: c.spec.Flapping,
 		}, Now: c.now(),
 	}
 }

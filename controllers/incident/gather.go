@@ -230,7 +230,9 @@ func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *fa
 				policy.Heartbeats.Missed = true // nobody tells whether the leaf is there
 			}
 			policy.Heartbeats.HeardSince = fold.Latest(policy.Heartbeats.HeardSince, r.missedUntil(key, o.apiTime))
-			policy.Maintenance = r.Windows.Of(&integration)
+			for _, feature := range r.Features {
+				feature.AddTo(&policy, &integration)
+			}
 		case !apierrors.IsNotFound(err):
 			return policy, fmt.Errorf("reading the WebhookIntegration: %w", err)
 		default:

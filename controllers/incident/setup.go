@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
@@ -20,7 +21,6 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/fair"
-	"github.com/tocsin-dev/tocsin/internal/maintenance"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
@@ -41,8 +41,8 @@ type Options struct {
 	// Ingest has priority over folding.
 	Ingest Ingest
 
-	// Windows knows the MaintenanceWindows. Its maker has it follow the manager's cache, and waits for it. Nil: there are none.
-	Windows *maintenance.Windows
+	// Features are those of the program that follow objects of their own.
+	Features []Feature
 
 	// Presets have windows for integrations without spec.lateFiringWindow.
 	Presets fold.Presets
@@ -57,6 +57,21 @@ type Options struct {
 	TracerProvider trace.TracerProvider
 
 	Clock replica.Clock
+}
+
+// Feature is what a feature adds to the controllers, beside its rule of the fold.
+type Feature interface {
+	// Synced reports whether it knows the objects that existed at the start. No term begins before that.
+	Synced() bool
+
+	// AddTo adds to the policy of an integration.
+	AddTo(policy *fold.Policy, integration *v1alpha1.WebhookIntegration)
+
+	// Source has Incidents folded when that changes. Each term has a new one.
+	Source() source.Source
+
+	// Lead adds the feature's own controllers to the manager of a term.
+	Lead(mgr ctrl.Manager, live client.Client) error
 }
 
 // Add adds the controller to the manager of a leader's term. It returns the Incidents that cannot be written.
@@ -82,7 +97,7 @@ func Add(
 		return o.Memory.Turn(request.NamespacedName)
 	})
 	options.RecoverPanic = new(true)
-	err := requests.Complete("the fold of Incidents", ctrl.NewControllerManagedBy(mgr).
+	builder := ctrl.NewControllerManagedBy(mgr).
 		Named("incident").
 		Watches(&v1alpha1.AlertEvent{}, r.onEvent()).
 		Watches(&v1alpha1.Incident{}, r.onIncident()).
@@ -94,9 +109,11 @@ func Add(
 		})).
 		WatchesRawSource(requests.Source("blocked", r.watchBlocked)).
 		WatchesRawSource(requests.Source("forwarding", r.watchForwarding)).
-		WatchesRawSource(requests.Source("maintenance", r.watchMaintenance)).
-		WithOptions(options), r)
-	return r.blocked, err
+		WithOptions(options)
+	for _, feature := range o.Features {
+		builder.WatchesRawSource(feature.Source())
+	}
+	return r.blocked, requests.Complete("the fold of Incidents", builder, r)
 }
 
 // newReconciler returns a reconciler. The caller sets the other fields.

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	mutes "github.com/tocsin-dev/tocsin/controllers/maintenance"
 	"github.com/tocsin-dev/tocsin/controllers/release"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
@@ -93,7 +94,8 @@ func (s *site) newFolder() *folder {
 		}
 	}, []string{s.Namespace})
 	f.incidents = newReconciler(f.cache, live, lists, Options{
-		Memory: memory, Health: always{s.Clock}, Windows: s.windows, Ingest: backlogOf(0), Clock: s.Clock,
+		Memory: memory, Health: always{s.Clock}, Ingest: backlogOf(0), Clock: s.Clock,
+		Features: []Feature{&mutes.Muting{Windows: s.windows}},
 	})
 	f.incidents.recorder, f.incidents.notices = f.events, flowcontrol.NewFakeAlwaysRateLimiter()
 	f.incidents.counts, f.incidents.releases = &listedCounts{site: s, incidents: math.MaxInt64, bytes: math.MaxInt64}, f.releases

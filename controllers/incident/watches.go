@@ -128,7 +128,7 @@ func (r *reconciler) onIntegration() handler.EventHandler {
 	) {
 		if initial || before != nil && after != nil && before.Generation == after.Generation &&
 			integrations.IsWhole(before) == integrations.IsWhole(after) &&
-			maps.Equal(before.Labels, after.Labels) { // by which windows select it
+			maps.Equal(before.Labels, after.Labels) { // by which others select it
 			return // at the start, the Incidents come by themselves
 		}
 		integration := client.ObjectKeyFromObject(cmp.Or(after, before))

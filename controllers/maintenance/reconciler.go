@@ -1,5 +1,5 @@
-// Package maintenance writes the status of MaintenanceWindows: whether they are valid, and when they open. What an open window
-// does, package fold decides by the windows themselves.
+// Package maintenance has MaintenanceWindows mute Incidents (muting.go), and writes their status: whether they are valid, and
+// when they open. What an open window does, package fold decides.
 package maintenance
 
 import (
@@ -51,9 +51,9 @@ type reconciler struct {
 	recorder events.EventRecorder
 }
 
-// Add adds the controller to the manager of a leader's term.
-func Add(mgr ctrl.Manager, live client.StatusClient, clock replica.APIClock) error {
-	r := &reconciler{mgr.GetCache(), live, clock, mgr.GetEventRecorder("tocsin")}
+// Lead implements incident.Feature.
+func (m *Muting) Lead(mgr ctrl.Manager, live client.Client) error {
+	r := &reconciler{mgr.GetCache(), live, m.clock, mgr.GetEventRecorder("tocsin")}
 	return requests.Complete("the status of MaintenanceWindows", ctrl.NewControllerManagedBy(mgr).
 		Named("maintenancewindow").
 		Watches(&v1alpha1.MaintenanceWindow{}, requests.OfObject[*v1alpha1.MaintenanceWindow]()).

@@ -17,9 +17,9 @@ import (
 
 	"github.com/tocsin-dev/tocsin/controllers"
 	"github.com/tocsin-dev/tocsin/controllers/forward"
+	"github.com/tocsin-dev/tocsin/controllers/incident"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/internal/leader"
-	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
 const (
@@ -43,9 +43,10 @@ type worker struct {
 	clock   forward.Clock // of the API server
 	schemas replica.Schemas
 	canary  *replica.Canary
+	muting  forward.Muting // nil: nothing is muted
 
 	// The rest is of newCampaign.
-	windows     *maintenance.Windows
+	features    []incident.Feature
 	controllers *controllers.Replica
 	forwarder   *forward.Forwarder // nil without Alertmanagers
 	campaign    *leader.Campaign
@@ -56,10 +57,10 @@ func newCampaign(o Options, environment Environment, folding controllers.Options
 	if err != nil {
 		return nil, fmt.Errorf("preparing the leader election: %w", err)
 	}
-	w.windows = folding.Folds.Windows
+	w.features = folding.Folds.Features
 	if o.alertmanagers != "" {
 		w.forwarder = forward.New(o.alertmanagers, w.clock, identify(w.mgr, o, lease), w.mgr.GetLogger().WithName("forward"))
-		w.forwarder.PageURL, w.forwarder.Windows = o.pageURL, w.windows
+		w.forwarder.PageURL, w.forwarder.Muting = o.pageURL, w.muting
 		if environment.Dialer != nil {
 			w.forwarder.Dialer = environment.Dialer
 		}
@@ -77,11 +78,14 @@ func newCampaign(o Options, environment Environment, folding controllers.Options
 	return w.campaign, nil
 }
 
-// Prepare waits for the windows, or what is muted would be taken for what is not, and until the
+// Prepare waits for the features, or what is muted would be taken for what is not, and until the
 // CustomResourceDefinitions have all fields, or the API server would drop fields of what a leader writes.
 func (w *worker) Prepare(ctx context.Context) bool {
-	return w.objects.WaitForCacheSync(ctx) && awaitTrue(ctx, w.windows.Synced) &&
-		awaitTrue(ctx, func() bool { return w.schemas.Verdict() == nil }) && w.awaitTime(ctx)
+	ready := w.objects.WaitForCacheSync(ctx)
+	for _, feature := range w.features {
+		ready = ready && awaitTrue(ctx, feature.Synced)
+	}
+	return ready && awaitTrue(ctx, func() bool { return w.schemas.Verdict() == nil }) && w.awaitTime(ctx)
 }
 
 func (w *worker) Work(ctx context.Context) error {
@@ -116,7 +120,7 @@ func (w *worker) keepChecked(ctx context.Context) error {
 	return nil
 }
 
-// awaitTime waits until the API server has told its time, by which windows open and conditions are dated, but not for ever:
+// awaitTime waits until the API server has told its time, by which Incidents are muted and conditions dated, but not for ever:
 // alerts are to be folded without it too. It returns false when ctx has ended.
 func (w *worker) awaitTime(ctx context.Context) bool {
 	_ = wait.PollUntilContextTimeout(ctx, readyPoll, timePatience, true, func(context.Context) (bool, error) {

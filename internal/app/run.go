@@ -20,13 +20,13 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/forward"
 	"github.com/tocsin-dev/tocsin/controllers/forward/alertmanager"
 	"github.com/tocsin-dev/tocsin/controllers/incident"
+	"github.com/tocsin-dev/tocsin/controllers/maintenance"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/internal/leader"
-	"github.com/tocsin-dev/tocsin/internal/maintenance"
 	"github.com/tocsin-dev/tocsin/internal/process"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 	"github.com/tocsin-dev/tocsin/internal/schemacheck"
@@ -101,13 +101,13 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	if o.webhook.Capacity, err = addCapacity(mgr, o, memory, informers.Hidden, environment); err != nil {
 		return err
 	}
-	windows := maintenance.NewWindows()
+	health := replica.NewIngestHealth(environment.Clock)
+	muting, err := maintenance.NewMuting(mgr.GetCache(), health, o.webhook.Capacity)
 	beats := heartbeats.NewIndex()
-	if err := errors.Join(windows.Follow(mgr.GetCache()), beats.Follow(mgr.GetCache())); err != nil {
+	if err := errors.Join(err, beats.Follow(mgr.GetCache())); err != nil {
 		return err
 	}
 	o.webhook.Heartbeats = beats
-	health := replica.NewIngestHealth(environment.Clock)
 	checker, canary, err := addCanary(mgr, replica.CanaryOptions{
 		Namespace: ownNamespace(&o), Memory: memory, Health: health, Watches: informers,
 	})
@@ -116,7 +116,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	}
 	o.webhook.Health, o.webhook.Schemas = health, checker
 	folding := foldingOptions(o, environment, memory, health)
-	folding.Folds.Windows = windows
+	folding.Folds.Features = []incident.Feature{muting}
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())
 		if err != nil {
@@ -131,7 +131,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	}
 	folding.Folds.Ingest = server
 	campaign, err := newCampaign(o, environment, folding,
-		&worker{mgr: mgr, objects: objects, clock: health, schemas: checker, canary: canary})
+		&worker{mgr: mgr, objects: objects, clock: health, schemas: checker, canary: canary, muting: muting})
 	if err != nil {
 		return err
 	}

@@ -208,13 +208,13 @@ func (w *Window) matches(content *v1alpha1.AlertContent) bool {
 	return true
 }
 
-// Mutes reports whether an Incident with this content is muted at a time. The opening is the last of those that overlap or follow
-// each other without a break, and until its end the Incident stays muted. If there are too many of them, it has no end.
-func (p Plan) Mutes(content *v1alpha1.AlertContent, at time.Time) (last Opening, muted bool) {
+// Mutes implements fold.Muting. The window is the one of the last of the openings that overlap or follow each other without a
+// break, and until its end the Incident stays muted. If there are too many of them, it is the first, and there is no end.
+func (p Plan) Mutes(content *v1alpha1.AlertContent, at time.Time) (window string, until time.Time, muted bool) {
 	for _, w := range p {
 		w.learn(at) // not of later times, at which only this call looks
 	}
-	var first Opening
+	var first string
 	for range maxLinks {
 		var link Opening
 		for _, w := range p {
@@ -225,13 +225,12 @@ func (p Plan) Mutes(content *v1alpha1.AlertContent, at time.Time) (last Opening,
 			}
 		}
 		if link.Until.IsZero() {
-			return last, muted
+			return window, until, muted
 		}
-		first = cmp.Or(first, link)
-		last, at, muted = link, link.Until, true
+		first = cmp.Or(first, link.Window)
+		window, until, at, muted = link.Window, link.Until, link.Until, true
 	}
-	first.Until = time.Time{}
-	return first, true
+	return first, time.Time{}, true
 }
 
 // Open returns the openings at a time, in the order of the windows, each until its own end.

@@ -14,8 +14,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
-// Windows knows the windows that a cache has, by their namespaces. Every fold asks for them, so they are kept ready. Nil knows
-// that there are none.
+// Windows knows the windows that a cache has, by their namespaces. Every fold asks for them, so they are kept ready.
 type Windows struct {
 	synced toolscache.InformerSynced // nil: they follow no cache
 
@@ -47,7 +46,7 @@ func (w *Windows) Follow(objects cache.Informers) (err error) {
 }
 
 // Synced reports whether all windows are known that existed at the start.
-func (w *Windows) Synced() bool { return w == nil || w.synced == nil || w.synced() }
+func (w *Windows) Synced() bool { return w.synced == nil || w.synced() }
 
 // Set notes a window as it is now. One that is invalid mutes nothing. The object must not be modified afterwards.
 func (w *Windows) Set(window *v1alpha1.MaintenanceWindow) {
@@ -106,9 +105,6 @@ func (w *Windows) Of(integration *v1alpha1.WebhookIntegration) Plan {
 
 // In returns the windows of a namespace.
 func (w *Windows) In(namespace string) Plan {
-	if w == nil {
-		return nil
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.plans[namespace]
@@ -117,9 +113,6 @@ func (w *Windows) In(namespace string) Plan {
 // All returns the windows of each namespace that has some, and those that are gone since the last call: a window may come and go
 // in between, and mute an Incident.
 func (w *Windows) All() (now, gone map[string]Plan) {
-	if w == nil {
-		return nil, nil
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	gone, w.gone, w.noted = w.gone, map[string]Plan{}, 0

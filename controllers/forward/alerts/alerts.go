@@ -2,7 +2,7 @@
 //
 //  1. Target.Want returns the label sets that the Incident's status asks for: the one that fires, and those that ended lately;
 //     none if the Alertmanager is not to know the Incident (Target.ExcludesIncident). The severity is that of now, or of before
-//     the maintenance that mutes the Incident.
+//     the Incident was muted.
 //  2. History.Extend adds what was posted before and must now end, and keeps labels that may not change.
 //  3. Make returns the alerts, with the times of the API server's clock, and of Alertmanager's where that differs.
 //
@@ -231,7 +231,7 @@ func (h *History) keepLabels(w Wanted, window time.Duration, now time.Time) {
 	h.changes = slices.DeleteFunc(h.changes, func(at time.Time) bool { return now.Sub(at) >= window })
 	switch {
 	case len(w.sets) == 0 || w.sets[0].labels == h.labels:
-	case h.labels == "", w.mute == nil && len(h.changes) < maxLabelChanges:
+	case h.labels == "", w.muted == nil && len(h.changes) < maxLabelChanges:
 		h.labels, h.changes = w.sets[0].labels, append(h.changes, now)
 	default:
 		for i := range w.sets {
@@ -275,7 +275,7 @@ func (h *History) takeFormer(w Wanted, target *Target, now time.Time) {
 		if !target.mayHavePosted(former, w.labels) {
 			return true
 		}
-		if w.mute != nil && w.mute.ForwardedSeverity == former.severity && h.labels == "" {
+		if w.muted != nil && w.muted.Severity == former.severity && h.labels == "" {
 			h.labels = former.labels
 		}
 		if now.Before(former.from) {

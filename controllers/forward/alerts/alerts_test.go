@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 )
 
@@ -385,16 +386,16 @@ func TestOnlyTransitionsAreUrgent(t *testing.T) {
 	}
 }
 
-// Of an integration that has no place in the cache, the windows are unknown.
-func TestWhatIsMutedStaysSoWhileTheWindowsAreUnknown(t *testing.T) {
+// Of an integration that has no place in the cache, nobody knows what mutes its Incidents.
+func TestWhatIsMutedStaysSoWhileNobodyKnowsMore(t *testing.T) {
 	muted := &v1alpha1.Incident{}
 	muted.Status.State, muted.Status.Mute = v1alpha1.IncidentOpen, &v1alpha1.Mute{EndTime: new(v1alpha1.NewTimestamp(time.Unix(100, 0)))}
 	for sentence, test := range map[string]struct {
 		incident *v1alpha1.Incident
 		at       int64
-		want     *v1alpha1.Mute
+		want     *fold.Muted
 	}{
-		"it is muted":                          {muted, 99, muted.Status.Mute},
+		"it is muted":                          {muted, 99, fold.MutedBy(&muted.Status)},
 		"the window that mutes it ends":        {muted, 100, nil},
 		"it was not muted, so it is forwarded": {&v1alpha1.Incident{}, 99, nil},
 	} {

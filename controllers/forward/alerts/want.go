@@ -12,7 +12,6 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
-	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
 
 // set is a label set that fires, or has fired. Labels and severity are the identity of the alert.
@@ -38,8 +37,8 @@ func (s set) isSame(other set) bool { return s.labels == other.labels && s.sever
 type Wanted struct {
 	sets []set // the one that fires, if any, and those that have ended lately, newest first
 
-	// mute is the maintenance by which the Incident is muted: the set with which it was posted before fires on as it is.
-	mute *v1alpha1.Mute
+	// muted is what mutes the Incident, nil if nothing does: the set with which it was posted before fires on as it is.
+	muted *fold.Muted
 
 	labels string    // of the sets; empty if the target excludes the Incident, or does not know it
 	since  time.Time // when the set begins that fires, or would
@@ -54,24 +53,25 @@ func (w *Wanted) Firing() v1alpha1.Severity {
 }
 
 // IsMuted reports whether the Incident is muted.
-func (w *Wanted) IsMuted() bool { return w.mute != nil }
+func (w *Wanted) IsMuted() bool { return w.muted != nil }
 
 // IsEmpty reports whether nothing is to be posted.
 func (w *Wanted) IsEmpty() bool { return len(w.sets) == 0 }
 
-// Want returns what the target's Alertmanager is to know of an Incident, by its status. All objects may be nil.
+// Want returns what the target's Alertmanager is to know of an Incident, by its status. muting is that of the integration. All
+// arguments but the time may be nil.
 func (t *Target) Want(
-	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, windows maintenance.Plan, now time.Time,
+	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, muting fold.Muting, now time.Time,
 ) Wanted {
-	w := Wanted{mute: mutedBy(incident, integration, windows, now)}
+	w := Wanted{muted: mutedBy(incident, integration, muting, now)}
 	if incident == nil || incident.Status.State == "" || integration == nil || t.ExcludesIncident(incident, integration) != nil {
 		return w
 	}
 	status := &incident.Status
 	w.since, w.labels = startOf(incident, now), labelsOf(incident, integration, t.Settings)
 	severity := fold.ForwardedSeverity(status)
-	if w.mute != nil {
-		severity = w.mute.ForwardedSeverity
+	if w.muted != nil {
+		severity = w.muted.Severity
 		if severity == "" {
 			return w
 		}
@@ -85,7 +85,7 @@ func (t *Target) Want(
 	if fires(status, now) {
 		add(severity, w.since, time.Time{})
 	}
-	for _, period := range slices.Backward(periodsOf(status, w.mute)) {
+	for _, period := range slices.Backward(periodsOf(status, w.muted)) {
 		from := w.since
 		if status.OpenedTime != nil && period.To.Before(status.OpenedTime.Time) { // of an earlier episode
 			from = period.From
@@ -108,34 +108,37 @@ func (t *Target) isToEnd(status *v1alpha1.IncidentStatus, ended, now time.Time) 
 	return !ended.IsZero() && now.Sub(ended) < t.EndedWindow() && !fold.WasHeld(status, ended)
 }
 
-// mutedBy returns the record of the maintenance by which an Incident is muted, nil if it is not. An open Incident is muted only
-// while the windows say so, too, unless they are unknown: it must be posted at their end even if its status cannot be written.
-// All objects may be nil.
+// mutedBy returns what mutes an Incident by its status, nil if it is not muted. An open one is muted only while muting says so,
+// too, unless the integration is a stub: it must be posted at the end even if its status cannot be written.
 func mutedBy(
-	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, windows maintenance.Plan, now time.Time,
-) *v1alpha1.Mute {
-	if incident == nil || incident.Status.Mute == nil {
+	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, muting fold.Muting, now time.Time,
+) *fold.Muted {
+	if incident == nil {
 		return nil
 	}
-	mute := incident.Status.Mute
-	_, muted := windows.Mutes(&incident.Status.Alert, now)
-	muted = muted || integration != nil && !integrations.IsWhole(integration)
-	isOver := mute.EndTime != nil && !now.Before(mute.EndTime.Time) // also if another window is open, of which the record is not
-	if incident.Status.State == v1alpha1.IncidentOpen && (!muted || isOver) {
+	muted, isMuted := fold.MutedBy(&incident.Status), integration != nil && !integrations.IsWhole(integration)
+	if muted == nil || incident.Status.State != v1alpha1.IncidentOpen {
+		return muted
+	}
+	if muting != nil && !isMuted {
+		_, _, isMuted = muting.Mutes(&incident.Status.Alert, now)
+	}
+	isOver := !muted.Until.IsZero() && !now.Before(muted.Until) // also if something else mutes it, of which the status is not
+	if !isMuted || isOver {
 		return nil
 	}
-	return mute
+	return muted
 }
 
 // periodsOf returns the periods of the timeline. For a Resolved Incident, it adds the severity with which it was posted while it
 // was muted, or its own if the timeline has no period.
-func periodsOf(status *v1alpha1.IncidentStatus, mute *v1alpha1.Mute) []fold.SeverityPeriod {
+func periodsOf(status *v1alpha1.IncidentStatus, muted *fold.Muted) []fold.SeverityPeriod {
 	periods := fold.ForwardedPeriods(status)
 	if status.State != v1alpha1.IncidentResolved || status.ResolvedTime == nil {
 		return periods
 	}
-	if mute != nil {
-		periods = append(periods, fold.SeverityPeriod{Severity: mute.ForwardedSeverity, To: fold.ForwardedEnd(status)})
+	if muted != nil {
+		periods = append(periods, fold.SeverityPeriod{Severity: muted.Severity, To: fold.ForwardedEnd(status)})
 	} else if len(periods) == 0 {
 		periods = []fold.SeverityPeriod{{Severity: status.Alert.Severity, To: status.ResolvedTime.Time}}
 	}
@@ -170,7 +173,8 @@ func Urgent(before, after *v1alpha1.Incident, labels []string) (received time.Ti
 			return newest.Time.Time, true
 		}
 	}
-	urgent = urgent || was.State != is.State || (was.Mute == nil) != (is.Mute == nil) || wasNotedHeld(was) != wasNotedHeld(is) ||
+	urgent = urgent || was.State != is.State || (fold.MutedBy(was) == nil) != (fold.MutedBy(is) == nil) ||
+		wasNotedHeld(was) != wasNotedHeld(is) ||
 		fold.ForwardedSeverity(was) != fold.ForwardedSeverity(is) || was.Alert.Type != is.Alert.Type ||
 		slices.ContainsFunc(labels, func(name string) bool { return was.Alert.Labels[name] != is.Alert.Labels[name] })
 	return time.Time{}, urgent
