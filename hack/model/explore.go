@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
-// result is what an exploration found.
 type result struct {
 	states int
 	wrong  string   // the invariant that is broken, empty if none
@@ -74,7 +74,6 @@ func (c *scope) explore(most int) (result, error) {
 	return x.checkLiveness(), nil
 }
 
-// visit enters a state if it is new.
 func (x *exploration) visit(s state, parent int32) (id int32, isNew bool) {
 	if id, ok := x.ids[s]; ok {
 		return id, false
@@ -89,21 +88,17 @@ func (x *exploration) visit(s state, parent int32) (id int32, isNew bool) {
 // checkLiveness checks that from every state one can be reached in which no event is left, and one in which the
 // Incidents that the API server does not refuse have all their alerts while it still refuses the others.
 func (x *exploration) checkLiveness() result {
-	done := result{states: len(x.states)}
+	wrong := "every event is released in the end"
 	stuck := x.unable((*state).isEmpty, &x.next, &x.heals)
-	if stuck >= 0 {
-		done.wrong = "every event is released in the end"
-		done.trace, _ = x.trace(stuck)
-		return done
+	if stuck < 0 && (x.refused != 0 || x.left.refusals > 0) {
+		wrong = "no other Incident waits for one that is refused"
+		stuck = x.unable(x.isServed, &x.next)
 	}
-	if x.refused == 0 && x.left.refusals == 0 {
-		return done
+	if stuck < 0 {
+		return result{states: len(x.states)}
 	}
-	if stuck = x.unable(x.isServed, &x.next); stuck >= 0 {
-		done.wrong = "no other Incident waits for one that is refused"
-		done.trace, _ = x.trace(stuck)
-	}
-	return done
+	trace, _ := x.trace(stuck)
+	return result{len(x.states), wrong, trace}
 }
 
 // isServed reports whether all alerts of the Incidents that are not refused were counted or settled.
@@ -119,62 +114,25 @@ func (x *exploration) isServed(s *state) bool {
 	return true
 }
 
-// unable returns the first state from which no goal can be reached, -1 if there is none.
+// unable returns the first state from which no goal can be reached, -1 if there is none. Most steps lead to states that were found
+// later, so few rounds from the last one to the first suffice.
 func (x *exploration) unable(goal func(*state) bool, along ...*edges) int {
 	able := make([]bool, len(x.states))
-	var front []int32
 	for id := range x.states {
-		if goal(&x.states[id]) {
-			able[id] = true
-			front = append(front, int32(id))
-		}
+		able[id] = goal(&x.states[id])
 	}
-	back := reversed(len(x.states), along)
-	for len(front) > 0 {
-		id := front[len(front)-1]
-		front = front[:len(front)-1]
-		for _, from := range back.of(int(id)) {
-			if !able[from] {
-				able[from] = true
-				front = append(front, from)
+	isAble := func(to int32) bool { return able[to] }
+	for changed := true; changed; {
+		changed = false
+		for id := range slices.Backward(able) {
+			for _, e := range along {
+				if !able[id] && slices.ContainsFunc(e.of(id), isAble) {
+					able[id], changed = true, true
+				}
 			}
 		}
 	}
-	for id := range able {
-		if !able[id] {
-			return id
-		}
-	}
-	return -1
-}
-
-// reversed returns the predecessors of each state.
-func reversed(states int, along []*edges) *edges {
-	counts := make([]int32, states)
-	total := int32(0)
-	for _, e := range along {
-		total += int32(len(e.targets))
-		for _, to := range e.targets {
-			counts[to]++
-		}
-	}
-	back := &edges{targets: make([]int32, total), ends: make([]int32, states)}
-	at := make([]int32, states)
-	sum := int32(0)
-	for id, count := range counts {
-		at[id] = sum
-		sum += count
-		back.ends[id] = sum
-	}
-	for _, e := range along {
-		for from := range states {
-			for _, to := range e.of(from) {
-				back.targets[at[to]] = int32(from)
-				at[to]++
-			}
-		}
-	}
-	return back
+	return slices.Index(able, false)
 }
 
 // trace returns the names of the steps that lead to a state. It takes them again from the start, because a state of the

@@ -43,7 +43,7 @@ func (m *stepper) beginWith(p, k int, known *incident) {
 		// The other way round: it listed when it began, and reads the Incident when it decides.
 		folder.list = m.listFor(&folder, k)
 	}
-	m.add(p, "process %d: reads version %d of Incident %d", p, known.version, k).state.processes[p] = folder
+	m.add("process %d: reads version %d of Incident %d", p, known.version, k).state.processes[p] = folder
 }
 
 // finish ends a fold. Where caches show Incidents at once, the one that was read is of no more use.
@@ -111,7 +111,7 @@ func (m *stepper) listAt(p int, hidden set, to int8) {
 			folder.settled[i] |= (m.from.alive() &^ m.from.existing(i)) & shown
 		}
 	}
-	m.add(p, "process %d: lists events %s, of which its cache shows %s", p, folder.list, folder.view).state.processes[p] = folder
+	m.add("process %d: lists events %s, of which its cache shows %s", p, folder.list, folder.view).state.processes[p] = folder
 }
 
 // view is what a process goes by when it carries its fold out. hadTime says that half a minute has passed since its cache showed
@@ -186,7 +186,7 @@ func (m *stepper) carryOutBy(p int, v *protocol.View) {
 		case step.Kind == protocol.Create && m.mayCreate(k):
 			m.create(p, k)
 		case step.Kind == protocol.Create:
-			m.add(p, "process %d: cannot create Incident %d", p, k).state.processes[p] = after
+			m.add("process %d: cannot create Incident %d", p, k).state.processes[p] = after
 		case step.Kind == protocol.Write && step.Fold.IsEmpty() && m.from.left.rewrites == 0:
 		case step.Kind == protocol.Write:
 			m.writes(p, step, after)
@@ -196,7 +196,7 @@ func (m *stepper) carryOutBy(p int, v *protocol.View) {
 		case step.Kind == protocol.Settle:
 			m.settles(p, step, after)
 		default:
-			m.add(p, "process %d: starts over", p).state.processes[p] = after
+			m.add("process %d: starts over", p).state.processes[p] = after
 		}
 	}
 }
@@ -209,7 +209,7 @@ func (m *stepper) mayCreate(k int) bool {
 // create creates the Incident without a status. The events are listed after that: the list has to be newer than the
 // Incident, whatever was there before it.
 func (m *stepper) create(p, k int) *state {
-	next := &m.add(p, "process %d: creates Incident %d", p, k).state
+	next := &m.add("process %d: creates Incident %d", p, k).state
 	version := next.incidents[k].version + 1
 	next.incidents[k] = incident{exists: true, version: version}
 	folder := &next.processes[p]
@@ -221,25 +221,23 @@ func (m *stepper) create(p, k int) *state {
 	return next
 }
 
-// settles notes what needs no write.
 func (m *stepper) settles(p int, decided *protocol.Step, after process) {
 	k := m.from.processes[p].target
-	added := m.add(p, "process %d: settles events %s for Incident %d without a write", p, decided.Settled(), k)
+	added := m.add("process %d: settles events %s for Incident %d without a write", p, decided.Settled(), k)
 	after.settled[k] |= narrow(decided.Settled())
 	added.state.processes[p] = after
 	added.wrong = m.settleUnmatched(&added.state, int(k), narrow(decided.Unmatched))
 }
 
-// breakBefore marks or deletes before the write.
 func (m *stepper) breakBefore(p int, fold set) {
 	k := int(m.from.processes[p].target)
 	for u := range int(m.from.stored) {
 		exists := fold.has(u) && m.from.existing(k).has(u)
 		if exists && m.breaks(protocol.MarkBeforeWrite) {
-			m.add(p, "process %d: marks event %d for Incident %d before the write", p, u, k).state.events[u].marked.put(k, true)
+			m.add("process %d: marks event %d for Incident %d before the write", p, u, k).state.events[u].marked.put(k, true)
 		}
 		if exists && m.breaks(protocol.DeleteBeforeWrite) {
-			m.add(p, "process %d: deletes event %d before the write", p, u).state.remove(u)
+			m.add("process %d: deletes event %d before the write", p, u).state.remove(u)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/protocol"
@@ -16,9 +17,9 @@ func main() {
 	broken := flag.String("break", "", "break this rule, to see how the protocol fails without it")
 	long := flag.Bool("long", false, "explore the larger scopes as well, which takes minutes and gigabytes")
 	flag.Parse()
-	all := scopes()
+	all := scopes
 	if *long {
-		all = append(all, longScopes()...)
+		all = append(all, longScopes...)
 	}
 	failed, explored := false, false
 	for i := range all {
@@ -52,11 +53,10 @@ func report(c *scope, most int) bool {
 }
 
 // ruleNamed returns the rule of a name, none without a name.
-func ruleNamed(name string) (protocol.Rule, bool) {
-	for _, r := range protocol.Rules {
-		if r.Name == name {
-			return r.Rule, true
-		}
+func ruleNamed(name string) (rule protocol.Rule, ok bool) {
+	if name == "" {
+		return 0, true
 	}
-	return 0, name == ""
+	n := slices.Index(protocol.RuleNames, name)
+	return 1 << max(n, 0), n >= 0
 }

@@ -19,7 +19,6 @@ type message struct {
 	lost     bool // the first attempt never reaches the API server
 }
 
-// concerns are the Incidents of the message.
 func (m *message) concerns() set {
 	var all set
 	for k, alert := range m.alerts {
@@ -58,7 +57,6 @@ func (c *scope) concerns(s *state, events set, incident int) set {
 	return events
 }
 
-// retries reports whether any post may be sent again.
 func (c *scope) retries() bool {
 	for i := range c.messages {
 		if c.messages[i].attempts > 1 {

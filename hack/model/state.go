@@ -92,7 +92,6 @@ type process struct {
 	cache   [maxIncidents]incident
 }
 
-// phase is how far a fold is.
 type phase int8
 
 const (
@@ -149,7 +148,6 @@ func (s *state) existing(incident int) set {
 // isEmpty reports whether an Incident was created, and nothing was written to it.
 func (i *incident) isEmpty() bool { return i.exists && !i.status }
 
-// incidentCount returns how many Incidents there are.
 func (s *state) incidentCount() int {
 	count := 0
 	for k := range s.incidents {

@@ -14,7 +14,6 @@ type step struct {
 	heals bool   // the API server no longer refuses an Incident
 	wrong string // the invariant that the step itself breaks
 	name  string // empty unless named
-	actor int8   // the process that takes the step, negative if none does
 }
 
 // stepper collects the steps from a state.
@@ -41,8 +40,8 @@ func (c *scope) stepsFrom(from *state, named bool, into []step) []step {
 }
 
 // add returns a new step, at first with the state from which it starts.
-func (m *stepper) add(actor int, format string, args ...any) *step {
-	m.steps = append(m.steps, step{state: *m.from, actor: int8(actor)})
+func (m *stepper) add(format string, args ...any) *step {
+	m.steps = append(m.steps, step{state: *m.from})
 	added := &m.steps[len(m.steps)-1]
 	if m.named {
 		added.name = fmt.Sprintf(format, args...)
@@ -50,8 +49,8 @@ func (m *stepper) add(actor int, format string, args ...any) *step {
 	return added
 }
 
-func (m *stepper) addFault(actor int, format string, args ...any) *step {
-	added := m.add(actor, format, args...)
+func (m *stepper) addFault(format string, args ...any) *step {
+	added := m.add(format, args...)
 	added.fault = true
 	return added
 }
@@ -65,11 +64,11 @@ func (m *stepper) ingest() {
 			break
 		}
 		if m.messages[p].attempts == 1 && posted.sent == 0 {
-			next := &m.addFault(-1, "post %d is stored as event %d", p, m.from.stored).state
+			next := &m.addFault("post %d is stored as event %d", p, m.from.stored).state
 			next.posts[p].sent++
 			next.store(p, false)
 		} else if posted.sent < m.messages[p].attempts {
-			next := &m.addFault(-1, "the sender of post %d makes attempt %d", p, posted.sent+1).state
+			next := &m.addFault("the sender of post %d makes attempt %d", p, posted.sent+1).state
 			if posted.sent == 0 {
 				next.posts[p].sentAt = next.logged
 			}
@@ -88,14 +87,14 @@ func (m *stepper) ingest() {
 func (m *stepper) land(p, attempt int) {
 	for u := range int(m.from.stored) {
 		if e := &m.from.events[u]; e.alive && int(e.post) == p {
-			next := &m.add(-1, "attempt %d of post %d finds event %d", attempt+1, p, u).state
+			next := &m.add("attempt %d of post %d finds event %d", attempt+1, p, u).state
 			next.posts[p].flying.put(attempt, false)
 			return
 		}
 	}
 	// A first attempt that is stored after a retry was sent shows by its times that it is late.
 	doubt := attempt > 0 || m.from.posts[p].sent > 1 && !m.breaks(protocol.LateAttemptTrusted)
-	next := &m.add(-1, "attempt %d of post %d is stored as event %d", attempt+1, p, m.from.stored).state
+	next := &m.add("attempt %d of post %d is stored as event %d", attempt+1, p, m.from.stored).state
 	next.posts[p].flying.put(attempt, false)
 	next.store(p, doubt)
 }
@@ -108,7 +107,7 @@ func (m *stepper) isStored(p int) bool {
 func (m *stepper) users() {
 	for u := range int(m.from.stored) {
 		if e := &m.from.events[u]; m.from.left.removals > 0 && e.alive {
-			next := &m.addFault(-1, "a user deletes event %d", u).state
+			next := &m.addFault("a user deletes event %d", u).state
 			next.left.removals--
 			next.removed.put(int(e.post), true)
 			next.remove(u)
@@ -117,28 +116,28 @@ func (m *stepper) users() {
 	for k := range maxIncidents {
 		incident := &m.from.incidents[k]
 		if m.from.left.deletions > 0 && incident.exists && !incident.deleting {
-			next := &m.addFault(-1, "a user deletes Incident %d", k).state
+			next := &m.addFault("a user deletes Incident %d", k).state
 			next.left.deletions--
 			next.incidents[k].deleting = true
 			next.incidents[k].version++
 		}
 		if m.from.left.touches > 0 && incident.exists {
-			next := &m.addFault(-1, "a user labels Incident %d", k).state
+			next := &m.addFault("a user labels Incident %d", k).state
 			next.left.touches--
 			next.incidents[k].version++
 		}
 		if incident.deleting {
-			next := &m.add(-1, "Incident %d has no finalizer left and is gone", k).state
+			next := &m.add("Incident %d has no finalizer left and is gone", k).state
 			next.forgive(k)
 			next.end(k)
 		}
 		if m.from.left.refusals > 0 && !m.from.refused.has(k) {
-			next := &m.addFault(-1, "the API server refuses Incident %d from now on", k).state
+			next := &m.addFault("the API server refuses Incident %d from now on", k).state
 			next.left.refusals--
 			next.refused.put(k, true)
 		}
 		if m.from.refused.has(k) {
-			added := m.add(-1, "the API server no longer refuses Incident %d", k)
+			added := m.add("the API server no longer refuses Incident %d", k)
 			added.heals = true
 			added.state.refused.put(k, false)
 		}
@@ -167,17 +166,17 @@ func (s *state) end(k int) {
 func (m *stepper) faults(p int) {
 	process := &m.from.processes[p]
 	if m.from.left.crashes > 0 {
-		next := &m.addFault(p, "process %d: ends, and another one starts in its place", p).state
+		next := &m.addFault("process %d: ends, and another one starts in its place", p).state
 		next.left.crashes--
 		next.processes[p] = m.restarted(next)
 		if m.gap {
-			next := &m.addFault(p, "process %d: its watch of AlertEvents has a gap, and lists anew", p).state
+			next := &m.addFault("process %d: its watch of AlertEvents has a gap, and lists anew", p).state
 			next.left.crashes--
 			m.relists(next, p)
 		}
 	}
 	if m.from.left.terms > 0 && (process.at != idle || process.settled != [maxIncidents]set{}) {
-		next := &m.addFault(p, "process %d: its term ends, and it leads again", p).state
+		next := &m.addFault("process %d: its term ends, and it leads again", p).state
 		next.left.terms--
 		m.endTerm(&next.processes[p])
 	}

@@ -14,20 +14,20 @@ func (m *stepper) writes(p int, decided *protocol.Step, after process) {
 	base, current := &folder.cache[k], &m.from.incidents[k]
 	switch {
 	case base.version != current.version && !m.breaks(protocol.NoPrecondition):
-		m.add(p, "process %d: the write of Incident %d conflicts", p, k).state.processes[p] = after
+		m.add("process %d: the write of Incident %d conflicts", p, k).state.processes[p] = after
 		return
 	case m.from.refused.has(k):
-		m.add(p, "process %d: the write of Incident %d is refused", p, k).state.processes[p] = after
+		m.add("process %d: the write of Incident %d is refused", p, k).state.processes[p] = after
 		return
 	}
 	content := "with"
 	if m.isBare(fold) {
 		content = "without"
 	}
-	added := m.add(p, "process %d: writes events %s to Incident %d, %s content", p, fold, k, content)
+	added := m.add("process %d: writes events %s to Incident %d, %s content", p, fold, k, content)
 	m.write(added, p, decided)
 	if m.lag {
-		lost := m.add(p, "process %d: writes events %s to Incident %d, and the answer is lost", p, fold, k)
+		lost := m.add("process %d: writes events %s to Incident %d, and the answer is lost", p, fold, k)
 		m.write(lost, p, decided)
 		lost.state.processes[p] = after
 		added = &m.steps[len(m.steps)-2]
@@ -108,7 +108,7 @@ func (s *state) done(k int) set {
 
 // evict deletes an Incident for its age or the limit, or because nothing was folded into it.
 func (m *stepper) evict(p, k int, after process) {
-	added := m.add(p, "process %d: deletes Incident %d", p, k)
+	added := m.add("process %d: deletes Incident %d", p, k)
 	next := &added.state
 	if m.from.incidents[k].status {
 		added.fault = m.limit == 0
@@ -137,7 +137,7 @@ func (m *stepper) deleteSecondCopy(p, u int) {
 		return
 	}
 	m.from.deliver(&folder, m.from.logged)
-	next := &m.add(p, "process %d: deletes event %d, a second copy", p, u).state
+	next := &m.add("process %d: deletes event %d, a second copy", p, u).state
 	next.remove(u)
 	next.processes[p] = folder
 }
@@ -149,13 +149,13 @@ func (m *stepper) release(p, u int) {
 	switch {
 	case !m.broken.Releases(settled.wide(), waiting.wide()):
 	case m.messages[e.post].keyed && !e.linger:
-		next := &m.add(p, "process %d: keeps event %d for its key, and marks it", p, u).state
+		next := &m.add("process %d: keeps event %d for its key, and marks it", p, u).state
 		next.events[u].linger = true
 		if !m.breaks(protocol.LingeringUnmarked) {
 			next.events[u].marked |= waiting
 		}
 	default:
-		m.add(p, "process %d: releases event %d", p, u).state.remove(u)
+		m.add("process %d: releases event %d", p, u).state.remove(u)
 	}
 }
 
@@ -171,7 +171,7 @@ func (m *stepper) mark(p, u int) {
 		incident := &m.from.incidents[k]
 		wanted := 2*incident.ledger.len() > m.capacity || m.from.ghost[k].ended || m.mayEvict(incident) || m.patience
 		if wanted && !e.marked.has(k) && m.broken.Marks(settled.wide(), k) {
-			m.add(p, "process %d: marks event %d as settled for Incident %d", p, u, k).state.events[u].marked.put(k, true)
+			m.add("process %d: marks event %d as settled for Incident %d", p, u, k).state.events[u].marked.put(k, true)
 		}
 	}
 }

@@ -28,32 +28,12 @@ const (
 	CreatedAfterList
 )
 
-// Rules are all rules with their names.
-var Rules = []struct {
-	Rule Rule
-	Name string
-}{
-	{MarkBeforeWrite, "mark-before-write"},
-	{DeleteBeforeWrite, "delete-before-write"},
-	{MarksIgnored, "marks-ignored"},
-	{NoMarks, "no-marks"},
-	{PrunedEarly, "pruned-early"},
-	{CacheForList, "cache-for-list"},
-	{ListBeforeRead, "list-before-read"},
-	{NoPrecondition, "no-precondition"},
-	{NoMemory, "no-memory"},
-	{MemoryOfOneTerm, "memory-of-one-term"},
-	{YoungDoesNotWait, "young-does-not-wait"},
-	{LateAttemptTrusted, "late-attempt-trusted"},
-	{ReleasedInPart, "released-in-part"},
-	{AbsenceByCache, "absence-by-cache"},
-	{OlderOfCache, "older-of-cache"},
-	{WaitingOvertaken, "waiting-overtaken"},
-	{LingeringUnmarked, "lingering-unmarked"},
-	{EvictedUnmarked, "evicted-unmarked"},
-	{FoldedTerminating, "folded-terminating"},
-	{NoLedgerLimit, "no-ledger-limit"},
-	{CreatedAfterList, "created-after-list"},
+// RuleNames are the names of the rules, in their order.
+var RuleNames = []string{
+	"mark-before-write", "delete-before-write", "marks-ignored", "no-marks", "pruned-early", "cache-for-list", "list-before-read",
+	"no-precondition", "no-memory", "memory-of-one-term", "young-does-not-wait", "late-attempt-trusted", "released-in-part",
+	"absence-by-cache", "older-of-cache", "waiting-overtaken", "lingering-unmarked", "evicted-unmarked", "folded-terminating",
+	"no-ledger-limit", "created-after-list",
 }
 
 // Folds reports whether anything is folded into an Incident: not while it is being deleted.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"math/bits"
+	"slices"
 	"strings"
 )
 
@@ -104,20 +105,13 @@ func (s Set) All() iter.Seq[int] {
 	}
 }
 
-// Newest returns the largest number, -1 if there is none.
-func (s Set) Newest() int {
-	if end := len(s.high) - 1; end >= 0 {
-		return 64 + 8*end + bits.Len8(s.high[end]) - 1
-	}
-	return bits.Len64(s.low) - 1
-}
-
 // Last returns the n largest numbers, or all if there are no more.
-func (s Set) Last(n int) Set {
-	var last Set
-	for ; n > 0 && !s.IsEmpty(); n-- {
-		one := Set{}.With(s.Newest())
-		last, s = last.Or(one), s.Without(one)
+func (s Set) Last(n int) (last Set) {
+	members := slices.Collect(s.All())
+	for i, member := range members {
+		if i >= len(members)-n {
+			last = last.With(member)
+		}
 	}
 	return last
 }
