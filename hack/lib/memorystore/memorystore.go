@@ -3,6 +3,7 @@ package memorystore
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,8 +23,7 @@ type Store struct {
 	OnGet         func(name string) error
 
 	mu     sync.Mutex
-	events map[string]*v1alpha1.AlertEvent
-	order  []string
+	events []*v1alpha1.AlertEvent
 	calls  int
 }
 
@@ -50,15 +50,15 @@ func (s *Store) Create(ctx context.Context, event *v1alpha1.AlertEvent) error {
 func (s *Store) put(event *v1alpha1.AlertEvent) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.events[event.Name] != nil {
+	if s.find(event.Name) >= 0 {
 		return apierrors.NewAlreadyExists(AlertEvents, event.Name)
 	}
-	if s.events == nil {
-		s.events = map[string]*v1alpha1.AlertEvent{}
-	}
-	s.events[event.Name] = event.DeepCopy()
-	s.order = append(s.order, event.Name)
+	s.events = append(s.events, event.DeepCopy())
 	return nil
+}
+
+func (s *Store) find(name string) int {
+	return slices.IndexFunc(s.events, func(e *v1alpha1.AlertEvent) bool { return e.Name == name })
 }
 
 // Get implements commit.Store.
@@ -70,8 +70,8 @@ func (s *Store) Get(_ context.Context, _, name string) (*v1alpha1.AlertEvent, er
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if event := s.events[name]; event != nil {
-		return event.DeepCopy(), nil
+	if n := s.find(name); n >= 0 {
+		return s.events[n].DeepCopy(), nil
 	}
 	return nil, apierrors.NewNotFound(AlertEvents, name)
 }
@@ -87,11 +87,7 @@ func (s *Store) Calls() int {
 func (s *Store) Stored() []*v1alpha1.AlertEvent {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var events []*v1alpha1.AlertEvent
-	for _, name := range s.order {
-		events = append(events, s.events[name])
-	}
-	return events
+	return slices.Clone(s.events)
 }
 
 // FailAlways answers every create with the error.
