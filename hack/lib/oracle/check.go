@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
 )
 
 // Check compares the history with the records of the senders, and finds what should have happened by now.
@@ -16,7 +18,7 @@ func (h *History) Check(records []*Record, at Moment) Findings {
 	h.checkQuietEnds(r, at.Now, &f)
 	h.checkLiveness(at, &f)
 	h.checkPromptness(at.Now, &f)
-	sortFindings(f)
+	slices.SortStableFunc(f, func(a, b string) int { return strings.Compare(a[:1], b[:1]) }) // by their guarantees
 	return f
 }
 
@@ -25,11 +27,7 @@ func (h *History) Check(records []*Record, at Moment) Findings {
 func (h *History) checkLiveness(at Moment, f *Findings) {
 	for _, key := range slices.SortedFunc(maps.Keys(h.existing), compareKeys) {
 		e := h.existing[key]
-		since := at.FaultsEnded
-		if e.committed.After(since) {
-			since = e.committed
-		}
-		if at.Now.Sub(since) < h.options.HealTime || e.deleting || slices.Contains(h.options.DeletedNamespaces, e.namespace) {
+		if at.Now.Sub(latest(at.FaultsEnded, e.committed)) < h.options.HealTime || e.deleting || slices.Contains(h.options.DeletedNamespaces, e.namespace) {
 			continue
 		}
 		h.checkLeft(e, at, f)
@@ -60,7 +58,6 @@ func (h *History) mayWaitForAny(e *event) bool {
 		slices.ContainsFunc(e.incidents(), func(name string) bool { return h.options.MayWait(e.namespace, name) })
 }
 
-// checkLeft finds what is wrong with an AlertEvent that is still there.
 func (h *History) checkLeft(e *event, at Moment, f *Findings) {
 	h.checkForgotten(e)
 	if unsettled := e.unsettled(); len(unsettled) > 0 {
@@ -108,11 +105,7 @@ func (h *History) hasLingered(e *event, at Moment) bool {
 	if h.options.KeyedLinger == 0 || e.settledAt.IsZero() {
 		return false
 	}
-	since := e.settledAt
-	if at.FaultsEnded.After(since) {
-		since = at.FaultsEnded
-	}
-	return at.Now.Sub(since) > h.options.KeyedLinger+h.options.HealTime
+	return at.Now.Sub(latest(e.settledAt, at.FaultsEnded)) > h.options.KeyedLinger+h.options.HealTime
 }
 
 // showsWaiting says whether the condition AlertsFolded shows that alerts of the namespace wait: of the AlertEvent's integration,
@@ -122,7 +115,7 @@ func (h *History) showsWaiting(e *event) bool {
 		if key.namespace != e.namespace || e.integration != "" && key.name != e.integration {
 			continue
 		}
-		if condition(integration.Status.Conditions, "AlertsFolded").Status == "False" {
+		if meta.IsStatusConditionFalse(integration.Status.Conditions, "AlertsFolded") {
 			return true
 		}
 	}

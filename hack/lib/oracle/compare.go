@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
 )
 
 // compare says how a stored status differs from the model in more than what was folded.
@@ -23,14 +25,14 @@ func (m *modelIncident) compare(s *storedStatus) []string {
 		}
 	}
 	differ("the state", s.State, m.state)
-	differ("Acknowledged", s.isTrue("Acknowledged"), m.acknowledged)
+	differ("Acknowledged", meta.IsStatusConditionTrue(s.Conditions, "Acknowledged"), m.acknowledged)
 	differ("the assignee", s.Assignee.Name, m.assignee)
 	differ("the expired acknowledgements", s.Episode.Expired, m.expired)
 	if m.unsure {
 		m.expires = s.Acknowledgement.Expires
 	}
 	at("the end of the acknowledgement", s.Acknowledgement.Expires, m.expires)
-	differ("Resolved", s.isTrue("Resolved"), m.state == stateResolved)
+	differ("Resolved", meta.IsStatusConditionTrue(s.Conditions, "Resolved"), m.state == stateResolved)
 	differ("the episode", s.Episode.Number, m.episode)
 	differ("the episode's count", s.Episode.AlertCount, m.episodeCount)
 	at("the episode's start", s.Episode.Start, m.started)

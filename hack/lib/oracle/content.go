@@ -3,6 +3,7 @@ package oracle
 import (
 	"cmp"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -81,13 +82,10 @@ func (m *modelIncident) fill(a told) {
 	description, _ := m.content["description"].(string)
 	m.fillText("title", cmp.Or(firstLine(description), fallback("title"), "Alert from "+a.integration))
 	labels, _ := a.defaults["labels"].(map[string]any)
+	labels = maps.Clone(labels)
 	present, _ := m.content["labels"].(map[string]any)
-	for name, value := range labels {
-		if _, ok := present[name]; !ok {
-			m.mergeBag("labels", map[string]any{name: value})
-			present, _ = m.content["labels"].(map[string]any)
-		}
-	}
+	maps.DeleteFunc(labels, func(name string, _ any) bool { _, ok := present[name]; return ok })
+	m.mergeBag("labels", labels)
 }
 
 func (m *modelIncident) fillText(name, value string) {
@@ -115,6 +113,8 @@ func (m *modelIncident) excuse(s *storedStatus) {
 	}
 	m.content["severity"] = severity
 }
+
+func latest(a, b time.Time) time.Time { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }
 
 // isSame compares times to the microsecond, as they are stored.
 func isSame(a, b time.Time) bool {

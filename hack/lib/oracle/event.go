@@ -116,27 +116,21 @@ func (e *event) isSettled(name string) bool {
 	return !slices.ContainsFunc(e.alerts[name], func(a told) bool { return e.fits(a, name) })
 }
 
-// unsettled are the Incidents for which it is not settled.
 func (e *event) unsettled() []string {
 	return slices.DeleteFunc(e.incidents(), e.isSettled)
 }
 
-// isMarked says whether its mark names the Incident.
 func (e *event) isMarked(name string) bool { return e.marked["*"] || e.marked[name] }
 
-// isMarkedForAll says whether its mark names all its Incidents.
 func (e *event) isMarkedForAll() bool {
 	return !slices.ContainsFunc(e.incidents(), func(name string) bool { return !e.isMarked(name) })
 }
 
 func (e *event) settle(name string, how settlement, at time.Time) {
 	e.settled[name] = how
-	if at.After(e.settledAt) {
-		e.settledAt = at
-	}
+	e.settledAt = latest(e.settledAt, at)
 }
 
-// parseMark reads v1alpha1.SettledAnnotation.
 func parseMark(annotations map[string]string) map[string]bool {
 	marked := map[string]bool{}
 	_, names, ok := strings.Cut(annotations[v1alpha1.SettledAnnotation], "/")
@@ -149,7 +143,6 @@ func parseMark(annotations map[string]string) map[string]bool {
 	return marked
 }
 
-// isGone says whether it was deleted.
 func (e *event) isGone() bool { return e.until > 0 }
 
 // lingers says whether it stays for its idempotency key after it is settled. A second copy may do so in the place of a

@@ -3,6 +3,7 @@ package oracle
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -69,24 +70,20 @@ type Record struct {
 
 // Outcome is the outcome of all deliveries together.
 func (r *Record) Outcome() Outcome {
-	outcome := Refused
-	for _, d := range r.Deliveries {
-		switch d.Outcome {
-		case Acknowledged:
-			return Acknowledged
-		case Partial:
-			outcome = Partial
-		case Unknown:
-			if outcome != Partial {
-				outcome = Unknown
-			}
-		case Refused, Conflict:
+	for _, outcome := range []Outcome{Acknowledged, Partial, Unknown} {
+		if r.got(outcome) {
+			return outcome
 		}
 	}
 	if len(r.Deliveries) == 0 {
 		return Unknown
 	}
-	return outcome
+	return Refused
+}
+
+// got says whether a delivery had the outcome.
+func (r *Record) got(outcome Outcome) bool {
+	return slices.ContainsFunc(r.Deliveries, func(d Delivery) bool { return d.Outcome == outcome })
 }
 
 // Options are what the facts do not tell, and what a scenario makes meaningless. The zero value leaves out nothing.

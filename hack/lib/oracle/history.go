@@ -22,8 +22,7 @@ type History struct {
 	lives        map[incidentKey]*life    // those that last
 	quietEnds    []quietEnd
 	integrations map[incidentKey]*storedIntegration
-	appeared     map[incidentKey]time.Time // when they were created
-	now          time.Time                 // of the commit that is entered
+	now          time.Time // of the commit that is entered
 	copies       int
 	findings     Findings
 }
@@ -40,7 +39,6 @@ func NewHistory(options Options) *History {
 		stored:       map[string][]*event{},
 		lives:        map[incidentKey]*life{},
 		integrations: map[incidentKey]*storedIntegration{},
-		appeared:     map[incidentKey]time.Time{},
 	}
 }
 
@@ -77,10 +75,10 @@ func (h *History) commitIntegration(c *Commit) error {
 		delete(h.integrations, key)
 		return nil
 	}
-	if h.integrations[key] == nil {
-		h.appeared[key] = c.At
+	stored := &storedIntegration{appeared: c.At}
+	if before := h.integrations[key]; before != nil {
+		stored.appeared = before.appeared
 	}
-	stored := &storedIntegration{}
 	h.integrations[key] = stored
 	return json.Unmarshal(c.Object, stored)
 }
@@ -145,7 +143,6 @@ func (h *History) freedKey(first, e *event) bool {
 	return linger > 0 && v1alpha1.IsKeyedEventName(e.name) && first.isGone() && e.committed.Sub(first.committed) >= linger
 }
 
-// mark enters the mark of an AlertEvent.
 func (h *History) mark(e *event, marked map[string]bool, c *Commit) {
 	for name := range marked {
 		if e.isMarked(name) {
@@ -173,7 +170,6 @@ func (h *History) mark(e *event, marked map[string]bool, c *Commit) {
 	e.marked = marked
 }
 
-// deleteEvent enters the end of an AlertEvent.
 func (h *History) deleteEvent(e *event, c *Commit) {
 	h.beginDeletion(e, c)
 	e.until, e.ended = h.commits, c.At

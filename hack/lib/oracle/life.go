@@ -51,7 +51,6 @@ func (h *History) commitIncident(c *Commit) error {
 	return nil
 }
 
-// endLife enters the deletion of an Incident.
 func (h *History) endLife(key incidentKey, c *Commit) {
 	l := h.lives[key]
 	if l == nil {
@@ -304,24 +303,20 @@ const appearanceTime = 10 * time.Second
 // acknowledges is how long an alert acknowledges; zero if without an end. It is unsure while a replica may know of no
 // integration.
 func (h *History) acknowledges(namespace, integration string, a alert) (length time.Duration, unsure bool) {
-	text, key := a.text("acknowledgeFor"), incidentKey{namespace, integration}
-	stored := h.integrations[key]
-	if text == "" {
-		unsure = stored == nil || h.now.Sub(h.appeared[key]) < appearanceTime
+	if text := a.text("acknowledgeFor"); text != "" {
+		length, _ = time.ParseDuration(text)
+		return length, false
 	}
-	if stored != nil && text == "" {
-		text = stored.Spec.AcknowledgementExpiresAfter
+	stored := h.integrations[incidentKey{namespace, integration}]
+	if stored == nil {
+		return 0, true
 	}
-	length, _ = time.ParseDuration(text) // 0 if there is none
-	return length, unsure
+	return stored.Spec.AcknowledgementExpiresAfter.Duration, h.now.Sub(stored.appeared) < appearanceTime
 }
 
-// lateFiringWindow is that of an integration.
 func (h *History) lateFiringWindow(namespace, integration string) time.Duration {
-	if stored := h.integrations[incidentKey{namespace, integration}]; stored != nil {
-		if window, err := time.ParseDuration(stored.Spec.LateFiringWindow); err == nil {
-			return window
-		}
+	if stored := h.integrations[incidentKey{namespace, integration}]; stored != nil && stored.Spec.LateFiringWindow != nil {
+		return stored.Spec.LateFiringWindow.Duration
 	}
 	return defaultLateFiringWindow
 }

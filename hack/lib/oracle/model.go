@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
 )
 
 // States of an Incident, and statuses of an alert.
@@ -114,9 +116,7 @@ func (m *modelIncident) take(a told) bool {
 	}
 	m.count++
 	m.episodeCount++
-	if a.heard.After(m.heard) {
-		m.heard = a.heard
-	}
+	m.heard = latest(m.heard, a.heard)
 	return true
 }
 
@@ -233,15 +233,14 @@ func timeIn(fields map[string]any, name string) (time.Time, bool) {
 
 // adopt makes the model agree with a status, so that one fault is found once.
 func (m *modelIncident) adopt(s *storedStatus) {
-	newest := m.newest
 	*m = modelIncident{
-		state: s.State, acknowledged: s.isTrue("Acknowledged"),
+		state: s.State, acknowledged: meta.IsStatusConditionTrue(s.Conditions, "Acknowledged"),
 		episode: s.Episode.Number, episodeCount: s.Episode.AlertCount, count: s.AlertCount,
 		digest:  parseDigest(s.Ledger.Digest),
 		content: cloneContent(s.Alert), excused: m.excused, quiet: s.endedQuiet(),
 		started: s.Episode.Start, lastStart: s.Episode.LastStart, opened: s.Opened, resolved: s.Resolved, heard: s.LastAlert,
 		expires: s.Acknowledgement.Expires, expired: s.Episode.Expired, assignee: s.Assignee.Name,
-		timeline: s.transitions(), adopted: true, newest: newest,
+		timeline: s.transitions(), adopted: true, newest: m.newest,
 	}
 }
 

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
@@ -21,7 +24,6 @@ type metadata struct {
 	Annotations map[string]string `json:"annotations"`
 }
 
-// storedEvent is an AlertEvent.
 type storedEvent struct {
 	Metadata metadata `json:"metadata"`
 	Spec     struct {
@@ -81,7 +83,6 @@ func (e *storedEvent) heard() time.Time {
 	return received
 }
 
-// alert is an alert as it is stored.
 type alert map[string]any
 
 func (a alert) text(name string) string {
@@ -99,7 +100,6 @@ func (a alert) seq() string {
 // by is the user whose report the alert is.
 func (a alert) by() string { return strings.TrimSpace(a.text("by")) }
 
-// incidentName is the name of the Incident that the alert belongs to.
 func (a alert) incidentName(integration string) string {
 	if name := a.text("incidentName"); name != "" {
 		return name
@@ -113,7 +113,6 @@ func (a alert) opens(integration, name string) bool {
 	return a.text("status") == firing && integration != "" && key != "" && v1alpha1.IncidentName(integration, key) == name
 }
 
-// storedIncident is an Incident.
 type storedIncident struct {
 	Metadata metadata `json:"metadata"`
 	Spec     struct {
@@ -146,7 +145,7 @@ type storedStatus struct {
 	Timeline []struct {
 		Type string `json:"type"`
 	} `json:"timeline"`
-	Conditions []storedCondition `json:"conditions"`
+	Conditions []metav1.Condition `json:"conditions"`
 	Ledger     struct {
 		Digest string `json:"digest"`
 		Events []struct {
@@ -156,39 +155,18 @@ type storedStatus struct {
 	} `json:"ledger"`
 }
 
-type storedCondition struct {
-	Type   string `json:"type"`
-	Status string `json:"status"`
-	Reason string `json:"reason"`
-}
-
-// condition returns a condition; the zero value if there is none.
-func condition(conditions []storedCondition, kind string) storedCondition {
-	for _, c := range conditions {
-		if c.Type == kind {
-			return c
-		}
-	}
-	return storedCondition{}
-}
-
-func (s *storedStatus) isTrue(kind string) bool {
-	return condition(s.Conditions, kind).Status == "True"
-}
-
 // endedQuiet says whether the Incident was resolved because no alert came.
 func (s *storedStatus) endedQuiet() bool {
-	reason := condition(s.Conditions, "Resolved").Reason
-	return s.State == stateResolved && (reason == "AutoResolved" || reason == "Expired")
+	end := meta.FindStatusCondition(s.Conditions, "Resolved")
+	return s.State == stateResolved && end != nil && (end.Reason == "AutoResolved" || end.Reason == "Expired")
 }
 
 // acknowledgementExpired says whether the last acknowledgement of an open Incident has ended by itself.
 func (s *storedStatus) acknowledgementExpired() bool {
-	acknowledged := condition(s.Conditions, "Acknowledged")
-	return s.State == stateOpen && acknowledged.Status == "False" && acknowledged.Reason == "Expired"
+	is := meta.FindStatusCondition(s.Conditions, "Acknowledged")
+	return s.State == stateOpen && is != nil && is.Status == metav1.ConditionFalse && is.Reason == "Expired"
 }
 
-// listed are the UIDs in the ledger.
 func (s *storedStatus) listed() map[string]bool {
 	uids := make(map[string]bool, len(s.Ledger.Events))
 	for _, entry := range s.Ledger.Events {
@@ -197,15 +175,14 @@ func (s *storedStatus) listed() map[string]bool {
 	return uids
 }
 
-// storedIntegration is a WebhookIntegration.
 type storedIntegration struct {
-	Spec struct {
-		LateFiringWindow string `json:"lateFiringWindow"`
-		AutoResolveAfter string `json:"autoResolveAfter"`
-
-		AcknowledgementExpiresAfter string `json:"acknowledgementExpiresAfter"`
+	appeared time.Time
+	Spec     struct {
+		LateFiringWindow            *metav1.Duration `json:"lateFiringWindow"`
+		AutoResolveAfter            metav1.Duration  `json:"autoResolveAfter"`
+		AcknowledgementExpiresAfter metav1.Duration  `json:"acknowledgementExpiresAfter"`
 	} `json:"spec"`
 	Status struct {
-		Conditions []storedCondition `json:"conditions"`
+		Conditions []metav1.Condition `json:"conditions"`
 	} `json:"status"`
 }

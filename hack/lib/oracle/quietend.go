@@ -51,8 +51,8 @@ func (h *History) checkQuietEnds(r *requests, now time.Time, f *Findings) {
 // was folded may count or not.
 func (h *History) lastTry(r *requests, s quietEnd, quiet time.Duration) *Delivery {
 	for _, record := range r.records {
-		conflicts := slices.ContainsFunc(record.Deliveries, func(d Delivery) bool { return d.Outcome == Conflict })
-		if conflicts || record.Namespace != s.key.namespace || record.Integration != s.integration || !record.has(s.dedupKey) {
+		if record.got(Conflict) || record.Namespace != s.key.namespace || record.Integration != s.integration ||
+			!record.has(s.dedupKey) {
 			continue
 		}
 		for i := range record.Deliveries {
@@ -100,8 +100,7 @@ func (h *History) autoResolveAfter(namespace, integration string) time.Duration 
 		return h.options.AutoResolveAfter(namespace, integration)
 	}
 	if stored := h.integrations[incidentKey{namespace, integration}]; stored != nil {
-		after, _ := time.ParseDuration(stored.Spec.AutoResolveAfter) // 0 if there is none
-		return after
+		return stored.Spec.AutoResolveAfter.Duration
 	}
 	return 0
 }

@@ -3,33 +3,25 @@ package oracle
 import (
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 )
 
-// sentAlert is an alert of a record.
 type sentAlert struct {
 	*Sent
 	record *Record
-	index  int
 }
 
-// requests are the records of the senders.
 type requests struct {
 	records []*Record
 	bySeq   map[string]sentAlert
-	byKey   map[[3]string][]*Record // by namespace, integration and idempotency key
 }
 
 func newRequests(records []*Record) *requests {
-	r := &requests{records: records, bySeq: map[string]sentAlert{}, byKey: map[[3]string][]*Record{}}
+	r := &requests{records: records, bySeq: map[string]sentAlert{}}
 	for _, record := range records {
 		for i := range record.Alerts {
-			r.bySeq[record.Alerts[i].Seq] = sentAlert{&record.Alerts[i], record, i}
-		}
-		if record.IdempotencyKey != "" {
-			r.byKey[record.key()] = append(r.byKey[record.key()], record)
+			r.bySeq[record.Alerts[i].Seq] = sentAlert{&record.Alerts[i], record}
 		}
 	}
 	return r
@@ -82,7 +74,6 @@ func (h *History) checkOnce(sent sentAlert, stored []*event, f *Findings) {
 	if len(stored) < 2 {
 		return
 	}
-	partial := slices.ContainsFunc(sent.record.Deliveries, func(d Delivery) bool { return d.Outcome == Partial })
 	limit := 1
 	if sent.record.IdempotencyKey != "" {
 		limit = len(sent.record.Deliveries)
@@ -90,13 +81,12 @@ func (h *History) checkOnce(sent sentAlert, stored []*event, f *Findings) {
 	for i, e := range stored[1:] {
 		before := stored[i]
 		overlap := before.until == 0 || before.until > e.order
-		if i+2 > limit || overlap && !partial {
+		if i+2 > limit || overlap && !sent.record.got(Partial) {
 			f.Add("A: request %s is stored twice, in %s and in %s", sent.Seq, before, e)
 		}
 	}
 }
 
-// checkAnswers compares each answer with what is stored.
 func (h *History) checkAnswers(r *requests, f *Findings) {
 	for _, record := range r.records {
 		for i := range record.Deliveries {
@@ -162,12 +152,8 @@ func (h *History) checkPartial(record *Record, d *Delivery, f *Findings) {
 
 // hasOther says whether another record with the same idempotency key and other content is stored.
 func (h *History) hasOther(r *requests, record *Record) bool {
-	return slices.ContainsFunc(r.byKey[record.key()], func(other *Record) bool {
-		return other != record && slices.ContainsFunc(other.Alerts, func(sent Sent) bool { return len(h.stored[sent.Seq]) > 0 })
+	isStored := func(sent Sent) bool { return len(h.stored[sent.Seq]) > 0 }
+	return slices.ContainsFunc(r.records, func(other *Record) bool {
+		return other != record && other.key() == record.key() && slices.ContainsFunc(other.Alerts, isStored)
 	})
-}
-
-// sortFindings sorts findings by their guarantee and keeps the order otherwise.
-func sortFindings(f Findings) {
-	slices.SortStableFunc(f, func(a, b string) int { return strings.Compare(a[:1], b[:1]) })
 }
