@@ -64,7 +64,6 @@ func (p *part) isSettledFor(process *Process) bool {
 	return p.folded || p.marked != 0 || p.unmatched[process]
 }
 
-// incidents returns the names of the Incidents, sorted.
 func (e *event) incidents() []string { return slices.Sorted(maps.Keys(e.parts)) }
 
 // settled returns the Incidents for which a process may know that the event is settled, and all of them, by their places among
@@ -93,19 +92,9 @@ func (e *event) tell(process *Process) string {
 		e.version, strings.Join(known, ", "), len(e.earlier), e.restored)
 }
 
-func metaOf(object map[string]any) map[string]any {
-	meta, _ := object["metadata"].(map[string]any)
-	return meta
-}
-
-func nameOf(object map[string]any) types.NamespacedName {
-	o := unstructured.Unstructured{Object: object}
-	return types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}
-}
-
 // readIncident reads the state of an Incident that exists.
-func readIncident(object map[string]any) incidentState {
-	status, _ := object["status"].(map[string]any)
+func readIncident(o *unstructured.Unstructured) incidentState {
+	status, _ := o.Object["status"].(map[string]any)
 	state, _ := status["state"].(string)
 	ledger, _ := status["ledger"].(map[string]any)
 	entries, _ := ledger["events"].([]any)
@@ -115,9 +104,8 @@ func readIncident(object map[string]any) incidentState {
 		uid, _ := fields["uid"].(string)
 		i.ledger[types.UID(uid)] = true
 	}
-	_, deleting := metaOf(object)["deletionTimestamp"]
 	i.known = protocol.Incident{
-		Exists: true, Status: state != "", Open: state == string(v1alpha1.IncidentOpen), Deleting: deleting,
+		Exists: true, Status: state != "", Open: state == string(v1alpha1.IncidentOpen), Deleting: o.GetDeletionTimestamp() != nil,
 	}
 	return i
 }
@@ -131,7 +119,6 @@ func (j *Judge) incidentNamed(name types.NamespacedName) *incident {
 	return i
 }
 
-// store enters a new AlertEvent.
 func (j *Judge) store(c *Commit) *event {
 	object := &v1alpha1.AlertEvent{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(c.Object, object); err != nil {
@@ -139,8 +126,8 @@ func (j *Judge) store(c *Commit) *event {
 	}
 	_ = queue.Decode(object) // one that cannot be decoded has no alerts
 	e := &event{
-		name: nameOf(c.Object), uid: object.UID, parts: map[string]*part{}, stored: c.Revision, version: c.Revision,
-		mark:  object.Annotations[v1alpha1.SettledAnnotation],
+		name: types.NamespacedName{Namespace: object.Namespace, Name: object.Name}, uid: object.UID,
+		parts: map[string]*part{}, stored: c.Revision, version: c.Revision, mark: object.Annotations[v1alpha1.SettledAnnotation],
 		keyed: v1alpha1.IsKeyedEventName(object.Name), restored: queue.IsRestored(object),
 	}
 	e.received, _, _ = unstructured.NestedString(c.Object, "spec", "receivedTime")
@@ -216,14 +203,17 @@ type guess struct {
 	copiesWait bool // second copies may wait, too, unless the process must know the first one
 }
 
-// ends returns the revisions at which events ended.
-func (i *incident) ends() (revisions []int64) {
+// guesses returns what the facts leave open about the views of a step.
+func (i *incident) guesses(g guess) []guess {
+	all := []guess{g}
 	for _, e := range i.events {
 		if e.gone != 0 {
-			revisions = append(revisions, e.gone)
+			g.left = e.gone
+			all = append(all, g)
 		}
 	}
-	return revisions
+	g.left, g.copiesWait = 0, true
+	return append(all, g)
 }
 
 // views yields what a process may have gone by in a step for an Incident, the newest list first. Lists between which no event

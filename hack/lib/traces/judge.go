@@ -17,17 +17,18 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
 	"github.com/tocsin-dev/tocsin/hack/lib/protocol"
 )
 
@@ -63,21 +64,28 @@ func New(options Options) *Judge {
 
 // The resources whose commits are judged.
 const (
-	AlertEvents = "alertevents"
-	Incidents   = "incidents"
+	AlertEvents = "alertevents.tocsin.dev"
+	Incidents   = "incidents.tocsin.dev"
 )
 
 // Commit is a write of an AlertEvent or an Incident.
 type Commit struct {
-	Revision int64
-	At       time.Time
-	Type     watch.EventType
-	Resource string
-	Object   map[string]any // read-only: the state afterwards, or the last one of a deleted object
+	apiserver.Commit
+	At time.Time
+	By *Process // nil: a user, or the API server itself
+}
 
-	By                *Process // nil: a user, or the API server itself
-	Verb, Subresource string   // of the request
-	Body              []byte   // of the request
+// over returns the resourceVersion on condition of which the request writes or deletes, 0 if there is none.
+func (c *Commit) over() int64 {
+	var request struct {
+		Metadata      struct{ ResourceVersion string }
+		Preconditions struct{ ResourceVersion string }
+	}
+	if c.Call != nil {
+		_ = json.Unmarshal(c.Call.Body, &request) // else it has none
+	}
+	version, _ := strconv.ParseInt(cmp.Or(request.Metadata.ResourceVersion, request.Preconditions.ResourceVersion), 10, 64)
+	return version
 }
 
 // rules are those of the model; none is broken.
@@ -164,30 +172,31 @@ func (j *Judge) Read(p *Process, name types.NamespacedName, at time.Time) {
 	}
 }
 
-// commitIncident judges a write of an Incident.
 func (j *Judge) commitIncident(c *Commit) {
-	i := j.incidentNamed(nameOf(c.Object))
-	after := readIncident(c.Object)
+	o := unstructured.Unstructured{Object: c.Object}
+	i := j.incidentNamed(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()})
+	after := readIncident(&o)
 	after.known.Version = c.Revision
+	isStatus := c.By != nil && c.Call.Subresource == "status"
 	begins := !i.known.Deleting && (c.Type == watch.Deleted || after.known.Deleting)
 	if c.By != nil {
 		switch {
 		case c.Type == watch.Added:
 			j.judgeCreate(c, i)
-		case c.Verb == "delete" && begins:
-			j.judgeStep(c, i, protocol.Step{Kind: protocol.Delete, Over: Over(c.Body)}, nil)
-		case c.Subresource == "status":
+		case c.Call.Verb == "delete" && begins:
+			j.judgeStep(c, i, protocol.Step{Kind: protocol.Delete, Over: c.over()}, nil)
+		case isStatus:
 			j.judgeWrite(c, i, after.ledger)
-		case c.Verb == "patch":
+		case c.Call.Verb == "patch":
 			j.judgeLabels(c, i)
 		default:
-			j.reject(c.By, fmt.Sprintf("%s %s %s", c.Verb, i.name, c.Subresource), i.String(), "no such write")
+			j.reject(c.By, fmt.Sprintf("%s %s %s", c.Call.Verb, i.name, c.Call.Subresource), i.String(), "no such write")
 		}
 	}
 	if c.Type == watch.Deleted {
 		after = incidentState{known: protocol.Incident{Version: c.Revision}}
 	}
-	if c.Type != watch.Modified || c.Subresource == "status" {
+	if c.Type != watch.Modified || isStatus {
 		i.basis = c.Revision
 	}
 	i.incidentState = after
@@ -214,8 +223,8 @@ func (j *Judge) judgeCreate(c *Commit, i *incident) {
 // judgeLabels judges a change of an Incident's metadata: it is of the version that was read, or the status that follows would be
 // written over what somebody else wrote.
 func (j *Judge) judgeLabels(c *Commit, i *incident) {
-	step := fmt.Sprintf("label Incident %s over version %d", i.name, Over(c.Body))
-	if Over(c.Body) == i.known.Version {
+	step := fmt.Sprintf("label Incident %s over version %d", i.name, c.over())
+	if c.over() == i.known.Version {
 		j.accept(c.By, "%s", step)
 	} else {
 		j.reject(c.By, step, i.String(), fmt.Sprintf("label over version %d", i.known.Version))
@@ -224,7 +233,7 @@ func (j *Judge) judgeLabels(c *Commit, i *incident) {
 
 // judgeWrite judges a write of the status, which leads to a ledger.
 func (j *Judge) judgeWrite(c *Commit, i *incident, ledger map[types.UID]bool) {
-	seen := protocol.Step{Kind: protocol.Write, Over: Over(c.Body)}
+	seen := protocol.Step{Kind: protocol.Write, Over: c.over()}
 	added := map[types.UID]bool{}
 	for n, e := range i.events {
 		if !ledger[e.uid] {
@@ -251,7 +260,7 @@ func (j *Judge) judgeWrite(c *Commit, i *incident, ledger map[types.UID]bool) {
 // what it has added to the ledger.
 func (j *Judge) judgeStep(c *Commit, i *incident, seen protocol.Step, added map[types.UID]bool) {
 	var before, possible []string
-	for g := range j.guesses(i, guess{added: added, at: c.At}) {
+	for _, g := range i.guesses(guess{added: added, at: c.At}) {
 		for v := range j.views(c.By, i, g) {
 			for _, step := range v.Steps(nil) {
 				if step.Seen(seen) {
@@ -273,53 +282,22 @@ func (j *Judge) judgeStep(c *Commit, i *incident, seen protocol.Step, added map[
 	j.reject(c.By, fmt.Sprintf("%s, %s", i.name, seen), i.String()+"; "+strings.Join(before, ", or "), possible...)
 }
 
-// guesses yields what the facts leave open about the views of a step.
-func (j *Judge) guesses(i *incident, g guess) iter.Seq[guess] {
-	return func(yield func(guess) bool) {
-		for _, left := range append([]int64{0}, i.ends()...) {
-			g := g
-			if g.left = left; !yield(g) {
-				return
-			}
-		}
-		g := g
-		g.copiesWait = true
-		yield(g)
-	}
-}
-
 // maxViews is how many views a finding tells.
 const maxViews = 3
 
-// Over returns the resourceVersion on condition of which a request writes or deletes, 0 if there is none.
-func Over(body []byte) int64 {
-	var request struct {
-		Metadata      struct{ ResourceVersion string }
-		Preconditions struct{ ResourceVersion string }
-	}
-	if json.Unmarshal(body, &request) != nil {
-		return 0
-	}
-	version, err := strconv.ParseInt(cmp.Or(request.Metadata.ResourceVersion, request.Preconditions.ResourceVersion), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return version
-}
-
-// commitEvent judges a write of an AlertEvent.
 func (j *Judge) commitEvent(c *Commit) {
-	meta := metaOf(c.Object)
-	uid, _ := meta["uid"].(string)
-	e := j.events[types.UID(uid)]
+	o := unstructured.Unstructured{Object: c.Object}
+	e := j.events[o.GetUID()]
 	if c.Type == watch.Added {
 		e = j.store(c)
 	}
 	if e == nil {
 		return
 	}
-	j.commitMark(c, e, meta)
-	if _, marked := meta["deletionTimestamp"]; !e.deleting && (marked || c.Type == watch.Deleted) {
+	if mark := o.GetAnnotations()[v1alpha1.SettledAnnotation]; mark != e.mark && c.Type == watch.Modified {
+		j.commitMark(c, e, mark)
+	}
+	if !e.deleting && (o.GetDeletionTimestamp() != nil || c.Type == watch.Deleted) {
 		e.deleting = true
 		if c.By != nil {
 			j.judgeRelease(c, e)
@@ -331,29 +309,20 @@ func (j *Judge) commitEvent(c *Commit) {
 	e.version = c.Revision
 }
 
-// commitMark judges a mark, and enters it.
-func (j *Judge) commitMark(c *Commit, e *event, meta map[string]any) {
-	annotations, _ := meta["annotations"].(map[string]any)
-	text, _ := annotations[v1alpha1.SettledAnnotation].(string)
-	_, names, _ := strings.Cut(text, "/")
-	if text == e.mark || c.Type != watch.Modified {
-		return
-	}
+func (j *Judge) commitMark(c *Commit, e *event, text string) {
 	e.mark = text
-	marked := map[string]bool{}
-	for name := range strings.SplitSeq(names, ",") {
-		marked[name] = true
-	}
+	_, names, _ := strings.Cut(text, "/")
+	marked := strings.Split(names, ",")
 	settled, _ := e.settled(c.By)
-	step := fmt.Sprintf("mark AlertEvent %s over version %d: %s", e.name, Over(c.Body), text)
-	if c.By != nil && Over(c.Body) != e.version {
+	step := fmt.Sprintf("mark AlertEvent %s over version %d: %s", e.name, c.over(), text)
+	if c.By != nil && c.over() != e.version {
 		j.reject(c.By, step, e.tell(c.By), fmt.Sprintf("mark over version %d", e.version))
 	} else if c.By != nil {
 		j.accept(c.By, "%s", step)
 	}
 	for n, name := range e.incidents() {
 		part := e.parts[name]
-		if part.marked != 0 || !marked["*"] && !marked[name] {
+		if part.marked != 0 || !slices.Contains(marked, "*") && !slices.Contains(marked, name) {
 			continue
 		}
 		if c.By != nil && !rules.Marks(settled, n) {
@@ -367,7 +336,7 @@ func (j *Judge) commitMark(c *Commit, e *event, meta map[string]any) {
 // backup.
 func (j *Judge) judgeRelease(c *Commit, e *event) {
 	var options metav1.DeleteOptions
-	_ = json.Unmarshal(c.Body, &options) // else it has no preconditions
+	_ = json.Unmarshal(c.Call.Body, &options) // else it has no preconditions
 	step := "delete AlertEvent " + e.name.String()
 	settled, concerned := e.settled(c.By)
 	switch {

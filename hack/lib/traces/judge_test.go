@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
 	"github.com/tocsin-dev/tocsin/hack/lib/traces"
 )
 
@@ -43,8 +44,11 @@ func (s *site) commit(resource string, kind watch.EventType, object map[string]a
 	s.now = s.now.Add(time.Millisecond)
 	verb, subresource, _ := strings.Cut(call, " ")
 	s.judge.Commit(&traces.Commit{
-		Revision: s.revision, At: s.now, Type: kind, Resource: resource, Object: object,
-		By: by, Verb: verb, Subresource: subresource, Body: []byte(body),
+		Commit: apiserver.Commit{
+			Revision: s.revision, Type: kind, Resource: resource, Object: object,
+			Call: &apiserver.Call{Verb: verb, Subresource: subresource, Body: []byte(body)},
+		},
+		At: s.now, By: by,
 	})
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
+	"github.com/tocsin-dev/tocsin/hack/lib/traces"
 )
 
 // archiveTime is how long after its end, or after the end of all faults, an episode is archived.
@@ -63,7 +64,7 @@ func newArchiveJudge(b *bucket) *archiveJudge {
 
 // commit is for apiserver.Server.OnCommit.
 func (j *archiveJudge) commit(c apiserver.Commit) {
-	if c.Resource != tracedIncidents {
+	if c.Resource != traces.Incidents {
 		return
 	}
 	incident := decode[v1alpha1.Incident](c.JSON)

@@ -22,7 +22,6 @@ type tracer struct {
 	runs  map[string]int
 }
 
-// process returns a new process of a replica.
 func (t *tracer) process(replica string) *traces.Process {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -41,7 +40,6 @@ func (t *tracer) begin(story *Story, say func(format string, args ...any)) {
 	t.judge = traces.New(traces.Options{Say: say, LooseClocks: story.hasClocks()})
 }
 
-// findings are the steps that the model rejects.
 func (t *tracer) findings() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -62,35 +60,27 @@ func (t *tracer) tell(tell func(*traces.Judge)) {
 
 // commit is for apiserver.Server.OnCommit.
 func (t *tracer) commit(c apiserver.Commit) {
-	resource, group, _ := strings.Cut(c.Resource, ".")
-	if group != tocsinGroup || resource != traces.AlertEvents && resource != traces.Incidents {
+	if c.Resource != traces.AlertEvents && c.Resource != traces.Incidents {
 		return
 	}
-	fact := &traces.Commit{Revision: c.Revision, At: time.Now(), Type: c.Type, Resource: resource, Object: c.Object}
+	fact := &traces.Commit{Commit: c, At: time.Now()}
 	if p, ok := c.Faults.(*process); ok {
-		fact.By, fact.Verb, fact.Subresource, fact.Body = p.traced, c.Call.Verb, c.Call.Subresource, c.Call.Body
+		fact.By = p.traced
 	}
 	t.tell(func(j *traces.Judge) { j.Commit(fact) })
 }
 
-// sent notes a request that a process sends.
 func (t *tracer) sent(call *apiserver.Call) {
-	if call.Verb == "create" && call.Resource == tracedEvents && !call.Query.Has("dryRun") {
+	if call.Verb == "create" && call.Resource == traces.AlertEvents && !call.Query.Has("dryRun") {
 		t.tell(func(j *traces.Judge) {
 			j.Sent(types.NamespacedName{Namespace: call.Namespace, Name: call.Name}, call.Body)
 		})
 	}
 }
 
-const (
-	tocsinGroup     = "tocsin.dev"
-	tracedEvents    = traces.AlertEvents + "." + tocsinGroup
-	tracedIncidents = traces.Incidents + "." + tocsinGroup
-)
-
 // Leave implements apiserver.Faults.
 func (l *link) Leave(ctx context.Context, call *apiserver.Call, code int) error {
-	isList := call.Verb == "list" && call.Resource == tracedEvents && code == http.StatusOK
+	isList := call.Verb == "list" && call.Resource == traces.AlertEvents && code == http.StatusOK
 	// Folds list the metadata, and caches whole objects.
 	ofMetadata := strings.Contains(call.Header.Get("Accept"), "PartialObjectMetadataList")
 	l.tellAnswer(call, code, isList && ofMetadata)
@@ -106,7 +96,7 @@ func (l *link) Leave(ctx context.Context, call *apiserver.Call, code int) error 
 
 // tellAnswer tells the judge of a quorum list, or of a quorum read of an Incident.
 func (l *link) tellAnswer(call *apiserver.Call, code int, isList bool) {
-	isRead := call.Verb == "get" && call.Resource == tracedIncidents && (code == http.StatusOK || code == http.StatusNotFound)
+	isRead := call.Verb == "get" && call.Resource == traces.Incidents && (code == http.StatusOK || code == http.StatusNotFound)
 	if !call.Quorum || !isList && !isRead || isList && call.Query.Has("continue") {
 		return
 	}
@@ -122,7 +112,7 @@ func (l *link) tellAnswer(call *apiserver.Call, code int, isList bool) {
 // Deliver implements apiserver.Faults.
 func (l *link) Deliver(ctx context.Context, call *apiserver.Call, revision int64) error {
 	err := l.deliver(ctx, call, revision)
-	if err == nil && call.Resource == tracedEvents {
+	if err == nil && call.Resource == traces.AlertEvents {
 		l.tracer.tell(func(*traces.Judge) { l.traced.Shown(call.Namespace, revision, false, time.Now()) })
 	}
 	return err
