@@ -202,7 +202,7 @@ func (o disturbArchiver) do(w *world) {
 // drawArchive draws the archivers of a story, none in most of them, and what disturbs them. It comes last and lets the operations
 // be as they are: a seed has the same ones with archivers and without.
 func (d *drawer) drawArchive(t *rapid.T, s *Story) {
-	s.Archivers = rapid.SampledFrom([]int{0, 0, 0, 0, 0, 0, 1, 2}).Draw(t, "archivers")
+	s.Archivers = oneOf(t, "archivers", 0, 0, 0, 0, 0, 0, 1, 2)
 	if s.Archivers == 0 || s.Older {
 		s.Archivers = 0
 		return
@@ -215,10 +215,10 @@ func (d *drawer) drawArchive(t *rapid.T, s *Story) {
 }
 
 func (d *drawer) disturbArchive(t *rapid.T) operation {
-	lasting := duration(t, "for", 12*time.Second, time.Second, 35*time.Second, 2*time.Minute)
+	lasting := oneOf(t, "for", 12*time.Second, time.Second, 35*time.Second, 2*time.Minute)
 	if rapid.Bool().Draw(t, "bucket") {
-		return breakBucket{rapid.SampledFrom([]bucketFailure{fails, hangs, storesOnly, isSlow}).Draw(t, "failure"), lasting}
+		return breakBucket{oneOf(t, "failure", fails, hangs, storesOnly, isSlow), lasting}
 	}
 	faults := []archiverFault{isKilled, isStopped, isFrozen, isCutOff, losesNotes, readsLate, seesNothingNew}
-	return disturbArchiver{rapid.IntRange(0, 1).Draw(t, "archiver"), rapid.SampledFrom(faults).Draw(t, "fault"), lasting}
+	return disturbArchiver{rapid.IntRange(0, 1).Draw(t, "archiver"), oneOf(t, "fault", faults...), lasting}
 }

@@ -22,22 +22,22 @@ const chapters = 6
 // drawStory draws a story. It shrinks to fewer operations, and to the first of each choice.
 func drawStory(t *rapid.T) *Story {
 	s := &Story{Settings: Settings{
-		Replicas:    rapid.SampledFrom([]int{2, 2, 2, 3}).Draw(t, "replicas"),
-		Elect:       rapid.SampledFrom([]bool{true, true, false}).Draw(t, "elect"),
-		Writes:      rapid.SampledFrom([]int{8, 1, 1}).Draw(t, "writes"),
-		AutoResolve: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "autoResolve"),
+		Replicas:    oneOf(t, "replicas", 2, 2, 2, 3),
+		Elect:       oneOf(t, "elect", true, true, false),
+		Writes:      oneOf(t, "writes", 8, 1, 1),
+		AutoResolve: oneOf(t, "autoResolve", false, false, true),
 		HoldBack:    rapid.Bool().Draw(t, "holdBack"),
-		Forget:      rapid.SampledFrom([]bool{false, false, true}).Draw(t, "forget"),
-		Forward:     rapid.SampledFrom([]bool{false, false, true}).Draw(t, "forward"),
+		Forget:      oneOf(t, "forget", false, false, true),
+		Forward:     oneOf(t, "forward", false, false, true),
 	}}
-	switch rapid.SampledFrom([]string{"", "", "", "limit", "forbidden"}).Draw(t, "bound") {
+	switch oneOf(t, "bound", "", "", "", "limit", "forbidden") {
 	case "limit":
 		s.MaxIncidents = 8
 	case "forbidden":
 		s.Forbidden = true
 	}
 	var pause []operation
-	d := &drawer{replicas: s.Replicas, breaches: rapid.SampledFrom([]bool{false, false, false, true}).Draw(t, "breaches")}
+	d := &drawer{replicas: s.Replicas, breaches: oneOf(t, "breaches", false, false, false, true)}
 	s.Operations, pause = d.drawTheme(t, s)
 	for chapter := range chapters { // rapid likes short slices
 		for _, scene := range rapid.SliceOfN(scenes(d), 0, 12).Draw(t, fmt.Sprint("chapter ", chapter)) {
@@ -83,38 +83,40 @@ func (d *drawer) replica(t *rapid.T) int { return rapid.IntRange(0, d.replicas-1
 
 // tenant draws the first one most of the time, so that faults meet.
 func (d *drawer) tenant(t *rapid.T) int {
-	return rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "tenant")
+	return oneOf(t, "tenant", 0, 0, 0, 1)
 }
 
 func (d *drawer) key(t *rapid.T) int { return rapid.IntRange(0, 4).Draw(t, "key") }
 
 func (d *drawer) which(t *rapid.T) int { return rapid.IntRange(0, 5).Draw(t, "which") }
 
-func duration(t *rapid.T, name string, choices ...time.Duration) time.Duration {
+func (d *drawer) salt(t *rapid.T) uint64 { return rapid.Uint64Range(0, 9999).Draw(t, "salt") }
+
+func oneOf[T any](t *rapid.T, name string, choices ...T) T {
 	return rapid.SampledFrom(choices).Draw(t, name)
 }
 
 // short is how long a fault lasts.
 func (d *drawer) short(t *rapid.T) time.Duration {
-	return duration(t, "for", 2*time.Second, 500*time.Millisecond, 5*time.Second, 12*time.Second, 35*time.Second)
+	return oneOf(t, "for", 2*time.Second, 500*time.Millisecond, 5*time.Second, 12*time.Second, 35*time.Second)
 }
 
 func (d *drawer) wait(t *rapid.T) operation {
-	return wait{duration(t, "wait",
+	return wait{oneOf(t, "wait",
 		time.Second, 100*time.Millisecond, 300*time.Millisecond, 3*time.Second, 8*time.Second, 20*time.Second, 45*time.Second)}
 }
 
 func (d *drawer) alert(t *rapid.T) alert {
 	a := alert{
 		key:       d.key(t),
-		status:    rapid.SampledFrom([]string{"firing", "firing", "firing", "resolved", "resolved", "acknowledged"}).Draw(t, "status"),
-		severity:  rapid.SampledFrom(severities).Draw(t, "severity"),
-		forbidden: rapid.SampledFrom([]bool{false, false, false, false, false, true}).Draw(t, "forbidden"),
+		status:    oneOf(t, "status", "firing", "firing", "firing", "resolved", "resolved", "acknowledged"),
+		severity:  oneOf(t, "severity", severities...),
+		forbidden: oneOf(t, "forbidden", false, false, false, false, false, true),
 	}
 	times := []time.Duration{0, 0, 0, 0, atFirst, 500 * time.Millisecond, 10 * time.Second, time.Minute}
-	a.starts = duration(t, "startsAt", times...)
+	a.starts = oneOf(t, "startsAt", times...)
 	if a.status == "resolved" {
-		a.ends = duration(t, "endsAt", times...)
+		a.ends = oneOf(t, "endsAt", times...)
 	}
 	return a
 }
@@ -123,8 +125,8 @@ func (d *drawer) post(t *rapid.T) operation {
 	o := post{
 		tenant: d.tenant(t), to: d.replica(t),
 		alerts: rapid.SliceOfN(rapid.Custom(d.alert), 1, 3).Draw(t, "alerts"),
-		key:    rapid.SampledFrom([]string{"", "", "k1", "k2", "k3"}).Draw(t, "idempotency key"),
-		times:  rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "times"),
+		key:    oneOf(t, "idempotency key", "", "", "k1", "k2", "k3"),
+		times:  oneOf(t, "times", 1, 1, 1, 2, 3),
 	}
 	o.together = o.times > 1 && rapid.Bool().Draw(t, "together")
 	return o
@@ -135,8 +137,8 @@ func (d *drawer) burst(t *rapid.T) operation {
 		tenant: d.tenant(t),
 		count:  rapid.IntRange(2, 40).Draw(t, "count"),
 		keys:   rapid.IntRange(1, 5).Draw(t, "keys"),
-		over:   duration(t, "over", 2*time.Second, 100*time.Millisecond, 500*time.Millisecond, 5*time.Second),
-		salt:   rapid.Uint64Range(0, 9999).Draw(t, "salt"),
+		over:   oneOf(t, "over", 2*time.Second, 100*time.Millisecond, 500*time.Millisecond, 5*time.Second),
+		salt:   d.salt(t),
 	}
 }
 
@@ -153,15 +155,15 @@ var targets = []target{
 func (d *drawer) trouble(t *rapid.T) operation {
 	o := trouble{
 		replica: d.replica(t),
-		effect:  rapid.SampledFrom([]effect{lose, lose, hang, late, slow, answerLate, refuse, reject, throttle}).Draw(t, "effect"),
-		target:  rapid.SampledFrom(targets).Draw(t, "target"),
-		count:   rapid.SampledFrom([]int{1, 2, 5, 0}).Draw(t, "calls"),
+		effect:  oneOf(t, "effect", lose, lose, hang, late, slow, answerLate, refuse, reject, throttle),
+		target:  oneOf(t, "target", targets...),
+		count:   oneOf(t, "calls", 1, 2, 5, 0),
 		d:       d.short(t),
 	}
 	if o.effect == late || o.effect == slow || o.effect == answerLate {
 		short := []time.Duration{time.Second, 200 * time.Millisecond, 4 * time.Second, 15 * time.Second}
 		long := []time.Duration{50 * time.Second, longestDelay}
-		o.delay = duration(t, "delay", slices.Concat(short, short, long)...)
+		o.delay = oneOf(t, "delay", slices.Concat(short, short, long)...)
 	}
 	return o
 }
@@ -173,19 +175,18 @@ func (d *drawer) watchTrouble(t *rapid.T) operation {
 	}
 	o := trouble{
 		replica: d.replica(t),
-		effect:  rapid.SampledFrom(effects).Draw(t, "effect"),
-		target: target{"watch", rapid.SampledFrom([]string{
-			"alertevents", "alertevents", "incidents", "webhookintegrations", "maintenancewindows", "heartbeats", "leases", "",
-		}).Draw(t, "resource")},
+		effect:  oneOf(t, "effect", effects...),
+		target: target{"watch", oneOf(t, "resource",
+			"alertevents", "alertevents", "incidents", "webhookintegrations", "maintenancewindows", "heartbeats", "leases", "")},
 		d: d.short(t),
 	}
 	switch o.effect {
 	case lag:
-		o.delay = duration(t, "delay", 200*time.Millisecond, time.Second, 3*time.Second)
+		o.delay = oneOf(t, "delay", 200*time.Millisecond, time.Second, 3*time.Second)
 	case end, expire, rewind:
 		o.count = 1
 	case drop, repeat, swap:
-		o.count = rapid.SampledFrom([]int{1, 3, 0}).Draw(t, "events")
+		o.count = oneOf(t, "events", 1, 3, 0)
 	case behind:
 		o.verb = ""
 	default:
@@ -195,13 +196,13 @@ func (d *drawer) watchTrouble(t *rapid.T) operation {
 
 func (d *drawer) process(t *rapid.T) operation {
 	r := d.replica(t)
-	switch rapid.SampledFrom([]string{"kill", "start", "stop", "freeze", "start"}).Draw(t, "process") {
+	switch oneOf(t, "process", "kill", "start", "stop", "freeze", "start") {
 	case "kill":
 		return kill{r}
 	case "stop":
 		return terminate{r}
 	case "freeze":
-		return freeze{r, duration(t, "for", 5*time.Second, time.Second, 20*time.Second, 40*time.Second)}
+		return freeze{r, oneOf(t, "for", 5*time.Second, time.Second, 20*time.Second, 40*time.Second)}
 	default:
 		return start{r}
 	}
@@ -209,12 +210,9 @@ func (d *drawer) process(t *rapid.T) operation {
 
 func (d *drawer) user(t *rapid.T) operation {
 	tenant := d.tenant(t)
-	resource := rapid.SampledFrom([]string{
-		"incidents", "incidents", "incidents", "alertevents", "alertevents", "webhookintegrations", "webhookintegrations",
-		"maintenancewindows",
-	}).Draw(t, "resource")
-	kinds := []string{"delete", "label", "hold", "suspend", "lease", "window", "window", "hush"}
-	switch rapid.SampledFrom(kinds).Draw(t, "user") {
+	resource := oneOf(t, "resource", "incidents", "incidents", "incidents", "alertevents", "alertevents", "webhookintegrations",
+		"webhookintegrations", "maintenancewindows")
+	switch oneOf(t, "user", "delete", "label", "hold", "suspend", "lease", "window", "window", "hush") {
 	case "delete":
 		return remove{tenant, resource, d.which(t)}
 	case "label":
@@ -227,8 +225,7 @@ func (d *drawer) user(t *rapid.T) operation {
 		return hush{tenant, hushFor}
 	case "window":
 		return maintain{
-			tenant, duration(t, "after", -time.Second, 0, 5*time.Second),
-			duration(t, "window", 20*time.Second, 0, 3*time.Minute, time.Hour),
+			tenant, oneOf(t, "after", -time.Second, 0, 5*time.Second), oneOf(t, "window", 20*time.Second, 0, 3*time.Minute, time.Hour),
 		}
 	default:
 		return removeLease{}
@@ -241,24 +238,23 @@ func (d *drawer) report(t *rapid.T) operation {
 		statuses, longest = append(statuses, "assigned", "assigned", "unassigned", "silenced", "silenced"), time.Hour
 	}
 	return report{
-		tenant: d.tenant(t), key: d.key(t), status: rapid.SampledFrom(statuses).Draw(t, "status"),
-		to:      rapid.SampledFrom([]string{"maria", "alex"}).Draw(t, "to"),
-		unnamed: rapid.SampledFrom([]bool{false, false, true}).Draw(t, "unnamed"),
-		lasts:   min(duration(t, "lasts", 0, 0, time.Minute, 2*time.Minute, time.Hour), longest),
+		tenant: d.tenant(t), key: d.key(t), status: oneOf(t, "status", statuses...),
+		to:      oneOf(t, "to", "maria", "alex"),
+		unnamed: oneOf(t, "unnamed", false, false, true),
+		lasts:   min(oneOf(t, "lasts", 0, 0, time.Minute, 2*time.Minute, time.Hour), longest),
 	}
 }
 
 func (d *drawer) policy(t *rapid.T) operation {
-	switch rapid.SampledFrom([]string{"quota", "quota", "deny", "deny", "compact", "namespace"}).Draw(t, "policy") {
+	switch oneOf(t, "policy", "quota", "quota", "deny", "deny", "compact", "namespace") {
 	case "quota":
 		return quota{
-			d.tenant(t), rapid.SampledFrom([]string{"incidents", "alertevents"}).Draw(t, "resource"),
-			rapid.Int64Range(0, 2).Draw(t, "more"), d.short(t),
+			d.tenant(t), oneOf(t, "resource", "incidents", "alertevents"), rapid.Int64Range(0, 2).Draw(t, "more"), d.short(t),
 		}
 	case "deny":
 		names := []string{"creation of Incidents", "forbidden content of Incidents", "status of Incidents", "creation of AlertEvents"}
 		codes := []int32{0, 0, 400, 401, 404, 409, 500}
-		return deny{rapid.SampledFrom(names).Draw(t, "what"), rapid.SampledFrom(codes).Draw(t, "code"), d.short(t)}
+		return deny{oneOf(t, "what", names...), oneOf(t, "code", codes...), d.short(t)}
 	case "namespace":
 		return deleteNamespace{1}
 	default:
@@ -267,18 +263,18 @@ func (d *drawer) policy(t *rapid.T) operation {
 }
 
 func (d *drawer) setClock(t *rapid.T) operation {
-	ahead := duration(t, "ahead", 20*time.Second, -20*time.Second, 90*time.Second, -90*time.Second, time.Hour, -time.Hour)
+	ahead := oneOf(t, "ahead", 20*time.Second, -20*time.Second, 90*time.Second, -90*time.Second, time.Hour, -time.Hour)
 	if rapid.IntRange(0, 3).Draw(t, "whose clock") == 3 {
-		return setServerClock{duration(t, "server ahead", serverJump, -serverJump), d.short(t)}
+		return setServerClock{oneOf(t, "server ahead", serverJump, -serverJump), d.short(t)}
 	}
-	lasting := duration(t, "for", 2*time.Second, 12*time.Second, 35*time.Second, 2*time.Minute, 10*time.Minute)
+	lasting := oneOf(t, "for", 2*time.Second, 12*time.Second, 35*time.Second, 2*time.Minute, 10*time.Minute)
 	return setClock{d.replica(t), ahead, lasting}
 }
 
 func (d *drawer) alertmanager(t *rapid.T) operation {
 	return breakAlertmanager{
 		rapid.IntRange(0, alertmanagers-1).Draw(t, "alertmanager"),
-		rapid.SampledFrom([]brokenness{isAway, answers503, neverAnswers, works}).Draw(t, "broken"), rapid.Bool().Draw(t, "forgets"),
+		oneOf(t, "broken", isAway, answers503, neverAnswers, works), rapid.Bool().Draw(t, "forgets"),
 		d.short(t),
 	}
 }
@@ -288,13 +284,13 @@ func (d *drawer) alertmanager(t *rapid.T) operation {
 func (d *drawer) secondCopy(t *rapid.T) []operation {
 	writer, tenant, key := d.replica(t), d.tenant(t), d.key(t)
 	reader := (writer + 1) % d.replicas
-	status := rapid.SampledFrom([]string{"firing", "resolved"}).Draw(t, "status")
+	status := oneOf(t, "status", "firing", "resolved")
 	return []operation{
 		trouble{replica: writer, effect: hang, target: target{"create", "alertevents"}, count: 1, d: 2 * time.Second},
 		post{tenant: tenant, to: writer, times: 1, alerts: []alert{{key: key, status: status}}},
 		wait{300 * time.Millisecond},
-		burst{tenant: tenant, count: 20, keys: key + 1, over: 500 * time.Millisecond, salt: rapid.Uint64Range(0, 9999).Draw(t, "salt")},
-		wait{duration(t, "wait", time.Second, 300*time.Millisecond, 3*time.Second)},
+		burst{tenant: tenant, count: 20, keys: key + 1, over: 500 * time.Millisecond, salt: d.salt(t)},
+		wait{oneOf(t, "wait", time.Second, 300*time.Millisecond, 3*time.Second)},
 		trouble{replica: writer, effect: lag, target: target{"watch", "alertevents"}, delay: time.Second, d: 12 * time.Second},
 		kill{reader}, start{reader},
 		d.wait(t),
@@ -303,7 +299,7 @@ func (d *drawer) secondCopy(t *rapid.T) []operation {
 
 // manyKeys draws more requests with idempotency keys than a ledger has space for.
 func (d *drawer) manyKeys(t *rapid.T) operation {
-	salt := rapid.Uint64Range(0, 9999).Draw(t, "salt")
+	salt := d.salt(t)
 	return burst{tenant: d.tenant(t), count: v1alpha1.MaxLedger + 12, keys: 1, over: 5 * time.Second, salt: salt, keyed: true}
 }
 
@@ -313,7 +309,7 @@ func (d *drawer) deletedIncident(t *rapid.T) []operation {
 	tenant, reader := d.tenant(t), d.replica(t)
 	return []operation{
 		post{tenant: tenant, to: reader, times: 1, alerts: []alert{{key: d.key(t), status: "firing"}},
-			key: rapid.SampledFrom([]string{"k4", "k5", "k6"}).Draw(t, "idempotency key")},
+			key: oneOf(t, "idempotency key", "k4", "k5", "k6")},
 		wait{time.Second},
 		remove{tenant, "incidents", d.which(t)},
 		wait{300 * time.Millisecond},

@@ -187,12 +187,12 @@ func (d *drawer) flappingKeys(t *rapid.T, s *Story) []operation {
 	operations := []operation{wait{40 * time.Second}}
 	for range rapid.IntRange(8, 40).Draw(t, "posts") {
 		alerts := []alert{{
-			key: rapid.IntRange(0, 1).Draw(t, "key"), status: rapid.SampledFrom([]string{"firing", "resolved"}).Draw(t, "status"),
-			severity: rapid.SampledFrom(severities).Draw(t, "severity"),
+			key: rapid.IntRange(0, 1).Draw(t, "key"), status: oneOf(t, "status", "firing", "resolved"),
+			severity: oneOf(t, "severity", severities...),
 		}}
 		operations = append(operations,
 			post{tenant: 0, to: d.replica(t), times: 1, alerts: alerts},
-			wait{duration(t, "wait", 5*time.Second, time.Second, 20*time.Second, keptFor-2*time.Second, keptFor+5*time.Second)})
+			wait{oneOf(t, "wait", 5*time.Second, time.Second, 20*time.Second, keptFor-2*time.Second, keptFor+5*time.Second)})
 		if rapid.IntRange(0, 5).Draw(t, "death") == 0 {
 			r := d.replica(t)
 			operations = append(operations, kill{r}, wait{8 * time.Second}, start{r})

@@ -37,7 +37,7 @@ func (d *drawer) drawTheme(t *rapid.T, s *Story) (first, after []operation) {
 	if olderProgram != nil {
 		return d.rolls(t, s), nil
 	}
-	drawn := rapid.SampledFrom(weighted).Draw(t, "theme")
+	drawn := oneOf(t, "theme", weighted...)
 	if drawn.pause > 0 {
 		after = []operation{wait{drawn.pause}}
 	}
@@ -52,12 +52,12 @@ var written = []target{
 
 // brokenWebhook draws a webhook of one namespace that does not work, while senders post to both.
 func (d *drawer) brokenWebhook(t *rapid.T, _ *Story) []operation {
-	salt := rapid.Uint64Range(0, 9999).Draw(t, "salt")
+	salt := d.salt(t)
 	operations := []operation{
 		wait{45 * time.Second},
 		breakWebhook{
-			tenant: 0, target: rapid.SampledFrom(written).Draw(t, "target"), hangs: rapid.Bool().Draw(t, "hangs"),
-			d: duration(t, "broken", 40*time.Second, 2*time.Minute, 0),
+			tenant: 0, target: oneOf(t, "target", written...), hangs: rapid.Bool().Draw(t, "hangs"),
+			d: oneOf(t, "broken", 40*time.Second, 2*time.Minute, 0),
 		},
 		burst{tenant: 0, count: rapid.IntRange(10, 60).Draw(t, "count"), keys: 5, over: 5 * time.Second, salt: salt},
 	}
@@ -75,12 +75,12 @@ func (d *drawer) lateCreates(t *rapid.T, _ *Story) []operation {
 		wait{40 * time.Second},
 		trouble{
 			replica: writer, effect: late, target: target{"create", "alertevents"}, count: rapid.IntRange(1, 4).Draw(t, "calls"),
-			delay: duration(t, "delay", 40*time.Second, 90*time.Second, longestDelay), d: 5 * time.Second,
+			delay: oneOf(t, "delay", 40*time.Second, 90*time.Second, longestDelay), d: 5 * time.Second,
 		},
 	}
 	for range rapid.IntRange(1, 4).Draw(t, "posts") {
 		operations = append(operations, post{
-			tenant: 0, to: writer, times: 1, alerts: []alert{d.alert(t)}, key: rapid.SampledFrom([]string{"", "", "k1"}).Draw(t, "key"),
+			tenant: 0, to: writer, times: 1, alerts: []alert{d.alert(t)}, key: oneOf(t, "key", "", "", "k1"),
 		})
 	}
 	operations = append(operations, wait{8 * time.Second})
@@ -99,7 +99,7 @@ func (d *drawer) lateCreates(t *rapid.T, _ *Story) []operation {
 func (d *drawer) olderDefinitions(t *rapid.T, s *Story) []operation {
 	s.AutoResolve = rapid.Bool().Draw(t, "autoResolve")
 	operations := []operation{
-		wait{40 * time.Second}, rollBack{duration(t, "for", 80*time.Second, 3*time.Minute, 5*time.Minute)},
+		wait{40 * time.Second}, rollBack{oneOf(t, "for", 80*time.Second, 3*time.Minute, 5*time.Minute)},
 	}
 	for i := range rapid.IntRange(4, 16).Draw(t, "posts") {
 		alerts := []alert{{key: rapid.IntRange(1, 2).Draw(t, "key"), status: "firing", severity: "error"}}
@@ -127,7 +127,7 @@ func (d *drawer) fullNamespace(t *rapid.T, s *Story) []operation {
 // look at each of them again: meanwhile some of them are reopened.
 func (d *drawer) fewResolved(t *rapid.T, s *Story) []operation {
 	s.MaxIncidents, s.Forbidden, s.AutoResolve = 8, false, false
-	return evictions(s.Replicas, duration(t, "delay", 500*time.Millisecond, time.Second, 200*time.Millisecond))
+	return evictions(s.Replicas, oneOf(t, "delay", 500*time.Millisecond, time.Second, 200*time.Millisecond))
 }
 
 // evictions open nine Incidents in turn for three minutes. The one that was resolved first is the next to be evicted, and the
@@ -148,7 +148,7 @@ func evictions(replicas int, delay time.Duration) (operations []operation) {
 
 // stayingQuota draws a quota of a namespace that stays to the end.
 func (d *drawer) stayingQuota(t *rapid.T, _ *Story) []operation {
-	resource := rapid.SampledFrom([]string{"incidents", "alertevents"}).Draw(t, "resource")
+	resource := oneOf(t, "resource", "incidents", "alertevents")
 	return []operation{
 		wait{40 * time.Second}, quota{tenant: 0, resource: resource, more: rapid.Int64Range(0, 2).Draw(t, "more")},
 		d.burst(t), d.wait(t), d.burst(t),
@@ -159,6 +159,6 @@ func (d *drawer) stayingQuota(t *rapid.T, _ *Story) []operation {
 func (d *drawer) keyedFlood(t *rapid.T, _ *Story) []operation {
 	return []operation{wait{10 * time.Second}, flood{
 		tenant: d.tenant(t), count: rapid.IntRange(5, 150).Draw(t, "count"),
-		over: duration(t, "over", 5*time.Second, time.Minute), salt: rapid.Uint64Range(0, 9999).Draw(t, "salt"),
+		over: oneOf(t, "over", 5*time.Second, time.Minute), salt: d.salt(t),
 	}}
 }

@@ -53,7 +53,7 @@ func (s *Story) endsOlder() bool {
 func (d *drawer) rolls(t *rapid.T, s *Story) []operation {
 	s.Older, s.HoldBack, s.Forget = true, false, false
 	operations := []operation{wait{10 * time.Second}}
-	directions := rapid.SampledFrom([][]bool{{false}, {false, true}, {false, true, false}}).Draw(t, "directions")
+	directions := oneOf(t, "directions", []bool{false}, []bool{false, true}, []bool{false, true, false})
 	s.Forward = s.Forward && len(directions) == 1 // the baseline has another name for the alerts of what the present opened
 	for i, older := range directions {
 		for replica := range s.Replicas {
@@ -61,7 +61,7 @@ func (d *drawer) rolls(t *rapid.T, s *Story) []operation {
 			for j := range rapid.IntRange(0, 4).Draw(t, fmt.Sprint("posts ", i, replica)) {
 				operations = append(operations, post{
 					tenant: d.tenant(t), to: j, times: 1, alerts: []alert{d.alert(t)},
-					key: rapid.SampledFrom([]string{"", "", "k1", "k2"}).Draw(t, "idempotency key"),
+					key: oneOf(t, "idempotency key", "", "", "k1", "k2"),
 				})
 			}
 			operations = append(operations, d.wait(t))
