@@ -174,9 +174,6 @@ func (known *archivedIncident) end(number int64, e endedEpisode) {
 // judgeArchive returns what is wrong at the end of a story. Of episodes that ended lately, and of alerts that they counted
 // lately, nothing is asked.
 func (w *world) judgeArchive() oracle.Findings {
-	if w.archive == nil {
-		return nil
-	}
 	j := w.archive.judge
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	options "github.com/tocsin-dev/tocsin/internal/process"
 )
 
-// archive is the bucket of a story with archivers, and what judges it.
+// archive is the bucket of a story, its archivers, if it has some, and what judges them.
 type archive struct {
 	*bucket
 	archivers []*archiver
@@ -35,26 +35,17 @@ const archiverPrefix = "archiver-"
 
 func archiverName(i int) string { return fmt.Sprint(archiverPrefix, i) }
 
-// newArchive makes the archivers of a story, if it has some, and has the commits judged. None runs yet.
+// newArchive makes the archivers of a story, and has the commits judged if it has some. None runs yet.
 func (w *world) newArchive() {
-	if w.story.Archivers == 0 {
-		return
-	}
-	a := &archive{bucket: newBucket()}
+	a := &w.archive
+	a.bucket = newBucket()
 	a.judge = newArchiveJudge(a.bucket)
 	for i := range w.story.Archivers {
 		a.archivers = append(a.archivers, &archiver{world: w, bucket: a.bucket, name: archiverName(i)})
 	}
-	w.server.OnCommit(a.judge.commit)
-	w.archive = a
-}
-
-// archivers are those of the story.
-func (w *world) archivers() []*archiver {
-	if w.archive == nil {
-		return nil
+	if w.story.Archivers > 0 {
+		w.server.OnCommit(a.judge.commit)
 	}
-	return w.archive.archivers
 }
 
 // archiver is a place for one process of the archiver after another. One that ends is started again, as by a Deployment.
@@ -121,7 +112,6 @@ func (a *archiver) running() *process {
 	return a.process
 }
 
-// heal ends all faults of its calls.
 func (a *archiver) heal() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -163,10 +153,10 @@ type disturbArchiver struct {
 }
 
 func (o disturbArchiver) do(w *world) {
-	if o.which >= len(w.archivers()) {
+	if o.which >= len(w.archive.archivers) {
 		return
 	}
-	a := w.archivers()[o.which]
+	a := w.archive.archivers[o.which]
 	p := a.running()
 	if p == nil {
 		return

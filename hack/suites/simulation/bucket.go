@@ -43,9 +43,6 @@ type breakBucket struct {
 }
 
 func (o breakBucket) do(w *world) {
-	if w.archive == nil {
-		return
-	}
 	w.archive.fail(o.how)
 	w.later(o.d, func() { w.archive.fail(succeeds) })
 }

@@ -87,7 +87,7 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 		}
 		time.Sleep(odd)
 	}
-	for _, a := range w.archivers() {
+	for _, a := range w.archive.archivers {
 		a.start()
 		time.Sleep(odd)
 	}

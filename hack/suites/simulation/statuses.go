@@ -95,7 +95,7 @@ func (w *world) conditions(namespace string) map[string]string {
 			delete(want, v1alpha1.ConditionForwarded)
 		}
 	}
-	if w.archive == nil {
+	if w.story.Archivers == 0 {
 		want[v1alpha1.ConditionArchived] = ""
 	}
 	switch {

@@ -48,7 +48,7 @@ type world struct {
 	calm     *disturbances
 
 	alertmanagers []*fakeAlertmanager
-	archive       *archive // nil: nothing is archived
+	archive       archive
 
 	serverAhead atomic.Int64 // by how many nanoseconds the clock of the API server is ahead
 	chores      sync.WaitGroup
@@ -271,7 +271,7 @@ func (w *world) heal() error {
 		}
 		running = running || r.process != nil
 	}
-	for _, a := range w.archivers() {
+	for _, a := range w.archive.archivers {
 		a.heal()
 	}
 	w.server.Deny(policyName, nil)
@@ -291,7 +291,7 @@ func (w *world) stop() error {
 	for _, r := range w.replicas {
 		r.terminate()
 	}
-	for _, a := range w.archivers() {
+	for _, a := range w.archive.archivers {
 		a.terminate()
 	}
 	for _, r := range w.replicas {
@@ -299,7 +299,7 @@ func (w *world) stop() error {
 			return err
 		}
 	}
-	for _, a := range w.archivers() {
+	for _, a := range w.archive.archivers {
 		if err := awaitAll(a.all); err != nil {
 			return err
 		}
