@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"io"
 	"net/http"
 	"slices"
 	"sync"
@@ -12,7 +11,6 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
-	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
@@ -118,21 +116,11 @@ func (w *world) ping(namespace string, to int) bool {
 	if p == nil {
 		return false
 	}
-	q, err := http.NewRequest(http.MethodGet, "http://replica/api/v1/events/webhook/heartbeat/"+heartbeatName, http.NoBody)
-	if err != nil {
-		panic(err)
-	}
-	q.Header.Set("Authorization", "Bearer "+testenv.Token(namespace, integrationName))
-	response, err := p.client.Do(q)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = response.Body.Close() }()
-	_, err = io.Copy(io.Discard, response.Body)
-	if response.StatusCode == http.StatusServiceUnavailable && p.isOutdated(0) {
+	code, _, err := p.send(http.MethodGet, "/heartbeat/"+heartbeatName, namespace, "", nil)
+	if code == http.StatusServiceUnavailable && p.isOutdated(0) {
 		w.pings.markUnavailable(namespace, time.Now())
 	}
-	if err != nil || response.StatusCode != http.StatusOK {
+	if err != nil || code != http.StatusOK {
 		return false
 	}
 	made := &ping{at: began, by: p}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
+	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
@@ -20,7 +21,6 @@ import (
 // senderTimeout is how long senders wait for an answer.
 const senderTimeout = 20 * time.Second
 
-// alert is one alert of a post.
 type alert struct {
 	key          int
 	status       string
@@ -73,7 +73,6 @@ type senders struct {
 	records []*oracle.Record
 }
 
-// request makes a post.
 func (s *senders) request(namespace string, alerts []alert, key string) *request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,58 +140,49 @@ func (s *senders) try(p *process, r *request) (d oracle.Delivery, elsewhere bool
 	if p == nil {
 		return oracle.Delivery{Outcome: oracle.Refused}, false
 	}
-	q, err := http.NewRequest(http.MethodPost, "http://replica/api/v1/events/webhook", bytes.NewReader(r.body))
-	if err != nil {
-		panic(err)
-	}
-	q.Header.Set("Authorization", "Bearer "+testenv.Token(r.record.Namespace, integrationName))
-	if r.record.IdempotencyKey != "" {
-		q.Header.Set("Idempotency-Key", r.record.IdempotencyKey)
-	}
-	response, err := p.client.Do(q)
+	code, body, err := p.send(http.MethodPost, "", r.record.Namespace, r.record.IdempotencyKey, r.body)
 	switch {
 	case errors.Is(err, errNobodyListens):
 		return oracle.Delivery{Outcome: oracle.Refused}, false
-	case err != nil:
+	case code == 0:
 		return oracle.Delivery{Outcome: oracle.Unknown}, false
 	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
-	return outcome(response.StatusCode, body, err), response.StatusCode/100 == 4 ||
-		bytes.Contains(body, []byte(":not-ready")) && !p.isOutdated(0)
+	return outcome(code, body, err), code/100 == 4 || bytes.Contains(body, []byte(":not-ready")) && !p.isOutdated(0)
 }
 
-// outcome reads an answer.
-func outcome(code int, body []byte, err error) oracle.Delivery {
-	var answer struct {
-		Type   string `json:"type"`
-		Detail string `json:"detail"`
-		Alerts []struct {
-			ID string `json:"id"`
-		} `json:"alerts"`
+// send sends a request of a tenant to the webhook server, and returns the answer; a code of 0 if there is none.
+func (p *process) send(method, path, namespace, idempotencyKey string, body []byte) (code int, answer []byte, err error) {
+	q, err := http.NewRequest(method, "http://replica/api/v1/events/webhook"+path, bytes.NewReader(body))
+	if err != nil {
+		panic(err)
 	}
-	if err == nil {
-		err = json.Unmarshal(body, &answer)
+	q.Header.Set("Authorization", "Bearer "+testenv.Token(namespace, integrationName))
+	if idempotencyKey != "" {
+		q.Header.Set("Idempotency-Key", idempotencyKey)
 	}
-	if code == http.StatusAccepted {
-		d := oracle.Delivery{Outcome: oracle.Acknowledged}
-		for _, a := range answer.Alerts {
-			d.IDs = append(d.IDs, a.ID)
-		}
+	response, err := p.client.Do(q)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	answer, err = io.ReadAll(response.Body)
+	return response.StatusCode, answer, err
+}
+
+func outcome(code int, body []byte, err error) (d oracle.Delivery) {
+	if d.Outcome, d.IDs = loadgen.Read(code, http.StatusAccepted, body, err); d.Outcome != oracle.Refused {
 		return d
 	}
-	kind := answer.Type[strings.LastIndex(answer.Type, ":")+1:]
-	var stored, refused int
-	switch {
-	case err != nil || kind == "outcome-unknown":
-		return oracle.Delivery{Outcome: oracle.Unknown}
-	case kind == "idempotency-conflict":
-		return oracle.Delivery{Outcome: oracle.Conflict}
-	case kind != "incident-limit":
-		return oracle.Delivery{Outcome: oracle.Refused}
+	var problem struct{ Type, Detail string }
+	_ = json.Unmarshal(body, &problem) // loadgen could read it
+	var stored int
+	switch problem.Type[strings.LastIndex(problem.Type, ":")+1:] {
+	case "idempotency-conflict":
+		d.Outcome = oracle.Conflict
+	case "incident-limit":
+		if n, _ := fmt.Sscanf(problem.Detail, "Of %d alerts, %d need", &stored, &d.NotStored); n == 2 {
+			d.Outcome = oracle.Partial
+		}
 	}
-	if n, _ := fmt.Sscanf(answer.Detail, "Of %d alerts, %d need", &stored, &refused); n == 2 {
-		return oracle.Delivery{Outcome: oracle.Partial, NotStored: refused}
-	}
-	return oracle.Delivery{Outcome: oracle.Refused}
+	return d
 }
