@@ -147,7 +147,7 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 	if story.Forbidden {
 		w.server.Deny("no Incidents of key-0", func(call *apiserver.Call, object map[string]any) string {
 			spec, _ := object["spec"].(map[string]any)
-			if denied["creation of Incidents"](call, object) && spec["dedupKey"] == keyName(0) {
+			if denied["creation of Incidents"].matches(call) && spec["dedupKey"] == keyName(0) {
 				return "not allowed"
 			}
 			return ""
