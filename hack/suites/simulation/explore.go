@@ -61,14 +61,13 @@ func explore(t *testing.T, seed uint64, shrink bool, watcher Watcher) (shortest,
 		rt.Fatalf("guarantee %s is broken", kind(findings))
 	}
 	setFlags(seed, shrink)
-	quiet := &recorder{name: t.Name()}
 	func() {
 		defer func() {
 			if r := recover(); r != nil && r != any(errEnd) {
 				panic(r)
 			}
 		}()
-		rapid.Check(quiet, property)
+		rapid.Check(&recorder{}, property)
 	}()
 	return shortest, original
 }
@@ -123,26 +122,20 @@ const shrinkTime = "30s"
 
 // recorder is a rapid.TB that keeps quiet: a failure is told as a story.
 type recorder struct {
-	name   string
-	failed bool
+	rapid.TB // nil: a check calls no other methods
+	failed   bool
 }
 
 // errEnd ends a check of rapid's.
 var errEnd = errors.New("the check has ended")
 
 func (r *recorder) Helper()               {}
-func (r *recorder) Name() string          { return r.name }
+func (r *recorder) Name() string          { return "" }
 func (r *recorder) Logf(string, ...any)   {}
-func (r *recorder) Log(...any)            {}
-func (r *recorder) Skipf(string, ...any)  { panic(errEnd) }
-func (r *recorder) Skip(...any)           { panic(errEnd) }
 func (r *recorder) SkipNow()              { panic(errEnd) }
 func (r *recorder) Errorf(string, ...any) { r.failed = true }
-func (r *recorder) Error(...any)          { r.failed = true }
 func (r *recorder) Fatalf(string, ...any) { r.FailNow() }
-func (r *recorder) Fatal(...any)          { r.FailNow() }
 func (r *recorder) FailNow()              { r.failed = true; panic(errEnd) }
-func (r *recorder) Fail()                 { r.failed = true }
 func (r *recorder) Failed() bool          { return r.failed }
 
 // drawn returns the story of a seed, as explore plays it.
