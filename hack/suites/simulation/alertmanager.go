@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -49,7 +48,7 @@ type fakeAlertmanager struct {
 	server   *http.Server
 
 	// changed is told which Incidents fired before and after a post. Nil: nobody is.
-	changed func(before, after map[types.NamespacedName]bool)
+	changed func(before, after map[types.NamespacedName]toldOf)
 
 	mu       sync.Mutex
 	broken   brokenness
@@ -135,53 +134,42 @@ func (a *fakeAlertmanager) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var answer any
+	var err error
 	switch id, isSilence := strings.CutPrefix(q.URL.Path, "/api/v2/silence/"); {
 	case isSilence && q.Method == http.MethodDelete:
 		a.expire(id)
 	case q.URL.Path == "/api/v2/silences" && q.Method == http.MethodPost:
 		posted := &silences.Silence{}
-		if err := json.NewDecoder(q.Body).Decode(posted); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
+		if err = json.NewDecoder(q.Body).Decode(posted); err == nil {
+			answer = map[string]string{"silenceID": a.silence(posted)}
 		}
-		answer = map[string]string{"silenceID": a.silence(posted)}
 	case q.URL.Path == "/api/v2/silences":
 		answer = a.listSilences()
 	case q.Method == http.MethodPost:
 		var posted []alerts.Alert
-		if err := json.NewDecoder(q.Body).Decode(&posted); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
+		if err = json.NewDecoder(q.Body).Decode(&posted); err == nil {
+			a.take(posted)
 		}
-		a.take(posted)
 	default:
 		answer = a.listAlerts(q.URL.Query().Get("silenced") == "true")
 	}
-	if answer != nil {
+	switch {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	case answer != nil:
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(answer)
 	}
 }
 
-// take stores alerts that were posted.
 func (a *fakeAlertmanager) take(posted []alerts.Alert) {
-	before := a.firing()
+	before := a.tell()
 	for _, alert := range posted {
 		a.alerts[fmt.Sprint(alert.Labels)] = alert // fmt sorts the keys
 	}
 	if a.changed != nil {
-		a.changed(before, a.firing())
+		a.changed(before, a.tell())
 	}
-}
-
-// firing returns the Incidents that have an alert that fires.
-func (a *fakeAlertmanager) firing() map[types.NamespacedName]bool {
-	firing := map[types.NamespacedName]bool{}
-	for _, alert := range a.listAlerts(false) {
-		incident, _ := alerts.IncidentOf(alert.Labels)
-		firing[incident] = true
-	}
-	return firing
 }
 
 // silence creates or changes a silence, and returns its ID.
@@ -216,7 +204,6 @@ func (a *fakeAlertmanager) listSilences() []*silences.Silence {
 	return list
 }
 
-// listedAlert is an alert that fires.
 type listedAlert struct {
 	Labels map[string]string `json:"labels"`
 	Status struct {
@@ -245,17 +232,20 @@ func matches(s *silences.Silence, labels map[string]string) bool {
 	return !slices.ContainsFunc(s.Matchers, func(m silences.Matcher) bool { return labels[m.Name] != m.Value })
 }
 
-// toldOf is what an Alertmanager knows about an Incident.
 type toldOf struct {
 	severity v1alpha1.Severity // of the alert that fires; empty: none does
 	firing   int               // how many alerts fire
 	silenced bool
 }
 
-// told returns what the Alertmanager knows.
+// told returns what the Alertmanager knows of the Incidents that fire.
 func (a *fakeAlertmanager) told() map[types.NamespacedName]toldOf {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	return a.tell()
+}
+
+func (a *fakeAlertmanager) tell() map[types.NamespacedName]toldOf {
 	told := map[types.NamespacedName]toldOf{}
 	for _, alert := range a.listAlerts(false) {
 		key, severity := alerts.IncidentOf(alert.Labels)
@@ -277,39 +267,37 @@ func (w *world) judgeForwarding() (found oracle.Findings) {
 	if w.story.hasClocks() {
 		lately += serverJump
 	}
-	w.judge.mu.Lock()
-	incidents := maps.Clone(w.judge.mutes.incidents)
-	integrations, deleted := maps.Clone(w.judge.mutes.integrations), maps.Clone(w.judge.mutes.deleted)
-	w.judge.mu.Unlock()
-	maps.DeleteFunc(incidents, func(key types.NamespacedName, incident *v1alpha1.Incident) bool {
-		// A leader that comes after a deletion does not know what was posted of the former Incident: that expires.
-		return incident == nil || deleted[key] || w.story.stays(key.Namespace) || !incident.DeletionTimestamp.IsZero() ||
-			integrations[types.NamespacedName{Namespace: key.Namespace, Name: integrationName}] == nil || changedWithin(incident, lately)
-	})
-	silenced := map[types.NamespacedName]bool{} // in any Alertmanager
-	for i, a := range w.alertmanagers {
-		told := a.told()
-		for key, incident := range incidents {
-			silenced[key] = silenced[key] || told[key].silenced
-			w.judgeTold(i, key, told[key], &incident.Status, &found)
-		}
+	var told []map[types.NamespacedName]toldOf
+	for _, a := range w.alertmanagers {
+		told = append(told, a.told())
 	}
-	w.judgeSilenced(incidents, silenced, &found)
+	w.judge.mu.Lock()
+	defer w.judge.mu.Unlock()
+	mutes := w.judge.mutes
+	for key, incident := range mutes.incidents {
+		integration := types.NamespacedName{Namespace: key.Namespace, Name: integrationName}
+		// A leader that comes after a deletion does not know what was posted of the former Incident: that expires.
+		if incident == nil || mutes.deleted[key] || w.story.stays(key.Namespace) || !incident.DeletionTimestamp.IsZero() ||
+			mutes.integrations[integration] == nil || changedWithin(incident, lately) {
+			continue
+		}
+		isSilenced := false
+		for i := range told {
+			isSilenced = isSilenced || told[i][key].silenced
+			w.judgeTold(i, key, told[i][key], &incident.Status, &found)
+		}
+		w.judgeSilenced(key, &incident.Status, isSilenced, &found)
+	}
 	return found
 }
 
-// judgeSilenced finds conditions Silenced that are not true.
-func (w *world) judgeSilenced(
-	incidents map[types.NamespacedName]*v1alpha1.Incident, silenced map[types.NamespacedName]bool, found *oracle.Findings,
-) {
-	for key, incident := range incidents {
-		status := &incident.Status
-		is := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSilenced)
-		// The silence of an acknowledgement is no news.
-		if wantTold(status) != "" && is != silenced[key] && status.Acknowledgement == nil && !endsSilence(status) &&
-			!w.story.hasClocks() && !w.story.losesWindows() {
-			found.Add("W: %s has the condition Silenced: %v, and an Alertmanager silences it: %v", key, is, silenced[key])
-		}
+// judgeSilenced finds a condition Silenced that is not true.
+func (w *world) judgeSilenced(key types.NamespacedName, status *v1alpha1.IncidentStatus, isSilenced bool, found *oracle.Findings) {
+	is := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSilenced)
+	// The silence of an acknowledgement is no news.
+	if wantTold(status) != "" && is != isSilenced && status.Acknowledgement == nil && !endsSilence(status) &&
+		!w.story.hasClocks() && !w.story.losesWindows() {
+		found.Add("W: %s has the condition Silenced: %v, and an Alertmanager silences it: %v", key, is, isSilenced)
 	}
 }
 
@@ -333,13 +321,13 @@ func (w *world) judgeTold(
 }
 
 // judgeBeginnings judges what an Alertmanager was told that it did not know before.
-func (w *world) judgeBeginnings(before, after map[types.NamespacedName]bool) {
+func (w *world) judgeBeginnings(before, after map[types.NamespacedName]toldOf) {
 	w.judge.mu.Lock()
 	defer w.judge.mu.Unlock()
 	mutes := w.judge.mutes
 	for key := range after {
-		if !before[key] {
-			mutes.holds.judgeBeginning(key, mutes.incidents[key], time.Now(), &mutes.found)
+		if before[key].firing == 0 {
+			mutes.holds.judgeBeginning(key, mutes.incidents[key], time.Now(), mutes.found)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -42,19 +41,19 @@ type pager struct {
 	*fakeAlertmanager
 	calm disturbances // by everything but the deaths of replicas
 
-	mu    sync.Mutex
+	mu    *sync.Mutex                     // the judge's, which holds it for commit and check
 	none  bool                            // the clocks of the story are wrong
-	other map[string]bool                 // namespaces whose integration was deleted
+	other map[string]bool                 // see holds
 	known map[types.NamespacedName]*flaps // by commits
 	begun map[types.NamespacedName]int    // how often an Incident began to fire
 	ended map[types.NamespacedName]int    // how often the Alertmanager was told that it ended
-	found oracle.Findings
+	found *oracle.Findings
 }
 
 // newPager has an Alertmanager judged.
 func newPager(s *Story, a *fakeAlertmanager) *pager {
 	p := &pager{
-		fakeAlertmanager: a, none: s.hasClocks(), other: map[string]bool{}, known: map[types.NamespacedName]*flaps{},
+		fakeAlertmanager: a, none: s.hasClocks(), known: map[types.NamespacedName]*flaps{},
 		begun: map[types.NamespacedName]int{}, ended: map[types.NamespacedName]int{},
 	}
 	a.changed = p.judgePost
@@ -71,16 +70,16 @@ func (p *pager) note(o operation) {
 }
 
 // judgePost judges what a post has changed.
-func (p *pager) judgePost(before, after map[types.NamespacedName]bool) {
+func (p *pager) judgePost(before, after map[types.NamespacedName]toldOf) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key := range after {
-		if !before[key] {
+		if before[key].firing == 0 {
 			p.begun[key]++
 		}
 	}
 	for key := range before {
-		if !after[key] {
+		if after[key].firing == 0 {
 			p.ended[key]++
 			p.judgeEnd(key, time.Now())
 		}
@@ -101,16 +100,11 @@ func (p *pager) judgeEnd(key types.NamespacedName, now time.Time) {
 	}
 }
 
-// commit notes a write.
 func (p *pager) commit(c *change) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	switch c.resource {
-	case "webhookintegrations":
-		p.other[c.key.Namespace] = p.other[c.key.Namespace] || c.object == nil
+	switch c.Resource {
 	case "alertevents":
-		if event := decode[v1alpha1.AlertEvent](c.object); event != nil && event.Spec.Report != nil {
-			if f := p.known[types.NamespacedName{Namespace: c.key.Namespace, Name: event.Spec.Report.IncidentName}]; f != nil {
+		if event := decode[v1alpha1.AlertEvent](c.Object); event != nil && event.Spec.Report != nil {
+			if f := p.known[types.NamespacedName{Namespace: c.Namespace, Name: event.Spec.Report.IncidentName}]; f != nil {
 				f.ended = f.ended || event.Spec.Report.Status == v1alpha1.AlertResolved
 			}
 		}
@@ -146,8 +140,8 @@ func (p *pager) follow(key types.NamespacedName, incident *v1alpha1.Incident) {
 // end notes the end of an episode.
 func (f *flaps) end(status *v1alpha1.IncidentStatus) {
 	until, n := f.due, len(f.opened) // it flaps while its end is kept back, too
-	if n > 1 && f.opened[n-2].Add(flapPeriod).After(until) {
-		until = f.opened[n-2].Add(flapPeriod)
+	if n > 1 {
+		until = latest(until, f.opened[n-2].Add(flapPeriod))
 	}
 	f.resolved = status.ResolvedTime.Time
 	byUser := status.Resolution != nil && status.Resolution.Reason == v1alpha1.ReasonResolvedByUser || f.ended
@@ -157,28 +151,14 @@ func (f *flaps) end(status *v1alpha1.IncidentStatus) {
 	}
 }
 
-// findings are those of the posts so far.
-func (p *pager) findings() oracle.Findings {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Clone(p.found)
-}
-
 // check judges the end of a story: what has ended is told. Where a fault stays, it may not be.
-func (p *pager) check(now time.Time, stays func(namespace string) bool) oracle.Findings {
-	told := p.told()
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (p *pager) check(told map[types.NamespacedName]toldOf, now time.Time, stays func(namespace string) bool) {
 	for key, f := range p.known {
-		due := f.resolved
-		if f.due.After(due) {
-			due = f.due
-		}
+		due := latest(f.resolved, f.due)
 		if !f.isOpen && now.Sub(due) > tellTime && !p.none && !p.other[key.Namespace] && !stays(key.Namespace) && told[key].firing > 0 {
 			p.found.Add("K: %s ended at %s, and its end is due since %s, but it fires", key, f.resolved, due)
 		}
 	}
-	return p.found
 }
 
 // flappingKeys draws keys that open and end again and again, while replicas die.

@@ -62,19 +62,21 @@ func (p *ping) isKept() bool {
 
 // pings are those of all tenants, and judges what is made of them.
 type pings struct {
-	mu          sync.Mutex
+	mu          *sync.Mutex          // the judge's, which holds it for commit and check
 	quiet       map[string]time.Time // until when, by namespace
 	acked       map[string][]*ping
 	unavailable map[string]time.Time // the last that was not accepted because of older CustomResourceDefinitions, by namespace
-	found       oracle.Findings
+	found       *oracle.Findings
 	open        map[string]bool      // namespaces with an open Incident of the heartbeat
 	late        map[string]time.Time // when the heartbeat was last said to be missed, by namespace
 	missed      func(namespace string, since time.Duration)
 }
 
-func newPings() *pings {
-	return &pings{quiet: map[string]time.Time{}, acked: map[string][]*ping{}, open: map[string]bool{}, late: map[string]time.Time{},
-		unavailable: map[string]time.Time{}}
+func newPings(j *judge) *pings {
+	return &pings{
+		mu: &j.mu, found: &j.found, quiet: map[string]time.Time{}, acked: map[string][]*ping{}, open: map[string]bool{},
+		late: map[string]time.Time{}, unavailable: map[string]time.Time{},
+	}
 }
 
 func (p *pings) hush(namespace string, until time.Time) {
@@ -137,22 +139,20 @@ func (w *world) ping(namespace string, to int) bool {
 }
 
 // commit judges a new AlertEvent of a replica, and sees each write of an Incident: a user may delete one.
-func (p *pings) commit(c *change, created bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (p *pings) commit(c *change) {
 	switch {
-	case c.resource == "incidents":
-		if c.key.Name == v1alpha1.IncidentName(integrationName, v1alpha1.HeartbeatKey(heartbeatName)) {
-			p.open[c.key.Namespace] = c.incident != nil && c.incident.Status.State == v1alpha1.IncidentOpen
+	case c.Resource == "incidents":
+		if c.Name == v1alpha1.IncidentName(integrationName, v1alpha1.HeartbeatKey(heartbeatName)) {
+			p.open[c.Namespace] = c.incident != nil && c.incident.Status.State == v1alpha1.IncidentOpen
 		}
-	case c.resource == "alertevents" && created && isReplica(c.client):
-		event := decode[v1alpha1.AlertEvent](c.object)
+	case c.Resource == "alertevents" && c.Created && isReplica(c.client):
+		event := decode[v1alpha1.AlertEvent](c.Object)
 		if queue.Decode(event) != nil || len(event.Alerts) != 1 {
 			return
 		}
 		alert := &event.Alerts[0]
 		if alert.DedupKey == v1alpha1.HeartbeatKey(heartbeatName) && alert.Status == v1alpha1.AlertFiring {
-			p.judge(c.key.Namespace, time.Now())
+			p.judge(c.Namespace, time.Now())
 		}
 	}
 }
@@ -181,9 +181,7 @@ func (p *pings) judge(namespace string, now time.Time) {
 }
 
 // check judges the last state: what is pinged has no open Incident, unless alerts of its namespace may wait.
-func (p *pings) check(now time.Time, mayWait func(namespace string) bool) oracle.Findings {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (p *pings) check(now time.Time, mayWait func(namespace string) bool) {
 	for namespace, open := range p.open {
 		acked := p.acked[namespace]
 		if open && !mayWait(namespace) && len(acked) > 0 && acked[len(acked)-1].isKept() &&
@@ -191,7 +189,6 @@ func (p *pings) check(now time.Time, mayWait func(namespace string) bool) oracle
 			p.found.Add("H: the heartbeat of %s is pinged, and its Incident is open", namespace)
 		}
 	}
-	return p.found
 }
 
 // endQuietly has all senders go quiet after all faults have ended, and judges that each is missed in time. Nobody
@@ -240,9 +237,8 @@ func acceptedSince(integration *v1alpha1.WebhookIntegration) (since time.Time) {
 	if unavailable := integration.Status.LastUnavailableTime; unavailable != nil {
 		since = unavailable.Time
 	}
-	ready := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady)
-	if ready != nil && ready.LastTransitionTime.After(since) {
-		since = ready.LastTransitionTime.Time
+	if ready := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady); ready != nil {
+		since = latest(since, ready.LastTransitionTime.Time)
 	}
 	return since
 }

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,20 +114,16 @@ func wantHeld(status *v1alpha1.IncidentStatus) (want time.Time, begun bool) {
 				want = due
 			}
 		case v1alpha1.TransitionSeverityChanged:
-			if entry.Time.After(at) {
-				at = entry.Time.Time
-			}
-			if at.Before(want) {
-				want = due
-				if due.Before(at) {
-					want = at
-				}
+			if at = latest(at, entry.Time.Time); at.Before(want) {
+				want = latest(due, at)
 			}
 		default:
 		}
 	}
 	return want, begun
 }
+
+func latest(a, b time.Time) time.Time { return slices.MaxFunc([]time.Time{a, b}, time.Time.Compare) }
 
 // longestExpiry is how long after its end, or after its fold if that is later, an acknowledgement may last: a new leader waits
 // for a minute, and each fault began and ended before.

@@ -7,8 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
@@ -37,9 +39,10 @@ type judge struct {
 	pager   *pager // nil: no end is kept back
 	story   *Story
 	pace    pace
-	panics  oracle.Findings // that a replica has recovered from
 	network *network
 	say     func(format string, args ...any)
+
+	found oracle.Findings // by all of these but the history and the network
 }
 
 func newJudge(story *Story, w *world) *judge {
@@ -59,18 +62,20 @@ func newJudge(story *Story, w *world) *judge {
 			options.ClockError = 2 * fold.MaxClockDifference
 		}
 	}
-	mutes := &mutes{
+	j := &judge{history: oracle.NewHistory(options), pager: w.pager, story: story, network: w.network}
+	j.mutes = &mutes{
 		incidents: map[types.NamespacedName]*v1alpha1.Incident{}, integrations: map[types.NamespacedName]*v1alpha1.WebhookIntegration{},
 		windows: map[types.NamespacedName]*v1alpha1.MaintenanceWindow{}, deleted: map[types.NamespacedName]bool{},
-		holds: newHolds(story), losesWindows: story.losesWindows(),
+		holds: newHolds(story), losesWindows: story.losesWindows(), found: &j.found,
 	}
-	counts := &summaries{
-		told: map[string]*v1alpha1.IncidentSummary{}, changed: map[string]time.Time{}, notFolded: map[string]string{},
+	j.counts = &summaries{
+		told: map[string]*v1alpha1.IncidentSummary{}, changed: map[string]time.Time{}, notFolded: map[string]string{}, found: &j.found,
 	}
-	return &judge{
-		history: oracle.NewHistory(options), mutes: mutes, counts: counts, pings: newPings(), pager: w.pager, story: story,
-		pace: newPace(), network: w.network,
+	j.pings, j.pace = newPings(j), newPace(&j.found)
+	if w.pager != nil {
+		w.pager.mu, w.pager.found, w.pager.other = &j.mu, &j.found, j.mutes.holds.other
 	}
+	return j
 }
 
 // mayWait says whether alerts of an Incident may wait after all faults ended.
@@ -94,33 +99,17 @@ func (s *Story) stays(namespace string) bool {
 
 // commit is for apiserver.Server.OnCommit.
 func (j *judge) commit(c apiserver.Commit) {
-	resource, group, _ := strings.Cut(c.Resource, ".")
-	if group != "tocsin.dev" {
+	now := newChange(c)
+	if now == nil {
 		return
-	}
-	metadata, _ := c.Object["metadata"].(map[string]any)
-	namespace, _ := metadata["namespace"].(string)
-	name, _ := metadata["name"].(string)
-	fact := oracle.Commit{
-		Resource: resource, Namespace: namespace, Name: name, At: time.Now(),
-		Created: c.Type == watch.Added, Deleted: c.Type == watch.Deleted,
-		ByUser:   !isReplica(c.Client) && !strings.HasPrefix(c.Client, archiverPrefix),
-		Restored: c.Client == backupTool && c.Type == watch.Added && !seemsNew(c.JSON),
-	}
-	if !fact.Deleted {
-		fact.Object = c.JSON
-	}
-	if resource == "alertevents" && fact.Created && bytes.Contains(c.JSON, []byte(`\"dedupKey\":\"heartbeat/`)) {
-		fact.ByUser = true // no sender has sent it
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.say != nil {
 		j.say("- %s by %s: %s", c.Type, c.Client, c.JSON)
 	}
-	j.history.Commit(fact)
-	now := newChange(resource, types.NamespacedName{Namespace: namespace, Name: name}, c.Client, fact.Object)
-	j.pings.commit(now, fact.Created)
+	j.history.Commit(now.Commit)
+	j.pings.commit(now)
 	j.counts.commit(now, j.mutes.incidents[now.key])
 	j.mutes.commit(now)
 	if !j.story.Older { // a leader of the baseline writes over what one of the present writes, as fast as it can
@@ -133,23 +122,41 @@ func (j *judge) commit(c apiserver.Commit) {
 
 // change is a write, decoded once for all that judge it.
 type change struct {
-	resource    string
+	oracle.Commit
 	key         types.NamespacedName
 	client      string
-	object      []byte                       // what is stored now; nil: it was deleted
-	incident    *v1alpha1.Incident           // read-only: the same, if it is one
+	incident    *v1alpha1.Incident           // read-only: what is stored now, if it is one
 	integration *v1alpha1.WebhookIntegration // read-only: the same, if it is one
 }
 
-func newChange(resource string, key types.NamespacedName, client string, object []byte) *change {
-	c := &change{resource: resource, key: key, client: client, object: object}
-	switch resource {
-	case "incidents":
-		c.incident = decode[v1alpha1.Incident](object)
-	case "webhookintegrations":
-		c.integration = decode[v1alpha1.WebhookIntegration](object)
+// newChange returns nil for a write of what is none of Tocsin's.
+func newChange(c apiserver.Commit) *change {
+	resource, group, _ := strings.Cut(c.Resource, ".")
+	if group != "tocsin.dev" {
+		return nil
 	}
-	return c
+	o := unstructured.Unstructured{Object: c.Object}
+	now := &change{
+		Commit: oracle.Commit{
+			Resource: resource, Namespace: o.GetNamespace(), Name: o.GetName(), At: time.Now(),
+			Created: c.Type == watch.Added, Deleted: c.Type == watch.Deleted,
+			ByUser:   !isReplica(c.Client) && !strings.HasPrefix(c.Client, archiverPrefix),
+			Restored: c.Client == backupTool && c.Type == watch.Added && !seemsNew(c.JSON),
+		},
+		key: client.ObjectKeyFromObject(&o), client: c.Client,
+	}
+	if !now.Deleted {
+		now.Object = c.JSON
+	}
+	switch resource {
+	case "alertevents": // no sender has sent that of a heartbeat
+		now.ByUser = now.ByUser || now.Created && bytes.Contains(c.JSON, []byte(`\"dedupKey\":\"heartbeat/`))
+	case "incidents":
+		now.incident = decode[v1alpha1.Incident](now.Object)
+	case "webhookintegrations":
+		now.integration = decode[v1alpha1.WebhookIntegration](now.Object)
+	}
+	return now
 }
 
 // isReplica says whether a client is a replica.
@@ -167,7 +174,7 @@ func seemsNew(object []byte) bool {
 func (j *judge) panicked(value any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.panics.Add("P: a replica panicked: %v", value)
+	j.found.Add("P: a replica panicked: %v", value)
 }
 
 // watchNoMore has no Watcher told of what follows.
@@ -181,27 +188,27 @@ func (j *judge) watchNoMore() {
 func (j *judge) findings() oracle.Findings {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	found := slices.Concat(j.history.Findings(), j.panics, j.mutes.found, j.pings.found, j.network.findings(),
-		j.pace.found, j.network.tracer.findings())
-	if j.pager != nil {
-		found = append(found, j.pager.findings()...)
-	}
-	return found
+	return slices.Concat(j.history.Findings(), j.found, j.network.findings(), j.network.tracer.findings())
 }
 
 // check judges the whole run.
 func (j *judge) check(records []*oracle.Record, faultsEnded time.Time) oracle.Findings {
+	told := map[types.NamespacedName]toldOf{}
+	if j.pager != nil {
+		told = j.pager.told()
+	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	found := j.history.Check(records, oracle.Moment{FaultsEnded: faultsEnded, Now: time.Now()})
+	now := time.Now()
+	found := j.history.Check(records, oracle.Moment{FaultsEnded: faultsEnded, Now: now})
 	// A summary is counted from a cache, which learns of a lost change with the next one. The baseline counts none.
 	if !j.story.breaksWatches() && !j.story.endsOlder() {
-		found = append(found, j.counts.check(j.mutes.recounts(), time.Now(), j.story.stays)...)
+		j.counts.check(j.mutes, now, j.story.stays)
 	}
 	if j.pager != nil {
-		found = append(found, j.pager.check(time.Now(), j.story.stays)...)
+		j.pager.check(told, now, j.story.stays)
 	}
-	mayMiss := func(namespace string) bool { return j.story.MaxIncidents > 0 || j.story.stays(namespace) }
-	return slices.Concat(found, j.panics, j.pace.found, j.network.tracer.findings(),
-		j.mutes.check(time.Now(), j.story.stays), j.pings.check(time.Now(), mayMiss))
+	j.mutes.check(now, j.story.stays)
+	j.pings.check(now, func(namespace string) bool { return j.story.MaxIncidents > 0 || j.story.stays(namespace) })
+	return slices.Concat(found, j.found, j.network.tracer.findings())
 }

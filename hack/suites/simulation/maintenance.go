@@ -45,19 +45,18 @@ type mutes struct {
 	deleted      map[types.NamespacedName]bool // Incidents that were
 	holds        holds
 	losesWindows bool // see Story.losesWindows
-	found        oracle.Findings
+	found        *oracle.Findings
 	written      func(*v1alpha1.Incident) // nil: nobody watches
 }
 
-// commit notes a write.
 func (m *mutes) commit(c *change) {
 	key := c.key
-	switch c.resource {
+	switch c.Resource {
 	case "webhookintegrations":
 		m.integrations[key] = c.integration
 		m.holds.other[key.Namespace] = m.holds.other[key.Namespace] || c.integration == nil
 	case "maintenancewindows":
-		if m.windows[key] = decode[v1alpha1.MaintenanceWindow](c.object); m.windows[key] == nil {
+		if m.windows[key] = decode[v1alpha1.MaintenanceWindow](c.Object); m.windows[key] == nil {
 			delete(m.windows, key)
 		}
 	case "incidents":
@@ -69,7 +68,7 @@ func (m *mutes) commit(c *change) {
 		if after != nil && isReplica(c.client) {
 			m.judge(key, before, after)
 			m.judgeLabels(key, before, after)
-			m.holds.judge(key, after, &m.found)
+			m.holds.judge(key, after, m.found)
 			if m.written != nil {
 				m.written(after)
 			}
@@ -136,13 +135,13 @@ const slowest = 10 * time.Second
 
 // check judges the last state: Incidents are muted if a window is open, and the status of each window tells whether it is. Where
 // a fault stays, they may not be writable.
-func (m *mutes) check(now time.Time, stays func(namespace string) bool) oracle.Findings {
+func (m *mutes) check(now time.Time, stays func(namespace string) bool) {
 	for key, incident := range m.incidents {
 		if incident == nil || stays(key.Namespace) || incident.Status.State != v1alpha1.IncidentOpen ||
 			!incident.DeletionTimestamp.IsZero() {
 			continue
 		}
-		m.holds.check(key, incident, now, &m.found)
+		m.holds.check(key, incident, now, m.found)
 		open, settled := m.isOpen(key.Namespace, now)
 		settled = settled && m.integrations[types.NamespacedName{Namespace: key.Namespace, Name: incident.Spec.IntegrationName}] != nil
 		if settled && !m.losesWindows && open != (incident.Status.Mute != nil) {
@@ -156,7 +155,6 @@ func (m *mutes) check(now time.Time, stays func(namespace string) bool) oracle.F
 			m.found.Add("M: the window %s is open: %v, and its status says: %v", key, open, told)
 		}
 	}
-	return m.found
 }
 
 // isOpen reports whether a namespace has an open window, and whether that has been so for some time.

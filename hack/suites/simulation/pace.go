@@ -18,22 +18,23 @@ const (
 type pace struct {
 	since  map[string]time.Time // when the count of an object began, by resource, namespace and name
 	writes map[string]int
-	found  oracle.Findings
+	found  *oracle.Findings
 }
 
-func newPace() pace { return pace{since: map[string]time.Time{}, writes: map[string]int{}} }
+func newPace(found *oracle.Findings) pace {
+	return pace{since: map[string]time.Time{}, writes: map[string]int{}, found: found}
+}
 
-// commit counts a write.
 func (p *pace) commit(c *change) {
 	if !isReplica(c.client) {
 		return
 	}
-	object := c.resource + " " + c.key.String()
+	object := c.Resource + " " + c.key.String()
 	if now := time.Now(); now.Sub(p.since[object]) >= paceTime {
 		p.since[object], p.writes[object] = now, 0
 	}
 	most := mostWrites
-	if c.resource == "incidents" {
+	if c.Resource == "incidents" {
 		most = mostFolds
 	}
 	if p.writes[object]++; p.writes[object] == most {

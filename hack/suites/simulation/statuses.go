@@ -44,7 +44,6 @@ func (w *world) judgeStatuses() (found oracle.Findings) {
 	return found
 }
 
-// judgeConditions finds conditions of an integration that are not true.
 func (w *world) judgeConditions(integration *v1alpha1.WebhookIntegration, found *oracle.Findings) {
 	namespace := integration.Namespace
 	for kind, want := range w.conditions(namespace) {
@@ -91,7 +90,7 @@ func (w *world) conditions(namespace string) map[string]string {
 	}
 	if len(w.alertmanagers) > 0 {
 		want[v1alpha1.ConditionForwarded] = v1alpha1.ReasonForwarding
-		if w.inWindow(namespace) {
+		if len(w.objects("maintenancewindows", namespace)) > 0 { // of which the condition may tell
 			delete(want, v1alpha1.ConditionForwarded)
 		}
 	}
@@ -106,11 +105,6 @@ func (w *world) conditions(namespace string) map[string]string {
 		want[v1alpha1.ConditionAlertsFolded] = v1alpha1.ReasonFolding
 	}
 	return want
-}
-
-// inWindow says whether a namespace has a maintenance window: then the condition Forwarded may tell of it.
-func (w *world) inWindow(namespace string) bool {
-	return len(w.objects("maintenancewindows", namespace)) > 0
 }
 
 // waits says whether an alert of the forbidden Incident is stored and not settled.
@@ -146,8 +140,8 @@ func (w *world) lastReceived(namespace string) (last time.Time) {
 			}
 			due := d.Began.Add(receivedLate)
 			isCalm := d.Outcome == oracle.Acknowledged && due.Before(time.Now()) && w.calm.isCalm(namespace, d.Began, due)
-			if isCalm && d.Began.After(last) {
-				last = d.Began
+			if isCalm {
+				last = latest(last, d.Began)
 			}
 		}
 	}

@@ -17,6 +17,7 @@ type summaries struct {
 	told      map[string]*v1alpha1.IncidentSummary // by namespace; nil: it was deleted
 	changed   map[string]time.Time                 // when a namespace last changed in what its summary tells
 	notFolded map[string]string                    // why alerts for its integration do not become Incidents
+	found     *oracle.Findings
 }
 
 // counted is what a summary tells of an Incident. That of one that does not count is empty.
@@ -39,10 +40,10 @@ func countedOf(incident *v1alpha1.Incident) counted {
 
 // commit notes a write, of an Incident with what was before.
 func (s *summaries) commit(c *change, before *v1alpha1.Incident) {
-	namespace := c.key.Namespace
-	switch c.resource {
+	namespace := c.Namespace
+	switch c.Resource {
 	case "incidentsummaries":
-		s.told[namespace] = decode[v1alpha1.IncidentSummary](c.object)
+		s.told[namespace] = decode[v1alpha1.IncidentSummary](c.Object)
 	case "incidents":
 		if countedOf(before) != countedOf(c.incident) {
 			s.changed[namespace] = time.Now()
@@ -61,54 +62,48 @@ func (s *summaries) commit(c *change, before *v1alpha1.Incident) {
 // recount is what a summary is to tell.
 type recount struct{ open, unacknowledged tally.Counts }
 
-// recounts counts the Incidents of all namespaces that are to have a summary.
-func (m *mutes) recounts() map[string]*recount {
-	want := map[string]*recount{}
-	of := func(namespace string) *recount {
-		if want[namespace] == nil {
-			want[namespace] = &recount{}
-		}
-		return want[namespace]
-	}
+// recount counts the Incidents of a namespace; nil if it is to have no summary.
+func (m *mutes) recount(namespace string) (r *recount) {
 	for key, integration := range m.integrations {
-		if integration != nil {
-			of(key.Namespace)
+		if key.Namespace == namespace && integration != nil {
+			r = &recount{}
 		}
 	}
 	for key, incident := range m.incidents {
-		if incident == nil || incident.Status.State == v1alpha1.IncidentResolved {
+		if key.Namespace != namespace || incident == nil || incident.Status.State == v1alpha1.IncidentResolved {
 			continue
 		}
-		r, is := of(key.Namespace), countedOf(incident)
-		if is == (counted{}) {
-			continue
+		if r == nil {
+			r = &recount{}
 		}
-		if r.open.Add(is.severity); !is.acknowledged {
-			r.unacknowledged.Add(is.severity)
+		if is := countedOf(incident); is != (counted{}) {
+			r.open.Add(is.severity)
+			if !is.acknowledged {
+				r.unacknowledged.Add(is.severity)
+			}
 		}
 	}
-	return want
+	return r
 }
 
 // check judges the last state of namespaces in which nothing has changed for some time, and no fault stays.
-func (s *summaries) check(want map[string]*recount, now time.Time, stays func(namespace string) bool) (found oracle.Findings) {
+func (s *summaries) check(m *mutes, now time.Time, stays func(namespace string) bool) {
 	for _, namespace := range tenants {
-		summary, recount := s.told[namespace], want[namespace]
+		summary, recount := s.told[namespace], m.recount(namespace)
 		switch {
 		case stays(namespace) || now.Sub(s.changed[namespace]) < slowest:
 		case summary == nil && recount == nil:
 		case summary == nil || recount == nil:
-			found.Add("S: %s has the summary %v, and a recount is %v", namespace, summary, recount)
+			s.found.Add("S: %s has the summary %v, and a recount is %v", namespace, summary, recount)
 		case summary.Status.Open == nil || summary.Status.Unacknowledged == nil:
-			found.Add("S: the summary of %s has no counts", namespace)
+			s.found.Add("S: the summary of %s has no counts", namespace)
 		case tally.Counts(*summary.Status.Open) != recount.open,
 			tally.Counts(*summary.Status.Unacknowledged) != recount.unacknowledged:
-			found.Add("S: the summary of %s has %v open and %v unacknowledged, and a recount is %v", namespace,
+			s.found.Add("S: the summary of %s has %v open and %v unacknowledged, and a recount is %v", namespace,
 				*summary.Status.Open, *summary.Status.Unacknowledged, *recount)
 		case meta.IsStatusConditionTrue(summary.Status.Conditions, v1alpha1.ConditionClear) !=
 			(recount.open.Severe() == 0 && s.notFolded[namespace] == ""):
-			found.Add("S: the summary of %s says %v, and a recount is %v", namespace, summary.Status.Conditions, *recount)
+			s.found.Add("S: the summary of %s says %v, and a recount is %v", namespace, summary.Status.Conditions, *recount)
 		}
 	}
-	return found
 }

@@ -32,7 +32,6 @@ func (o breakWebhook) do(w *world) {
 	}
 }
 
-// brokenWebhook is an admission webhook that does not work.
 type brokenWebhook struct {
 	breakWebhook
 	mended chan struct{}

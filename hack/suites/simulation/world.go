@@ -14,9 +14,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -63,11 +61,7 @@ var definitions = sync.OnceValues(func() (*apiserver.Definitions, error) {
 	return apiserver.ReadDefinitions(os.DirFS(filepath.Join(testenv.Root(), "config", "crd", "bases")))
 })
 
-var scheme = sync.OnceValue(func() *runtime.Scheme {
-	s := runtime.NewScheme()
-	utilruntime.Must(v1alpha1.AddToScheme(s))
-	return s
-})
+var scheme = sync.OnceValue(testenv.Scheme)
 
 // seededReader is a source of UUIDs.
 type seededReader struct {
@@ -173,7 +167,7 @@ func (w *world) forward() (flags []string, err error) {
 	if w.story.KeepFiring {
 		w.pager = newPager(w.story, w.alertmanagers[0])
 	}
-	w.alertmanagers[1].changed = w.judgeBeginnings // of the first one, the judge asks while it is locked
+	w.alertmanagers[1].changed = w.judgeBeginnings // those of the first one are the pager's to judge
 	return []string{"--alertmanager-config=" + file}, nil
 }
 
