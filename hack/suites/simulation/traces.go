@@ -40,13 +40,9 @@ func (t *tracer) begin(story *Story, say func(format string, args ...any)) {
 	t.judge = traces.New(traces.Options{Say: say, LooseClocks: story.hasClocks()})
 }
 
-func (t *tracer) findings() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.judge == nil {
-		return nil
-	}
-	return slices.Clone(t.judge.Findings())
+func (t *tracer) findings() (found []string) {
+	t.tell(func(j *traces.Judge) { found = slices.Clone(j.Findings()) })
+	return found
 }
 
 // tell calls tell if somebody judges.
