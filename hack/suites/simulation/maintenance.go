@@ -47,6 +47,7 @@ type mutes struct {
 	losesWindows bool // see Story.losesWindows
 	found        *oracle.Findings
 	written      func(*v1alpha1.Incident) // nil: nobody watches
+	conditions   func(kind, reason string)
 }
 
 func (m *mutes) commit(c *change) {
@@ -55,6 +56,11 @@ func (m *mutes) commit(c *change) {
 	case "webhookintegrations":
 		m.integrations[key] = c.integration
 		m.holds.other[key.Namespace] = m.holds.other[key.Namespace] || c.integration == nil
+		if c.integration != nil && m.conditions != nil {
+			for _, condition := range c.integration.Status.Conditions {
+				m.conditions(condition.Type, condition.Reason)
+			}
+		}
 	case "maintenancewindows":
 		if m.windows[key] = decode[v1alpha1.MaintenanceWindow](c.Object); m.windows[key] == nil {
 			delete(m.windows, key)

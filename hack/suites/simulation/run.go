@@ -63,17 +63,14 @@ func play(seed uint64, story *Story, watcher Watcher) []string {
 	if err != nil {
 		return []string{"the simulation failed: " + err.Error()}
 	}
-	w.network.trace, w.judge.mutes.written = watcher.Trace, watcher.Written
-	w.pings.missed = watcher.Missed
+	w.network.trace, w.pings.missed = watcher.Trace, watcher.Missed
+	w.judge.mutes.written, w.judge.mutes.conditions = watcher.Written, watcher.Conditions
 	if watcher.Say != nil {
 		w.judge.say = w.note
 		w.says = func(format string, args ...any) { watcher.Say(fmt.Sprintf(format, args...)) }
 		w.log = func(replica string) logr.Logger {
 			return funcr.New(func(prefix, args string) { w.note("%s %s %s", replica, prefix, args) }, funcr.Options{Verbosity: 1})
 		}
-	}
-	if watcher.Conditions != nil {
-		w.server.OnCommit(tellConditions(watcher.Conditions))
 	}
 	if !watcher.Untraced {
 		w.network.tracer.begin(story, w.judge.say)

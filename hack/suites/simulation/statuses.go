@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
@@ -54,19 +53,6 @@ func (w *world) judgeConditions(integration *v1alpha1.WebhookIntegration, found 
 		default:
 			found.Add("I: %s of %s says %s of generation %d, and should say %q of generation %d: %s",
 				kind, namespace, is.Reason, is.ObservedGeneration, want, integration.Generation, is.Message)
-		}
-	}
-}
-
-// tellConditions is for apiserver.Server.OnCommit. It tells the conditions of integrations.
-func tellConditions(tell func(kind, reason string)) func(apiserver.Commit) {
-	return func(c apiserver.Commit) {
-		if c.Resource != "webhookintegrations.tocsin.dev" {
-			return
-		}
-		integration := decode[v1alpha1.WebhookIntegration](c.JSON)
-		for _, condition := range integration.Status.Conditions {
-			tell(condition.Type, condition.Reason)
 		}
 	}
 }
