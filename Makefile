@@ -308,10 +308,11 @@ generate: manifests dist bundle bin/gen/metricsdoc ## Generate everything that i
 	bin/gen/metricsdoc >docs/metrics.md.tmp && mv docs/metrics.md.tmp docs/metrics.md
 
 .PHONY: manifests
-manifests: $(TOOLS)/controller-gen bin/gen/closed ## Generate the CRDs and the manager's ClusterRole
+manifests: $(TOOLS)/controller-gen $(TOOLS)/kustomize ## Generate the CRDs and the manager's ClusterRole
 	hack/gen/presets.sh
 	$(TOOLS)/controller-gen crd paths=./api/... output:crd:dir=config/crd/bases
-	bin/gen/closed config/crd/bases/*.yaml
+	$(TOOLS)/kustomize build --load-restrictor=LoadRestrictionsNone hack/gen/closed >config/crd/closed.tmp
+	mv config/crd/closed.tmp config/crd/bases/tocsin.dev_maintenancewindows.yaml
 	$(TOOLS)/controller-gen rbac:roleName=tocsin-manager paths=./controllers/... paths=./webhookserver/... \
 		output:rbac:dir=config/rbac
 
