@@ -321,11 +321,11 @@ dist: manifests bin/gen/chart $(TOOLS)/kustomize ## Write the Helm chart, and di
 	mkdir -p dist
 	$(TOOLS)/kustomize build config/default | sed 's|image: tocsin:dev$$|image: $(IMG)|' >dist/install.yaml.tmp
 	mv dist/install.yaml.tmp dist/install.yaml
-	bin/gen/chart -kustomize=$(TOOLS)/kustomize -image=$(IMG) -out=dist/chart
+	$(TOOLS)/kustomize build hack/gen/chart | bin/gen/chart -image=$(IMG) -out=dist/chart
 
 .PHONY: bundle
-bundle: manifests bin/gen/bundle $(TOOLS)/kustomize ## Write the bundle for the Operator Lifecycle Manager, with the image IMG, and bundle.Dockerfile
-	bin/gen/bundle -kustomize=$(TOOLS)/kustomize -image=$(IMG)
+bundle: manifests bin/gen/bundle $(TOOLS)/kustomize ## Write the bundle for the Operator Lifecycle Manager, with the image IMG
+	$(TOOLS)/kustomize build config/manifests | bin/gen/bundle -image=$(IMG)
 
 .PHONY: tidy
 tidy: ## Tidy the Go modules, and have them select the same versions of what "make run" and "make test" build

@@ -1,4 +1,4 @@
-# Written by hack/gen/bundle; "make bundle" writes it anew.
+# The image of the bundle for the Operator Lifecycle Manager. The labels are those of bundle/metadata/annotations.yaml.
 FROM scratch
 LABEL operators.operatorframework.io.bundle.mediatype.v1=registry+v1
 LABEL operators.operatorframework.io.bundle.manifests.v1=manifests/

@@ -5,44 +5,32 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"strings"
+	"slices"
 
-	"github.com/blang/semver/v4"
-	"github.com/operator-framework/api/pkg/lib/version"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/hack/gen/kustomize"
 )
-
-// number is the version of the bundle; a release sets its own.
-const number = "0.1.0"
 
 // builder adds objects to a ClusterServiceVersion.
 type builder struct {
 	csv      v1alpha1.ClusterServiceVersion
 	image    string
 	rules    map[string][]rbacv1.PolicyRule // of each Role and ClusterRole, by kind and name
-	examples []json.RawMessage
+	examples []map[string]any
 }
 
 // serviceVersion returns the ClusterServiceVersion as YAML.
 func serviceVersion(objects []kustomize.Object, image string) (string, error) {
 	b := &builder{image: image, rules: map[string][]rbacv1.PolicyRule{}}
-	// The base comes first, and roles before the bindings that name them.
-	for _, turn := range []func(kind string) bool{
-		func(kind string) bool { return kind == "ClusterServiceVersion" },
-		func(kind string) bool { return strings.HasSuffix(kind, "Role") },
-		func(kind string) bool { return kind != "ClusterServiceVersion" && !strings.HasSuffix(kind, "Role") },
-	} {
+	for _, add := range []func(kustomize.Object) error{b.addBase, b.addObject} {
 		for _, object := range objects {
-			if !turn(object.Kind) {
-				continue
-			}
-			if err := b.add(object); err != nil {
+			if err := add(object); err != nil {
 				return "", fmt.Errorf("%s %s: %w", object.Kind, object.Name, err)
 			}
 		}
@@ -52,44 +40,48 @@ func serviceVersion(objects []kustomize.Object, image string) (string, error) {
 		return "", err
 	}
 	b.csv.Spec.Icon = []v1alpha1.Icon{{Data: base64.StdEncoding.EncodeToString(icon), MediaType: "image/svg+xml"}}
-	b.csv.Name, b.csv.Spec.Version = "tocsin.v"+number, version.OperatorVersion{Version: semver.MustParse(number)}
 	examples, err := json.MarshalIndent(b.examples, "", "  ")
 	if err != nil {
 		return "", err
 	}
 	b.csv.Annotations["alm-examples"], b.csv.Annotations["containerImage"] = string(examples), image
-	b.csv.Labels = map[string]string{
-		"operatorframework.io/arch.amd64": "supported",
-		"operatorframework.io/arch.arm64": "supported",
-		"operatorframework.io/os.linux":   "supported",
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&b.csv)
+	if err != nil {
+		return "", err
 	}
-	return withoutStatus(b.csv)
+	delete(content, "status") // which its type always writes
+	text, err := yaml.Marshal(content)
+	return string(text), err
 }
 
-// add adds an object to the ClusterServiceVersion, if it belongs there.
-func (b *builder) add(object kustomize.Object) error {
-	text := []byte(object.Text)
+// addBase adds what the other objects are added to, and the roles that bindings name.
+func (b *builder) addBase(object kustomize.Object) error {
 	switch object.Kind {
 	case "ClusterServiceVersion":
-		return yaml.UnmarshalStrict(text, &b.csv)
+		return yaml.UnmarshalStrict([]byte(object.Text), &b.csv)
 	case "Role", "ClusterRole":
 		var role rbacv1.ClusterRole
-		err := yaml.Unmarshal(text, &role)
+		err := yaml.Unmarshal([]byte(object.Text), &role)
 		b.rules[object.Kind+" "+object.Name] = role.Rules
 		return err
+	}
+	return nil
+}
+
+// addObject adds another object to the ClusterServiceVersion, if it belongs there.
+func (b *builder) addObject(object kustomize.Object) error {
+	switch object.Kind {
 	case "RoleBinding", "ClusterRoleBinding":
 		return b.addBinding(object)
 	case "Deployment":
-		return b.addDeployment(text)
+		return b.addDeployment([]byte(object.Text))
 	case "CustomResourceDefinition":
 		var definition apiextensionsv1.CustomResourceDefinition
-		err := yaml.UnmarshalStrict(text, &definition)
+		err := yaml.UnmarshalStrict([]byte(object.Text), &definition)
 		b.addDefinition(&definition)
 		return err
 	case "AlertEvent", "WebhookIntegration":
-		example, err := yaml.YAMLToJSON(text)
-		b.examples = append(b.examples, example)
-		return err
+		b.examples = append(b.examples, object.Content)
 	}
 	return nil
 }
@@ -110,15 +102,13 @@ func (b *builder) addBinding(object kustomize.Object) error {
 	if object.Kind == "ClusterRoleBinding" {
 		permissions = &spec.ClusterPermissions
 	}
-	for i := range *permissions {
-		if (*permissions)[i].ServiceAccountName == binding.Subjects[0].Name {
-			(*permissions)[i].Rules = append((*permissions)[i].Rules, rules...)
-			return nil
-		}
+	of := binding.Subjects[0].Name
+	i := slices.IndexFunc(*permissions, func(p v1alpha1.StrategyDeploymentPermissions) bool { return p.ServiceAccountName == of })
+	if i < 0 {
+		i = len(*permissions)
+		*permissions = append(*permissions, v1alpha1.StrategyDeploymentPermissions{ServiceAccountName: of})
 	}
-	*permissions = append(*permissions, v1alpha1.StrategyDeploymentPermissions{
-		ServiceAccountName: binding.Subjects[0].Name, Rules: rules,
-	})
+	(*permissions)[i].Rules = append((*permissions)[i].Rules, rules...)
 	return nil
 }
 
@@ -129,25 +119,9 @@ func (b *builder) addDeployment(text []byte) error {
 		return err
 	}
 	deployment.Spec.Template.Spec.Containers[0].Image = b.image
-	strategy := &b.csv.Spec.InstallStrategy
-	strategy.StrategyName = v1alpha1.InstallStrategyNameDeployment
-	strategy.StrategySpec.DeploymentSpecs = append(strategy.StrategySpec.DeploymentSpecs, v1alpha1.StrategyDeploymentSpec{
+	spec := &b.csv.Spec.InstallStrategy.StrategySpec
+	spec.DeploymentSpecs = append(spec.DeploymentSpecs, v1alpha1.StrategyDeploymentSpec{
 		Name: deployment.Name, Label: deployment.Labels, Spec: deployment.Spec,
 	})
 	return nil
-}
-
-// withoutStatus returns the ClusterServiceVersion as YAML, without the status, which its type always writes.
-func withoutStatus(csv v1alpha1.ClusterServiceVersion) (string, error) {
-	encoded, err := yaml.Marshal(csv)
-	if err != nil {
-		return "", err
-	}
-	var content map[string]any
-	if err := yaml.Unmarshal(encoded, &content); err != nil {
-		return "", err
-	}
-	delete(content, "status")
-	text, err := yaml.Marshal(content)
-	return string(text), err
 }

@@ -3,9 +3,9 @@ package main
 import (
 	"encoding/json"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -74,21 +74,12 @@ func descriptors(name string, field apiextensionsv1.JSONSchemaProps) (list []str
 	return nil
 }
 
+// word matches where a word of a name begins.
+var word = regexp.MustCompile(`([a-z])([A-Z])`)
+
 // displayName makes words of a name such as autoResolveAfter.
 func displayName(name string) string {
-	var text strings.Builder
-	previous := ' '
-	for i, letter := range name {
-		switch {
-		case i == 0:
-			letter = unicode.ToUpper(letter)
-		case unicode.IsUpper(letter) && unicode.IsLower(previous):
-			text.WriteRune(' ')
-		}
-		text.WriteRune(letter)
-		previous = letter
-	}
-	return text.String()
+	return strings.ToUpper(name[:1]) + word.ReplaceAllString(name[1:], "$1 $2")
 }
 
 // firstParagraph returns the first paragraph of a description, as one line.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/operator-framework/api/pkg/validation"
 	interfaces "github.com/operator-framework/api/pkg/validation/interfaces"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
@@ -89,6 +91,21 @@ func TestValidatorsRefuse(t *testing.T) {
 			test.damage(bundle)
 			NewWithT(t).Expect(validate(bundle)).To(ContainElement(ContainSubstring(test.message)))
 		})
+	}
+}
+
+// TestLabelsOfTheImage compares them with what the bundle says of itself.
+func TestLabelsOfTheImage(t *testing.T) {
+	g := NewWithT(t)
+	dockerfile, err := os.ReadFile(filepath.Join(testenv.Root(), "bundle.Dockerfile"))
+	g.Expect(err).NotTo(HaveOccurred())
+	text, err := os.ReadFile(filepath.Join(testenv.Root(), "bundle", "metadata", "annotations.yaml"))
+	g.Expect(err).NotTo(HaveOccurred())
+	var metadata struct{ Annotations map[string]string }
+	g.Expect(yaml.UnmarshalStrict(text, &metadata)).To(Succeed())
+	g.Expect(metadata.Annotations).NotTo(BeEmpty())
+	for name, value := range metadata.Annotations {
+		g.Expect(string(dockerfile)).To(ContainSubstring("\nLABEL " + name + "=" + value + "\n"))
 	}
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 
@@ -11,7 +10,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/hack/gen/kustomize"
-	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // describe sets the version of the application in Chart.yaml, and adds the annotations of Artifact Hub that follow from other
@@ -31,10 +29,7 @@ func (o options) describe(files map[string]string, objects []kustomize.Object) e
 		{"name": "manager", "image": o.image}, {"name": "archiver", "image": repository + "-archiver:" + tag},
 		{"name": "page", "image": repository + "-page:" + tag}, {"name": "plugin", "image": repository + "-plugin:" + tag},
 	}}
-	if parts["crds"], err = resources(objects); err != nil {
-		return err
-	}
-	if parts["crdsExamples"], err = samples(); err != nil {
+	if parts["crds"], parts["crdsExamples"], err = resources(objects); err != nil {
 		return err
 	}
 	changelog, err := os.ReadFile(o.changelog)
@@ -59,79 +54,45 @@ func (o options) describe(files map[string]string, objects []kustomize.Object) e
 	return err
 }
 
-// resources describes the CustomResourceDefinitions.
-func resources(objects []kustomize.Object) (list []map[string]string, err error) {
+// resources describes the CustomResourceDefinitions, and returns examples of them.
+func resources(objects []kustomize.Object) (list []map[string]string, examples []map[string]any, err error) {
 	for _, o := range objects {
-		if o.Kind != "CustomResourceDefinition" {
-			continue
-		}
-		var crd apiextensionsv1.CustomResourceDefinition
-		if err := yaml.UnmarshalStrict([]byte(o.Text), &crd); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", o.Name, err)
-		}
-		for i := range crd.Spec.Versions {
-			list = append(list, map[string]string{
-				"kind": crd.Spec.Names.Kind, "name": o.Name, "version": crd.Spec.Versions[i].Name, "displayName": crd.Spec.Names.Kind,
-				"description": strings.ReplaceAll(crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Description, "\n", " "),
-			})
+		switch o.Kind {
+		case "AlertEvent", "WebhookIntegration":
+			examples = append(examples, o.Content)
+		case "CustomResourceDefinition":
+			var crd apiextensionsv1.CustomResourceDefinition
+			if err := yaml.UnmarshalStrict([]byte(o.Text), &crd); err != nil {
+				return nil, nil, fmt.Errorf("reading %s: %w", o.Name, err)
+			}
+			for i := range crd.Spec.Versions {
+				list = append(list, map[string]string{
+					"kind": crd.Spec.Names.Kind, "name": o.Name, "version": crd.Spec.Versions[i].Name, "displayName": crd.Spec.Names.Kind,
+					"description": strings.ReplaceAll(crd.Spec.Versions[i].Schema.OpenAPIV3Schema.Description, "\n", " "),
+				})
+			}
 		}
 	}
-	return list, nil
-}
-
-// samples returns the objects of config/samples.
-func samples() (list []map[string]any, err error) {
-	paths, err := filepath.Glob(filepath.Join(testenv.Root(), "config", "samples", "*_*.yaml"))
-	paths = append(paths, filepath.Join(testenv.Root(), "config", "samples", "webhookintegration.yaml"))
-	if err != nil {
-		return nil, err
-	}
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
-		var sample map[string]any
-		if err := yaml.Unmarshal(text, &sample); err != nil {
-			return nil, fmt.Errorf("reading %s: %w", path, err)
-		}
-		list = append(list, sample)
-	}
-	return list, nil
+	return list, examples, nil
 }
 
 var (
-	section = regexp.MustCompile(`(?m)^## \[?v?([^\s\]]+)`)
-	entry   = regexp.MustCompile(`(?m)^### (\w+)$|^- ((?:.|\n  )+)`)
-	link    = regexp.MustCompile(`\[([^\]]+)\]\([^)]+\)`)
+	entry = regexp.MustCompile(`(?m)^### (\w+)$|^- ((?:.|\n  )+)`)
+	link  = regexp.MustCompile(`\[([^\]]+)\]\([^)]+\)`)
 )
 
-// kinds are Artifact Hub's kinds of changes, those of https://keepachangelog.com.
-var kinds = map[string]bool{"added": true, "changed": true, "deprecated": true, "removed": true, "fixed": true, "security": true}
-
-// changes returns the entries of a version in the changelog; none if it has no section, as before the release.
+// changes returns the entries of a version in the changelog; none if it has no section, as before the release. The headings are
+// Artifact Hub's kinds of changes, those of https://keepachangelog.com.
 func changes(changelog, version string) (list []map[string]string) {
-	sections := section.FindAllStringSubmatchIndex(changelog, -1)
-	for i, at := range sections {
-		if changelog[at[2]:at[3]] != version {
+	section := regexp.MustCompile(`(?s)\n## \[?v?` + regexp.QuoteMeta(version) + `[\]\s].*?(\n## |$)`).FindString(changelog)
+	kind := "changed"
+	for _, match := range entry.FindAllStringSubmatch(section, -1) {
+		if match[1] != "" {
+			kind = strings.ToLower(match[1])
 			continue
 		}
-		text := changelog[at[1]:]
-		if i+1 < len(sections) {
-			text = changelog[at[1]:sections[i+1][0]]
-		}
-		kind := "changed"
-		for _, match := range entry.FindAllStringSubmatch(text, -1) {
-			if match[1] != "" {
-				kind = strings.ToLower(match[1])
-				continue
-			}
-			if !kinds[kind] {
-				kind = "changed"
-			}
-			description := link.ReplaceAllString(strings.Join(strings.Fields(match[2]), " "), "$1")
-			list = append(list, map[string]string{"kind": kind, "description": description})
-		}
+		description := link.ReplaceAllString(strings.Join(strings.Fields(match[2]), " "), "$1")
+		list = append(list, map[string]string{"kind": kind, "description": description})
 	}
 	return list
 }

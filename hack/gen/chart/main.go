@@ -1,4 +1,4 @@
-// Command chart writes the Helm chart from its hand-written parts, and from what kustomize builds, so that the
+// Command chart writes the Helm chart from its hand-written parts, and from what kustomize builds and prints to it, so that the
 // CustomResourceDefinitions, the rules of the roles, the alerts and the dashboard are kept once.
 //
 // With its default values the chart renders the objects of config/default, but for the Namespace, which is Helm's. A test
@@ -7,6 +7,7 @@ package main
 
 import (
 	"embed"
+	"errors"
 	"flag"
 	"fmt"
 	"io/fs"
@@ -23,7 +24,6 @@ var fixed embed.FS
 
 // options are the flags.
 type options struct {
-	kustomize string // the program
 	out       string // the folder of the chart
 	image     string // the manager's image, REPOSITORY:TAG
 	changelog string // the file with the changes of the chart's version
@@ -31,7 +31,6 @@ type options struct {
 
 func main() {
 	o := options{changelog: "CHANGELOG.md"}
-	flag.StringVar(&o.kustomize, "kustomize", "bin/tools/kustomize", "kustomize")
 	flag.StringVar(&o.out, "out", "dist/chart", "the folder of the chart")
 	flag.StringVar(&o.image, "image", "tocsin:dev", "the image of the manager, REPOSITORY:TAG")
 	flag.Parse()
@@ -55,15 +54,13 @@ func (o options) write() error {
 	if err != nil {
 		return err
 	}
-	built, err := kustomize.Build(o.kustomize, "default", "gateway", "envoy-gateway", "archive", "flow-control",
-		"admission-policy", "prometheus", "grafana")
+	built, err := kustomize.Read(os.Stdin)
 	if err != nil {
 		return err
 	}
-	for _, add := range []func(map[string]string, []kustomize.Object) error{addObjects, o.describe, o.addValues} {
-		if err := add(files, built); err != nil {
-			return err
-		}
+	addObjects(files, built)
+	if err := errors.Join(o.describe(files, built), o.addValues(files)); err != nil {
+		return err
 	}
 	return kustomize.WriteFiles(o.out, files)
 }

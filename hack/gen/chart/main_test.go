@@ -56,7 +56,7 @@ func TestVersionAndImage(t *testing.T) {
 		files[name] = strings.Replace(string(text), "\nversion: 0.1.0\n", "\nversion: 1.2.0\n", 1)
 	}
 	g.Expect(o.describe(files, nil)).To(Succeed())
-	g.Expect(o.addValues(files, nil)).To(Succeed())
+	g.Expect(o.addValues(files)).To(Succeed())
 	var chart struct {
 		Version, AppVersion string
 		Annotations         map[string]string

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/tocsin-dev/tocsin/hack/gen/kustomize"
 )
 
@@ -31,10 +29,10 @@ var switches = map[string]string{
 
 // addObjects adds what the chart takes over from kustomize: whole objects as templates, and the parts that are long as
 // named templates and files, which the hand-written templates include.
-func addObjects(files map[string]string, objects []kustomize.Object) error {
+func addObjects(files map[string]string, objects []kustomize.Object) {
 	for _, o := range objects {
 		switch {
-		case handWritten[o.Kind], o.Name == "tocsin-archive":
+		case handWritten[o.Kind], o.Name == "tocsin-archive", o.Content["apiVersion"] == "tocsin.dev/v1alpha1": // the last are samples
 		case o.Kind == "Role" || o.Kind == "ClusterRole":
 			_, rules, _ := strings.Cut(o.Text, "\nrules:\n")
 			name := strings.TrimPrefix(o.Name, "tocsin-")
@@ -43,18 +41,14 @@ func addObjects(files map[string]string, objects []kustomize.Object) error {
 			_, spec, _ := strings.Cut(o.Text, "\nspec:\n")
 			files["files/rules.yaml"] = strings.ReplaceAll(strings.TrimPrefix(spec, "  "), "\n  ", "\n")
 		case o.Kind == "ConfigMap":
-			var dashboard struct{ Data map[string]string }
-			if err := yaml.Unmarshal([]byte(o.Text), &dashboard); err != nil {
-				return fmt.Errorf("reading the dashboard: %w", err)
-			}
-			for name, text := range dashboard.Data {
-				files["files/"+name] = text
+			dashboard, _ := o.Content["data"].(map[string]any)
+			for name, text := range dashboard {
+				files["files/"+name] = fmt.Sprint(text)
 			}
 		default:
 			files[fileOf(o)] += template(o)
 		}
 	}
-	return nil
 }
 
 // fileOf returns where an object goes in the chart.

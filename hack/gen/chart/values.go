@@ -3,11 +3,9 @@ package main
 import (
 	_ "embed" // the constraints
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/invopop/jsonschema"
@@ -24,7 +22,7 @@ import (
 //go:embed schema.yaml
 var constraints []byte
 
-// kubernetesTypes are the types that schema.yaml may name.
+// kubernetesTypes are the types that schema.yaml refers to.
 var kubernetesTypes = []any{
 	corev1.Affinity{}, corev1.EnvVar{}, corev1.LocalObjectReference{}, corev1.PodSecurityContext{}, corev1.ResourceRequirements{},
 	corev1.Toleration{}, corev1.TopologySpreadConstraint{}, corev1.Volume{}, corev1.VolumeMount{},
@@ -38,7 +36,7 @@ type value struct {
 }
 
 // addValues sets the image in values.yaml, writes the schema of the values, and lists them in the README.
-func (o options) addValues(files map[string]string, _ []kustomize.Object) error {
+func (o options) addValues(files map[string]string) error {
 	repository, _, err := kustomize.SplitImage(o.image)
 	if err != nil {
 		return err
@@ -52,7 +50,7 @@ func (o options) addValues(files map[string]string, _ []kustomize.Object) error 
 	if err := yaml.Unmarshal(constraints, &limits); err != nil {
 		return fmt.Errorf("reading schema.yaml: %w", err)
 	}
-	s := &schemaWriter{limits: limits, definitions: map[string]*jsonschema.Schema{}}
+	s := &schemaWriter{limits: limits}
 	root, err := s.object(document.Content[0], "")
 	if err != nil {
 		return err
@@ -61,7 +59,7 @@ func (o options) addValues(files map[string]string, _ []kustomize.Object) error 
 		return fmt.Errorf("schema.yaml: %s is no value of the chart", path)
 	}
 	root["$schema"] = "https://json-schema.org/draft/2020-12/schema"
-	root["$defs"] = s.definitions
+	root["$defs"] = definitions()
 	// A parent chart may set these; this one does not read them.
 	properties, _ := root["properties"].(map[string]any)
 	properties["global"] = map[string]any{"type": "object", "description": "Values that a parent chart shares with its subcharts."}
@@ -78,9 +76,8 @@ func (o options) addValues(files map[string]string, _ []kustomize.Object) error 
 // schemaWriter makes a JSON schema from values.yaml, whose comments are the descriptions, and the constraints, of which
 // it removes those that it used.
 type schemaWriter struct {
-	limits      map[string]map[string]any
-	definitions map[string]*jsonschema.Schema
-	values      []value
+	limits map[string]map[string]any
+	values []value
 }
 
 // object returns the schema of a mapping.
@@ -115,56 +112,29 @@ func (s *schemaWriter) leaf(path, description string, node *yaml.Node) (map[stri
 		return nil, fmt.Errorf("values.yaml: %s: %w", path, err)
 	}
 	schema := map[string]any{"description": description, "default": fallback}
-	switch fallback.(type) {
-	case string:
-		schema["type"] = "string"
-	case bool:
-		schema["type"] = "boolean"
-	case int:
-		schema["type"] = "integer"
-	case []any:
-		schema["type"] = "array"
+	if name := schemaTypes[node.ShortTag()]; name != "" {
+		schema["type"] = name
 	}
 	limits, limited := s.limits[path]
 	if schema["type"] == nil && !limited {
 		return nil, fmt.Errorf("schema.yaml lacks %s", path)
 	}
-	for key, limit := range limits {
-		if key != "kubernetes" {
-			schema[key] = limit
-			continue
-		}
-		name, _ := limit.(string)
-		if err := s.kubernetes(schema, name); err != nil {
-			return nil, fmt.Errorf("schema.yaml: %s: %w", path, err)
-		}
-	}
+	maps.Copy(schema, limits)
 	delete(s.limits, path)
 	s.values = append(s.values, value{path, description, fallback})
 	return schema, nil
 }
 
-// kubernetes constrains a schema to a type of the Kubernetes API: "map" for labels and the like, or the name of a Go type,
-// behind "[]" for a list of them.
-func (s *schemaWriter) kubernetes(schema map[string]any, name string) error {
-	if name == "map" {
-		schema["type"], schema["additionalProperties"] = "object", map[string]any{"type": "string"}
-		return nil
+// schemaTypes are the types of a schema, by YAML's tags of values.
+var schemaTypes = map[string]string{"!!str": "string", "!!bool": "boolean", "!!int": "integer", "!!seq": "array"}
+
+// definitions returns the schemas of the Kubernetes types.
+func definitions() jsonschema.Definitions {
+	all, reflector := jsonschema.Definitions{}, jsonschema.Reflector{Anonymous: true, Mapper: mapType}
+	for _, of := range kubernetesTypes {
+		maps.Copy(all, reflector.Reflect(of).Definitions)
 	}
-	item, list := strings.CutPrefix(name, "[]")
-	i := slices.IndexFunc(kubernetesTypes, func(known any) bool { return reflect.TypeOf(known).Name() == item })
-	if i < 0 {
-		return errors.New("no Kubernetes type " + item)
-	}
-	reflector := jsonschema.Reflector{Anonymous: true, Mapper: mapType}
-	maps.Copy(s.definitions, reflector.Reflect(kubernetesTypes[i]).Definitions)
-	reference := "#/$defs/" + item
-	if list {
-		schema["items"] = map[string]any{"$ref": reference}
-	} else {
-		schema["$ref"] = reference
-	}
-	return nil
+	return all
 }
 
 // mapType returns the schemas of types that encode themselves.

@@ -2,64 +2,40 @@
 package kustomize
 
 import (
-	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
+	"testing/fstest"
 
 	"sigs.k8s.io/yaml"
-
-	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-// Object is one document: its kind, its name, and the YAML.
+// Object is one document: its kind, its name, and the YAML, also decoded.
 type Object struct {
 	Kind, Name, Text string
+	Content          map[string]any
 }
 
-// Build has the program kustomize build a folder of config/, with components of config/components.
-func Build(program, resources string, components ...string) ([]Object, error) {
-	folder, err := os.MkdirTemp("", "tocsin-kustomize-")
+// Read reads the objects that kustomize prints.
+func Read(built io.Reader) (objects []Object, err error) {
+	stream, err := io.ReadAll(built)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(folder) }()
-	config, err := filepath.Rel(folder, filepath.Join(testenv.Root(), "config"))
-	if err != nil {
-		return nil, err
+	if len(stream) == 0 {
+		return nil, errors.New("kustomize built nothing")
 	}
-	var text strings.Builder
-	fmt.Fprintf(&text, "resources:\n  - %s/%s\ncomponents:\n", config, resources)
-	for _, component := range components {
-		fmt.Fprintf(&text, "  - %s/components/%s\n", config, component)
-	}
-	if err := os.WriteFile(filepath.Join(folder, "kustomization.yaml"), []byte(text.String()), 0o600); err != nil {
-		return nil, err
-	}
-	var stderr bytes.Buffer
-	command := exec.Command(program, "build", folder)
-	command.Stderr = &stderr
-	output, err := command.Output()
-	if err != nil {
-		return nil, fmt.Errorf("kustomize: %w: %s", err, stderr.String())
-	}
-	return split(string(output))
-}
-
-// split splits a stream of objects.
-func split(stream string) ([]Object, error) {
-	var objects []Object
-	for document := range strings.SplitSeq(stream, "\n---\n") {
-		var head struct {
-			Kind     string
-			Metadata struct{ Name string }
-		}
-		if err := yaml.Unmarshal([]byte(document), &head); err != nil {
+	for document := range strings.SplitSeq(string(stream), "\n---\n") {
+		o := Object{Text: strings.TrimSuffix(document, "\n") + "\n"}
+		if err := yaml.Unmarshal([]byte(document), &o.Content); err != nil {
 			return nil, fmt.Errorf("reading what kustomize built: %w", err)
 		}
-		objects = append(objects, Object{head.Kind, head.Metadata.Name, strings.TrimSuffix(document, "\n") + "\n"})
+		o.Kind, _ = o.Content["kind"].(string)
+		metadata, _ := o.Content["metadata"].(map[string]any)
+		o.Name, _ = metadata["name"].(string)
+		objects = append(objects, o)
 	}
 	return objects, nil
 }
@@ -75,17 +51,9 @@ func SplitImage(image string) (repository, tag string, err error) {
 
 // WriteFiles writes the texts of files, by their names. It removes the folder first: a file whose source is gone must not stay.
 func WriteFiles(folder string, files map[string]string) error {
-	if err := os.RemoveAll(folder); err != nil {
-		return err
-	}
+	tree := fstest.MapFS{}
 	for name, text := range files {
-		path := filepath.Join(folder, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			return err
-		}
+		tree[name] = &fstest.MapFile{Mode: 0o644, Data: []byte(text)}
 	}
-	return nil
+	return errors.Join(os.RemoveAll(folder), os.CopyFS(folder, tree))
 }
