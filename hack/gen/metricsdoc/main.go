@@ -3,14 +3,12 @@
 package main
 
 import (
-	"cmp"
+	_ "embed" // the page
 	"fmt"
-	"io"
 	"os"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
+	"text/template"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -21,24 +19,10 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver"
 )
 
-const introduction = `<!-- Written by hack/gen/metricsdoc; "make generate" writes it anew. -->
-
-# Metrics
-
-The manager and the archiver serve ` + "`/metrics`" + ` in the Prometheus format at ` + "`--metrics-bind-address`" + `:
-by default over HTTPS on port 8443, for clients that may ` + "`get`" + ` the path ` + "`/metrics`" + ` of the cluster. Bind
-the ClusterRole ` + "`tocsin-metrics-reader`" + ` to the service account of Prometheus.
-
-Every replica reports the gauges of AlertEvents, Incidents, limits and tokens alike, unless they say otherwise: aggregate them
-with ` + "`max`" + `.
-
-At most 4,000 series of a namespace, and 20,000 in all, name a WebhookIntegration in the label ` + "`integration`" + `,
-first come, first served. Beyond that, the counters of a namespace have an empty one, and there are no more gauges of tokens. A
-deleted integration makes place for others.
-
-controller-runtime, the Go runtime and the process have metrics too. [kube-state-metrics](kube-state-metrics.md) serves metrics
-of each Incident and WebhookIntegration.
-`
+// page is the template of the page.
+//
+//go:embed page.md.tmpl
+var page string
 
 func main() {
 	r := registry{process: "manager"}
@@ -48,17 +32,15 @@ func main() {
 	forward.RegisterMetrics(&r)
 	r.process = "archiver"
 	archive.RegisterMetrics(&r)
-	if err := write(os.Stdout, r.metrics); err != nil {
+	slices.SortFunc(r.metrics, func(a, b metric) int { return strings.Compare(a.Name, b.Name) })
+	if err := template.Must(template.New("page").Parse(page)).Execute(os.Stdout, r.metrics); err != nil {
 		fmt.Fprintln(os.Stderr, "metricsdoc:", err)
 		os.Exit(1)
 	}
 }
 
 // metric is what the page says of one metric.
-type metric struct {
-	name, kind, help, process string
-	labels                    []string
-}
+type metric struct{ Name, Kind, Help, Labels, Process string }
 
 // registry remembers what is registered with it by MustRegister. The packages call none of its other methods.
 type registry struct {
@@ -77,32 +59,17 @@ func (r *registry) MustRegister(collectors ...prometheus.Collector) {
 			close(descs)
 		}()
 		for desc := range descs {
-			m, err := describe(desc, c)
-			if err != nil {
-				panic(err)
+			m := metric{Process: r.process}
+			text := desc.String() // which is all that it tells of itself
+			_, err := fmt.Sscanf(text, "Desc{fqName: %q, help: %q", &m.Name, &m.Help)
+			_, labels, found := strings.Cut(strings.TrimSuffix(text, "}}"), "variableLabels: {")
+			if err != nil || !found {
+				panic("cannot read the description " + text)
 			}
-			m.process = r.process
+			m.Kind, m.Labels = kind(c, m.Name), strings.ReplaceAll(labels, ",", "`, `")
 			r.metrics = append(r.metrics, m)
 		}
 	}
-}
-
-// description matches the string of a Desc, which is all that it tells of itself.
-var description = regexp.MustCompile(
-	`^Desc\{fqName: ("(?:[^"\\]|\\.)*"), help: ("(?:[^"\\]|\\.)*"),.* variableLabels: \{(.*)\}\}$`)
-
-func describe(desc *prometheus.Desc, c prometheus.Collector) (metric, error) {
-	parts := description.FindStringSubmatch(desc.String())
-	if parts == nil {
-		return metric{}, fmt.Errorf("cannot read the description %s", desc)
-	}
-	name, nameErr := strconv.Unquote(parts[1])
-	help, helpErr := strconv.Unquote(parts[2])
-	m := metric{name: name, kind: kind(c, name), help: help}
-	if parts[3] != "" {
-		m.labels = strings.Split(parts[3], ",")
-	}
-	return m, cmp.Or(nameErr, helpErr)
 }
 
 // kind is the type of a metric. The name tells a counter, as promlinter has it.
@@ -115,23 +82,4 @@ func kind(c prometheus.Collector, name string) string {
 		return "Counter"
 	}
 	return "Gauge"
-}
-
-// write writes the page, the metrics in the order of their names.
-func write(w io.Writer, metrics []metric) error {
-	slices.SortFunc(metrics, func(a, b metric) int { return strings.Compare(a.name, b.name) })
-	page := strings.Builder{}
-	page.WriteString(introduction)
-	for _, m := range metrics {
-		about := m.kind
-		if m.process != "manager" {
-			about += " of the " + m.process
-		}
-		if len(m.labels) > 0 {
-			about += " by `" + strings.Join(m.labels, "`, `") + "`"
-		}
-		fmt.Fprintf(&page, "\n## %s\n\n%s.\n\n%s\n", m.name, about, m.help)
-	}
-	_, err := io.WriteString(w, page.String())
-	return err
 }
