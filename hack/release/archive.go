@@ -9,128 +9,113 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
-	"strings"
+	"testing/fstest"
 	"time"
 )
 
-// entry is one file of an archive.
-type entry struct {
-	name    string // with slashes
-	mode    fs.FileMode
-	content []byte
-}
-
-// find returns the entry with this name.
-func find(entries []entry, name string) (*entry, error) {
-	for i := range entries {
-		if entries[i].name == name {
-			return &entries[i], nil
-		}
+// find returns the file with this name.
+func find(files fstest.MapFS, name string) (*fstest.MapFile, error) {
+	if file, found := files[name]; found {
+		return file, nil
 	}
 	return nil, fmt.Errorf("there is no %s", name)
 }
 
-// folderEntries returns the files below the folder, with their names below prefix. On disk, the modes depend on who made it.
-func folderEntries(folder, prefix string) ([]entry, error) {
-	var entries []entry
-	files := os.DirFS(folder)
-	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
+// collect returns the files of a tree, with their names below prefix. On disk, the modes depend on who made it.
+func collect(tree fs.FS, prefix string) (fstest.MapFS, error) {
+	files := fstest.MapFS{}
+	return files, fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		content, err := fs.ReadFile(files, name)
-		entries = append(entries, entry{path.Join(prefix, name), 0o644, content})
+		content, err := fs.ReadFile(tree, name)
+		files[path.Join(prefix, name)] = &fstest.MapFile{Mode: 0o644, Data: content}
 		return err
 	})
-	return entries, err
 }
 
-// sorted returns the entries in the order of their names, so that an archive does not depend on the order of a folder.
-func sorted(entries []entry) []entry {
-	return slices.SortedFunc(slices.Values(entries), func(a, b entry) int { return strings.Compare(a.name, b.name) })
-}
-
-// writeTar writes an archive that depends on nothing but the entries and the time.
-func writeTar(w io.Writer, entries []entry, modified time.Time) error {
-	archive := tar.NewWriter(w)
-	for _, e := range sorted(entries) {
-		header := &tar.Header{
-			Typeflag: tar.TypeReg, Name: e.name, Mode: int64(e.mode.Perm()), Size: int64(len(e.content)),
+// tarred returns an archive that depends on nothing but the files and the time.
+func tarred(files fstest.MapFS, modified time.Time) ([]byte, error) {
+	var packed bytes.Buffer
+	archive := tar.NewWriter(&packed)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		file := files[name]
+		err := archive.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeReg, Name: name, Mode: int64(file.Mode.Perm()), Size: int64(len(file.Data)),
 			ModTime: modified.UTC().Truncate(time.Second), Format: tar.FormatUSTAR,
-		}
-		if err := archive.WriteHeader(header); err != nil {
-			return err
-		}
-		if _, err := archive.Write(e.content); err != nil {
-			return err
-		}
-	}
-	return archive.Close()
-}
-
-// gzipped returns a gzipped tar archive of the entries.
-func gzipped(entries []entry, modified time.Time) ([]byte, error) {
-	var packed bytes.Buffer
-	compressor := gzip.NewWriter(&packed)
-	if err := writeTar(compressor, entries, modified); err != nil {
-		return nil, err
-	}
-	if err := compressor.Close(); err != nil {
-		return nil, err
-	}
-	return packed.Bytes(), nil
-}
-
-// zipped returns a zip archive of the entries.
-func zipped(entries []entry, modified time.Time) ([]byte, error) {
-	var packed bytes.Buffer
-	archive := zip.NewWriter(&packed)
-	for _, e := range sorted(entries) {
-		header := &zip.FileHeader{Name: e.name, Method: zip.Deflate, Modified: modified.UTC().Truncate(time.Second)}
-		header.SetMode(e.mode)
-		w, err := archive.CreateHeader(header)
+		})
 		if err != nil {
 			return nil, err
 		}
-		if _, err := w.Write(e.content); err != nil {
+		if _, err := archive.Write(file.Data); err != nil {
 			return nil, err
 		}
 	}
-	if err := archive.Close(); err != nil {
-		return nil, err
+	err := archive.Close()
+	return packed.Bytes(), err
+}
+
+// gzipped returns a gzipped tar archive of the files.
+func gzipped(files fstest.MapFS, modified time.Time) ([]byte, error) {
+	content, err := tarred(files, modified)
+	var packed bytes.Buffer
+	compressor := gzip.NewWriter(&packed)
+	_, writeErr := compressor.Write(content)
+	err = errors.Join(err, writeErr, compressor.Close())
+	return packed.Bytes(), err
+}
+
+// zipped returns a zip archive of the files.
+func zipped(files fstest.MapFS, modified time.Time) ([]byte, error) {
+	for _, file := range files {
+		file.ModTime = modified.UTC().Truncate(time.Second)
 	}
-	return packed.Bytes(), nil
+	var packed bytes.Buffer
+	archive := zip.NewWriter(&packed)
+	err := errors.Join(archive.AddFS(files), archive.Close())
+	return packed.Bytes(), err
 }
 
 // unpack returns the files of an archive, by its name: a .zip, a gzipped tar or a tar.
-func unpack(file string) ([]entry, error) {
-	content, err := os.ReadFile(file)
+func unpack(name string) (fstest.MapFS, error) {
+	content, err := os.ReadFile(name)
 	if err != nil {
 		return nil, err
 	}
 	reader := bytes.NewReader(content)
-	switch path.Ext(file) {
+	switch path.Ext(name) {
 	case ".tar":
 		return untar(reader)
 	case ".zip":
-		return unzip(reader)
+		archive, err := zip.NewReader(reader, reader.Size())
+		if err != nil {
+			return nil, err
+		}
+		files, err := collect(archive, "")
+		for _, header := range archive.File {
+			if file := files[header.Name]; file != nil {
+				file.Mode = header.Mode()
+			}
+		}
+		return files, err
 	}
 	decompressor, err := gzip.NewReader(reader)
 	if err != nil {
-		return nil, fmt.Errorf("unpacking %s: %w", file, err)
+		return nil, fmt.Errorf("unpacking %s: %w", name, err)
 	}
 	return untar(decompressor)
 }
 
-func untar(reader io.Reader) ([]entry, error) {
-	var entries []entry
+func untar(reader io.Reader) (fstest.MapFS, error) {
+	files := fstest.MapFS{}
 	for archive := tar.NewReader(reader); ; {
 		header, err := archive.Next()
 		if errors.Is(err, io.EOF) {
-			return entries, nil
+			return files, nil
 		}
 		if err != nil {
 			return nil, err
@@ -139,40 +124,6 @@ func untar(reader io.Reader) ([]entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		entries = append(entries, entry{header.Name, header.FileInfo().Mode(), content})
+		files[header.Name] = &fstest.MapFile{Mode: header.FileInfo().Mode(), Data: content}
 	}
-}
-
-func unzip(reader *bytes.Reader) ([]entry, error) {
-	archive, err := zip.NewReader(reader, reader.Size())
-	if err != nil {
-		return nil, err
-	}
-	var entries []entry
-	for _, file := range archive.File {
-		content, err := fs.ReadFile(archive, file.Name)
-		if err != nil {
-			return nil, err
-		}
-		entries = append(entries, entry{file.Name, file.Mode(), content})
-	}
-	return entries, nil
-}
-
-// unpackTo writes the entries below the folder.
-func unpackTo(folder string, entries []entry) error {
-	root, err := os.OpenRoot(folder)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = root.Close() }()
-	for _, e := range entries {
-		if err := root.MkdirAll(path.Dir(e.name), 0o755); err != nil {
-			return err
-		}
-		if err := root.WriteFile(e.name, e.content, e.mode.Perm()); err != nil {
-			return err
-		}
-	}
-	return nil
 }

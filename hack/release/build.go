@@ -1,17 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
-	"flag"
+	"errors"
 	"fmt"
-	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
-	"time"
+	"testing/fstest"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
@@ -68,94 +68,49 @@ func (p product) base(version string, on platform) string {
 	return fmt.Sprintf("%s_%s_%s_%s", p.archive, version, on.os, on.arch)
 }
 
-// builder builds a release.
-type builder struct {
-	root      string // of the repository
-	out       string
-	version   string // with the v
-	commit    string
-	date      time.Time // of the commit; everything is dated so
-	locations locations
-	platforms []platform
-	ldflags   string
-}
-
-func buildCommand(ctx context.Context, args []string, _ io.Writer) error {
-	flags := flag.NewFlagSet("build", flag.ContinueOnError)
-	b := &builder{}
-	flags.StringVar(&b.root, "root", ".", "The repository's folder.")
-	flags.StringVar(&b.out, "out", "bin/release", "The folder of the artifacts. It is emptied.")
-	flags.StringVar(&b.version, "version", "", "The version, such as v0.1.0.")
-	flags.StringVar(&b.commit, "commit", "", "The commit's hash.")
-	date := flags.String("date", "", "The commit's date in RFC 3339.")
-	repository := flags.String("repository", "", "The repository that publishes, such as github.com/OWNER/NAME.")
-	platforms := flags.String("platforms", "", "The platforms to build for, such as linux/amd64,linux/arm64.")
-	flags.StringVar(&b.ldflags, "ldflags", "", "The linker's flags.")
-	if _, err := parse(flags, args, 0); err != nil {
-		return err
-	}
-	var err error
-	if b.date, err = time.Parse(time.RFC3339, *date); err != nil {
-		return fmt.Errorf("reading the flag date: %w", err)
-	}
-	if b.locations, err = locate(*repository, b.version); err != nil {
-		return err
-	}
-	for name := range strings.SplitSeq(*platforms, ",") {
-		system, arch, _ := strings.Cut(name, "/")
-		b.platforms = append(b.platforms, platform{system, arch})
-	}
-	return b.build(ctx)
-}
-
 // build builds everything. The checksums come last.
-func (b *builder) build(ctx context.Context) error {
-	if err := os.RemoveAll(b.out); err != nil {
+func (r *releaser) build(ctx context.Context, _ string) (err error) {
+	if r.locations, err = locate(r.repository, r.version); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(b.out, 0o755); err != nil {
+	if err := errors.Join(os.RemoveAll(r.folder), os.MkdirAll(r.folder, 0o755)); err != nil {
 		return err
 	}
-	scratch, err := os.MkdirTemp("", "release-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(scratch) }()
-	for _, on := range b.platforms {
-		if err := b.programs(ctx, filepath.Join(scratch, on.os, on.arch), on); err != nil {
+	for _, on := range r.platforms {
+		if err := r.programs(ctx, filepath.Join(r.scratch, on.os, on.arch), on); err != nil {
 			return fmt.Errorf("building for %s: %w", on, err)
 		}
 	}
 	digests := map[product]v1.Hash{}
 	for _, p := range products {
-		if digests[p], err = b.image(scratch, p); err != nil {
+		if digests[p], err = r.image(p); err != nil {
 			return fmt.Errorf("building the image of the %s: %w", p.executable, err)
 		}
 	}
-	image := b.locations.imageByDigest(b.version, digests[manager])
-	if err := b.manifests(image); err != nil {
+	image := r.locations.imageByDigest(r.version, digests[manager])
+	if err := r.manifests(image); err != nil {
 		return fmt.Errorf("writing the manifests: %w", err)
 	}
-	if err := b.bundle(scratch, image); err != nil {
+	if err := r.bundle(image); err != nil {
 		return fmt.Errorf("building the bundle: %w", err)
 	}
-	if err := b.chart(); err != nil {
+	if err := r.chart(); err != nil {
 		return fmt.Errorf("packing the chart: %w", err)
 	}
-	if err := b.krew(); err != nil {
+	if err := r.krew(); err != nil {
 		return fmt.Errorf("writing the krew manifest: %w", err)
 	}
-	return b.checksums()
+	return r.checksums()
 }
 
 // programs builds the programs of a platform into the folder, and packs them.
-func (b *builder) programs(ctx context.Context, folder string, on platform) error {
+func (r *releaser) programs(ctx context.Context, folder string, on platform) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
 	// Without what the Go command knows of the repository: it depends on how deep the clone is.
-	command := exec.CommandContext(ctx, "go", "build", "-C", b.root, "-trimpath", "-buildvcs=false", "-tags", smallTags,
-		"-ldflags", b.ldflags, "-o", folder+string(filepath.Separator))
+	command := exec.CommandContext(ctx, "go", "build", "-C", r.root, "-trimpath", "-buildvcs=false", "-tags", smallTags,
+		"-ldflags", r.ldflags, "-o", folder+string(filepath.Separator))
 	for _, p := range products {
 		command.Args = append(command.Args, p.pkg)
 	}
@@ -165,9 +120,13 @@ func (b *builder) programs(ctx context.Context, folder string, on platform) erro
 	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, output)
 	}
-	license, err := os.ReadFile(filepath.Join(b.root, "LICENSE"))
+	license, err := os.ReadFile(filepath.Join(r.root, "LICENSE"))
 	if err != nil {
 		return err
+	}
+	pack := gzipped
+	if on.os == "windows" {
+		pack = zipped
 	}
 	for _, p := range products {
 		binary := filepath.Join(folder, on.executable(p.goName))
@@ -175,22 +134,15 @@ func (b *builder) programs(ctx context.Context, folder string, on platform) erro
 		if err != nil {
 			return err
 		}
-		pack := gzipped
-		if on.os == "windows" {
-			pack = zipped
-		}
-		packed, err := pack([]entry{{on.executable(p.executable), 0o755, content}, {"LICENSE", 0o644, license}}, b.date)
+		packed, err := pack(fstest.MapFS{
+			on.executable(p.executable): {Mode: 0o755, Data: content}, "LICENSE": {Mode: 0o644, Data: license},
+		}, r.date)
 		if err != nil {
 			return err
 		}
-		if err := b.write(p.archiveName(b.version, on), packed); err != nil {
-			return err
-		}
-		var bill bytes.Buffer
-		if err := writeBill(&bill, binary, b.version); err != nil {
-			return err
-		}
-		if err := b.write(p.sbomName(b.version, on), bill.Bytes()); err != nil {
+		bill, err := billOf(binary, r.version)
+		err = errors.Join(err, r.write(p.archiveName(r.version, on), packed), r.write(p.sbomName(r.version, on), bill))
+		if err != nil {
 			return err
 		}
 	}
@@ -198,41 +150,36 @@ func (b *builder) programs(ctx context.Context, folder string, on platform) erro
 }
 
 // write writes an artifact.
-func (b *builder) write(name string, content []byte) error {
-	return os.WriteFile(filepath.Join(b.out, name), content, 0o644)
+func (r *releaser) write(name string, content []byte) error {
+	return os.WriteFile(filepath.Join(r.folder, name), content, 0o644)
 }
 
 // checksumsName is the name of the list of checksums, which is what gets signed.
 const checksumsName = "checksums.txt"
 
 // checksums writes the list of all artifacts.
-func (b *builder) checksums() error {
-	sums, err := sumFolder(b.out)
+func (r *releaser) checksums() error {
+	sums, err := sumFolder(r.folder)
 	if err != nil {
 		return err
 	}
-	return b.write(checksumsName, []byte(checksumList(sums)))
+	return r.write(checksumsName, checksumList(sums))
 }
 
 // checksumList returns the sums as sha256sum prints them.
-func checksumList(sums []sum) string {
-	var list strings.Builder
-	for _, s := range sums {
-		fmt.Fprintf(&list, "%s  %s\n", s.digest, s.name)
+func checksumList(sums map[string]string) []byte {
+	var list []byte
+	for _, name := range slices.Sorted(maps.Keys(sums)) {
+		list = fmt.Appendf(list, "%s  %s\n", sums[name], name)
 	}
-	return list.String()
+	return list
 }
 
-// sum is an artifact with its SHA-256 in hexadecimal digits.
-type sum struct{ name, digest string }
-
-// sumFolder returns the files of the folder in the order of their names, without the list of checksums and its signature.
-func sumFolder(folder string) ([]sum, error) {
+// sumFolder returns the SHA-256 of the folder's files in hexadecimal digits, by their names, without the list of checksums and
+// its signature.
+func sumFolder(folder string) (map[string]string, error) {
 	files, err := os.ReadDir(folder)
-	if err != nil {
-		return nil, err
-	}
-	var sums []sum
+	sums := map[string]string{}
 	for _, file := range files {
 		if strings.HasPrefix(file.Name(), checksumsName) {
 			continue
@@ -241,7 +188,7 @@ func sumFolder(folder string) ([]sum, error) {
 		if err != nil {
 			return nil, err
 		}
-		sums = append(sums, sum{file.Name(), fmt.Sprintf("%x", sha256.Sum256(content))})
+		sums[file.Name()] = fmt.Sprintf("%x", sha256.Sum256(content))
 	}
-	return sums, nil
+	return sums, err
 }

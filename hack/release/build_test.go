@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -68,22 +69,29 @@ var other = func() platform {
 // release builds the repository for this platform and two others, and returns the folder of the artifacts.
 func release(t *testing.T, root string) string {
 	t.Helper()
-	b := builderOf(t, root)
-	NewWithT(t).Expect(b.build(t.Context())).To(Succeed())
-	return b.out
+	r := releaserOf(t, root)
+	NewWithT(t).Expect(r.build(t.Context(), "")).To(Succeed())
+	return r.folder
 }
 
-// builderOf returns a builder for the repository.
-func builderOf(t *testing.T, root string) *builder {
+// releaserOf returns a releaser for the repository.
+func releaserOf(t *testing.T, root string) *releaser {
 	t.Helper()
-	at, err := locate("github.com/Somebody/fork", testVersion)
-	NewWithT(t).Expect(err).NotTo(HaveOccurred())
-	return &builder{
-		root: root, out: filepath.Join(t.TempDir(), "artifacts"), version: testVersion, commit: "abc",
-		date: time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600)), locations: at,
+	return &releaser{
+		root: root, folder: filepath.Join(t.TempDir(), "artifacts"), scratch: t.TempDir(), version: testVersion, commit: "abc",
+		date: time.Date(2026, 1, 2, 3, 4, 5, 0, time.FixedZone("", 3600)), repository: "github.com/Somebody/fork",
 		platforms: []platform{{"linux", runtime.GOARCH}, other, {"windows", "amd64"}},
 		ldflags:   "-s -w -X main.version=" + testVersion,
 	}
+}
+
+// verify verifies a folder of artifacts, and returns what it says.
+func verify(t *testing.T, folder, commit string) (said string, err error) {
+	t.Helper()
+	var stdout bytes.Buffer
+	r := &releaser{version: testVersion, commit: commit, scratch: t.TempDir(), stdout: &stdout}
+	err = r.verify(t.Context(), folder)
+	return stdout.String(), err
 }
 
 // built is the folder of the release that all tests share. They do not change it.
@@ -121,9 +129,9 @@ func TestReleaseIsReproducibleAndVerified(t *testing.T) {
 	g.Expect(sumFolder(second)).To(Equal(sums))
 	g.Expect(filepath.Join(first, "kubectl-tocsin_v1.2.3_windows_amd64.zip")).To(BeAnExistingFile())
 
-	var said bytes.Buffer
-	g.Expect(verifier{first, testVersion, "abc", &said}.verify(t.Context())).To(Succeed())
-	g.Expect(said.String()).To(And(ContainSubstring("the image tocsin runs: it v1.2.3"),
+	said, err := verify(t, first, "abc")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(said).To(And(ContainSubstring("the image tocsin runs: it v1.2.3"),
 		ContainSubstring("the image tocsin-archiver runs: it v1.2.3"),
 		ContainSubstring("the image tocsin-page runs: it v1.2.3"),
 		ContainSubstring("the image tocsin-plugin runs: it v1.2.3"),
@@ -146,8 +154,8 @@ func TestReleaseIsReproducibleAndVerified(t *testing.T) {
 	g.Expect(string(manifest)).NotTo(ContainSubstring("tocsin-dev"))
 	chart, err := unpack(filepath.Join(first, chartName(testVersion)))
 	g.Expect(err).NotTo(HaveOccurred())
-	for _, e := range chart {
-		g.Expect(string(e.content)).NotTo(MatchRegexp(`tocsin:dev|[:"]tocsin"?$`), e.name)
+	for name, file := range chart {
+		g.Expect(string(file.Data)).NotTo(MatchRegexp(`tocsin:dev|[:"]tocsin"?$`), name)
 	}
 }
 
@@ -155,9 +163,11 @@ func TestReleaseIsReproducibleAndVerified(t *testing.T) {
 func packBundle(t *testing.T, digest v1.Hash) func(*GomegaWithT, string) {
 	t.Helper()
 	return func(g *GomegaWithT, folder string) {
-		b := builderOf(t, repository(t))
-		b.out = folder
-		g.Expect(b.bundle(t.TempDir(), b.locations.imageByDigest(testVersion, digest))).To(Succeed())
+		at, err := locate("github.com/Somebody/fork", testVersion)
+		g.Expect(err).NotTo(HaveOccurred())
+		r := releaserOf(t, repository(t))
+		r.folder = folder
+		g.Expect(r.bundle(at.imageByDigest(testVersion, digest))).To(Succeed())
 	}
 }
 
@@ -182,24 +192,20 @@ func TestVerifyFindsFaults(t *testing.T) {
 			g.Expect(os.WriteFile(filepath.Join(folder, to), content, 0o600)).To(Succeed())
 		}
 	}
-	packChart := func(change func([]entry)) func(*GomegaWithT, string) {
+	packChart := func(change func(fstest.MapFS)) func(*GomegaWithT, string) {
 		return func(g *GomegaWithT, folder string) {
 			path := filepath.Join(folder, chartName(testVersion))
-			entries, err := unpack(path)
+			files, err := unpack(path)
 			g.Expect(err).NotTo(HaveOccurred())
-			change(entries)
-			packed, err := gzipped(entries, time.Unix(0, 0))
+			change(files)
+			packed, err := gzipped(files, time.Unix(0, 0))
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(os.WriteFile(path, packed, 0o600)).To(Succeed())
 		}
 	}
-	replaceIn := func(name, old, replacement string) func([]entry) {
-		return func(entries []entry) {
-			for i := range entries {
-				if entries[i].name == name {
-					entries[i].content = bytes.ReplaceAll(entries[i].content, []byte(old), []byte(replacement))
-				}
-			}
+	replaceIn := func(name, old, replacement string) func(fstest.MapFS) {
+		return func(files fstest.MapFS) {
+			files[name].Data = bytes.ReplaceAll(files[name].Data, []byte(old), []byte(replacement))
 		}
 	}
 	for name, c := range map[string]struct {
@@ -227,14 +233,14 @@ func TestVerifyFindsFaults(t *testing.T) {
 		},
 		"a chart with the development image in its annotation": {
 			packChart(replaceIn(chartPath, "    - image: ghcr.io/somebody/tocsin:v1.2.3", "    - image: tocsin:dev")),
-			"has no line \"    - image: ghcr.io/somebody/tocsin:v1.2.3",
+			"instead of \"    - image: ghcr.io/somebody/tocsin:v1.2.3",
 		},
 		"a chart with another image": {
-			packChart(replaceIn("tocsin/values.yaml", "ghcr.io/somebody/tocsin", "tocsin")), "has no line \"  repository: ghcr.io/somebody/tocsin",
+			packChart(replaceIn("tocsin/values.yaml", "ghcr.io/somebody/tocsin", "tocsin")), "instead of \"  repository: ghcr.io/somebody/tocsin",
 		},
-		"a chart of another version": {packChart(replaceIn(chartPath, "version: 1.2.3", "version: 1.2.4")), "has no line \"version: 1.2.3"},
+		"a chart of another version": {packChart(replaceIn(chartPath, "version: 1.2.3", "version: 1.2.4")), "instead of \"version: 1.2.3"},
 		"a bundle with another image": {packBundle(t, v1.Hash{Algorithm: "sha256", Hex: strings.Repeat("0", 64)}),
-			"has no line \"    containerImage: "},
+			"instead of \"    containerImage: "},
 		"another image as the bundle": {copyOver(manager.imageName(testVersion), bundleName(testVersion)), "there is no manifests/"},
 		"the manager's image as the archiver's": {copyOver(manager.imageName(testVersion), archiver.imageName(testVersion)),
 			"image of the archiver: "},
@@ -244,34 +250,35 @@ func TestVerifyFindsFaults(t *testing.T) {
 			folder := t.TempDir()
 			g.Expect(os.CopyFS(folder, os.DirFS(original))).To(Succeed())
 			c.attack(g, folder)
-			g.Expect(verifier{folder, testVersion, "abc", &bytes.Buffer{}}.verify(t.Context())).To(MatchError(ContainSubstring("checksums: ")))
-			g.Expect((&builder{out: folder}).checksums()).To(Succeed())
-			g.Expect(verifier{folder, testVersion, "abc", &bytes.Buffer{}}.verify(t.Context())).To(MatchError(ContainSubstring(c.want)))
+			_, err := verify(t, folder, "abc")
+			g.Expect(err).To(MatchError(ContainSubstring("checksums: ")))
+			g.Expect((&releaser{folder: folder}).checksums()).To(Succeed())
+			_, err = verify(t, folder, "abc")
+			g.Expect(err).To(MatchError(ContainSubstring(c.want)))
 		})
 	}
 	g := NewWithT(t)
-	wrong := verifier{original, testVersion, "def", &bytes.Buffer{}}
-	g.Expect(wrong.verify(t.Context())).To(MatchError(ContainSubstring("wrong version")))
+	_, err := verify(t, original, "def")
+	g.Expect(err).To(MatchError(ContainSubstring("wrong version")))
 }
 
 func TestArchivesDependOnContentOnly(t *testing.T) {
 	g := NewWithT(t)
-	entries := []entry{{"b", 0o644, []byte("2")}, {"a/x", 0o755, []byte("1")}}
-	reversed := []entry{entries[1], entries[0]}
+	files := func() fstest.MapFS {
+		return fstest.MapFS{"b": {Mode: 0o644, Data: []byte("2")}, "a/x": {Mode: 0o755, Data: []byte("1")}}
+	}
 	when := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
-	for name, pack := range map[string]func([]entry, time.Time) ([]byte, error){"x.tar.gz": gzipped, "x.zip": zipped} {
-		first, err := pack(entries, when)
+	for name, pack := range map[string]func(fstest.MapFS, time.Time) ([]byte, error){"x.tar.gz": gzipped, "x.zip": zipped} {
+		first, err := pack(files(), when)
 		g.Expect(err).NotTo(HaveOccurred())
-		second, err := pack(reversed, when.In(time.FixedZone("", -3600)))
+		second, err := pack(files(), when.In(time.FixedZone("", -3600)))
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(second).To(Equal(first))
 		path := filepath.Join(t.TempDir(), name)
 		g.Expect(os.WriteFile(path, first, 0o600)).To(Succeed())
-		unpacked, err := unpack(path)
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(unpacked).To(Equal(reversed))
+		g.Expect(unpack(path)).To(Equal(files()))
 	}
-	g.Expect(unpackTo(t.TempDir(), []entry{{"../outside", 0o644, nil}})).NotTo(Succeed())
+	g.Expect(os.CopyFS(t.TempDir(), fstest.MapFS{"../outside": {}})).NotTo(Succeed())
 }
 
 func TestLocations(t *testing.T) {
@@ -294,5 +301,5 @@ func TestCommandLine(t *testing.T) {
 	for _, args := range [][]string{nil, {"unknown"}, {"verify"}, {"verify", "--no-such-flag"}} {
 		g.Expect(run(context.Background(), args, &bytes.Buffer{})).To(MatchError(errUsage), "%v", args)
 	}
-	g.Expect(run(context.Background(), []string{"build", "-date", "today"}, &bytes.Buffer{})).To(MatchError(ContainSubstring("flag date")))
+	g.Expect(run(context.Background(), []string{"build", "-date", "today"}, &bytes.Buffer{})).To(MatchError(ContainSubstring("flag -date")))
 }

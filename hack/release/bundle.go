@@ -1,9 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -28,29 +28,25 @@ func bundleSettings(version, image string) []setting {
 
 // bundle writes the image of the bundle for OLM, with the release's version and the manager's image. It has no program, and
 // is the same for each platform; OLM unpacks it with a program of its own.
-func (b *builder) bundle(scratch, image string) error {
-	entries, err := folderEntries(filepath.Join(b.root, "bundle"), "")
+func (r *releaser) bundle(image string) error {
+	files, err := collect(os.DirFS(filepath.Join(r.root, "bundle")), "")
 	if err != nil {
 		return err
 	}
-	if err := setLines(entries, bundleSettings(b.version, image)); err != nil {
+	if _, err := setLines(files, bundleSettings(r.version, image)); err != nil {
 		return err
 	}
-	metadata, err := find(entries, "metadata/annotations.yaml")
+	metadata, err := find(files, "metadata/annotations.yaml")
 	if err != nil {
 		return err
 	}
 	// What the bundle says of itself has to be on its image too.
 	var labels struct{ Annotations map[string]string }
-	if err := yaml.Unmarshal(metadata.content, &labels); err != nil {
-		return fmt.Errorf("reading %s: %w", metadata.name, err)
+	if err := yaml.Unmarshal(metadata.Data, &labels); err != nil {
+		return fmt.Errorf("reading the bundle's annotations: %w", err)
 	}
-	var files bytes.Buffer
-	if err := writeTar(&files, entries, b.date); err != nil {
-		return err
-	}
-	_, err = b.writeIndex(bundleName(b.version), filepath.Join(scratch, "bundle"), func(on platform) (v1.Image, error) {
-		return b.layered(on, func(config *v1.Config) { maps.Copy(config.Labels, labels.Annotations) }, files.Bytes())
+	_, err = r.writeIndex(bundleName(r.version), func(on platform) (v1.Image, error) {
+		return r.layered(on, func(config *v1.Config) { maps.Copy(config.Labels, labels.Annotations) }, files)
 	})
 	return err
 }

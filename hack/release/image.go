@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"encoding/pem"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"testing/fstest"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -21,9 +23,9 @@ const imageUser = "65532:65532"
 
 // image builds a product's image for the Linux platforms, and writes it as an archive of an OCI layout. It returns the digest
 // of the image index. The image has no base: the program is static, and needs only the root certificates.
-func (b *builder) image(scratch string, p product) (v1.Hash, error) {
-	return b.writeIndex(p.imageName(b.version), filepath.Join(scratch, p.image+"-layout"), func(on platform) (v1.Image, error) {
-		return b.platformImage(filepath.Join(scratch, on.os, on.arch, p.goName), p, on)
+func (r *releaser) image(p product) (v1.Hash, error) {
+	return r.writeIndex(p.imageName(r.version), func(on platform) (v1.Image, error) {
+		return r.platformImage(filepath.Join(r.scratch, on.os, on.arch, p.goName), p, on)
 	})
 }
 
@@ -32,9 +34,9 @@ func (p product) imageName(version string) string { return p.image + "-image_" +
 
 // writeIndex writes the images of the Linux platforms as the only index of an OCI layout, packed into an archive. It returns
 // the digest of the index.
-func (b *builder) writeIndex(name, scratch string, imageOf func(platform) (v1.Image, error)) (v1.Hash, error) {
+func (r *releaser) writeIndex(name string, imageOf func(platform) (v1.Image, error)) (v1.Hash, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	for _, on := range b.platforms {
+	for _, on := range r.platforms {
 		if on.os != "linux" {
 			continue
 		}
@@ -46,59 +48,54 @@ func (b *builder) writeIndex(name, scratch string, imageOf func(platform) (v1.Im
 			Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: on.os, Architecture: on.arch}},
 		})
 	}
-	path, err := layout.Write(scratch, empty.Index)
+	folder := filepath.Join(r.scratch, name)
+	path, err := layout.Write(folder, empty.Index)
 	if err != nil {
 		return v1.Hash{}, err
 	}
-	annotations := map[string]string{"org.opencontainers.image.ref.name": tag(b.version)}
+	annotations := map[string]string{"org.opencontainers.image.ref.name": tag(r.version)}
 	if err := path.AppendIndex(index, layout.WithAnnotations(annotations)); err != nil {
 		return v1.Hash{}, err
 	}
-	entries, err := folderEntries(scratch, "")
+	files, err := collect(os.DirFS(folder), "")
 	if err != nil {
 		return v1.Hash{}, err
 	}
-	var packed bytes.Buffer
-	if err := writeTar(&packed, entries, b.date); err != nil {
-		return v1.Hash{}, err
-	}
-	if err := b.write(name, packed.Bytes()); err != nil {
+	packed, err := tarred(files, r.date)
+	if err := errors.Join(err, r.write(name, packed)); err != nil {
 		return v1.Hash{}, err
 	}
 	return index.Digest()
 }
 
 // platformImage returns the image with the program at the path.
-func (b *builder) platformImage(path string, p product, on platform) (v1.Image, error) {
+func (r *releaser) platformImage(path string, p product, on platform) (v1.Image, error) {
 	binary, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	var files, program bytes.Buffer
-	if err := writeTar(&files, systemFiles(), b.date); err != nil {
-		return nil, err
-	}
-	if err := writeTar(&program, []entry{{p.executable, 0o755, binary}}, b.date); err != nil {
-		return nil, err
-	}
-	return b.layered(on, func(config *v1.Config) {
+	return r.layered(on, func(config *v1.Config) {
 		config.User, config.Entrypoint, config.WorkingDir = imageUser, []string{"/" + p.executable}, "/"
 		config.Labels["org.opencontainers.image.title"] = p.image
 		config.Env = []string{"PATH=/", "SSL_CERT_FILE=/" + certificatesPath}
-	}, files.Bytes(), program.Bytes())
+	}, systemFiles(), fstest.MapFS{p.executable: {Mode: 0o755, Data: binary}})
 }
 
-// layered returns an image of these layers, each a tar archive. configure completes its configuration.
-func (b *builder) layered(on platform, configure func(*v1.Config), layers ...[]byte) (v1.Image, error) {
+// layered returns an image with a layer for each of these sets of files. configure completes its configuration.
+func (r *releaser) layered(on platform, configure func(*v1.Config), layers ...fstest.MapFS) (v1.Image, error) {
 	image := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	for _, content := range layers {
+	for _, files := range layers {
+		content, err := tarred(files, r.date)
+		if err != nil {
+			return nil, err
+		}
 		opener := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }
 		layer, err := tarball.LayerFromOpener(opener, tarball.WithMediaType(types.OCILayer))
 		if err != nil {
 			return nil, err
 		}
 		if image, err = mutate.Append(image, mutate.Addendum{
-			Layer: layer, History: v1.History{Created: v1.Time{Time: b.date.UTC()}, CreatedBy: "hack/release"},
+			Layer: layer, History: v1.History{Created: v1.Time{Time: r.date.UTC()}, CreatedBy: "hack/release"},
 		}); err != nil {
 			return nil, err
 		}
@@ -109,14 +106,14 @@ func (b *builder) layered(on platform, configure func(*v1.Config), layers ...[]b
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture = on.os, on.arch
-	config.Created = v1.Time{Time: b.date.UTC()}
+	config.Created = v1.Time{Time: r.date.UTC()}
 	config.Config.Labels = map[string]string{
 		"org.opencontainers.image.title":    "tocsin",
 		"org.opencontainers.image.licenses": "Apache-2.0",
-		"org.opencontainers.image.source":   b.locations.source,
-		"org.opencontainers.image.version":  b.version,
-		"org.opencontainers.image.revision": b.commit,
-		"org.opencontainers.image.created":  b.date.UTC().Format("2006-01-02T15:04:05Z"),
+		"org.opencontainers.image.source":   r.locations.source,
+		"org.opencontainers.image.version":  r.version,
+		"org.opencontainers.image.revision": r.commit,
+		"org.opencontainers.image.created":  r.date.UTC().Format("2006-01-02T15:04:05Z"),
 	}
 	configure(&config.Config)
 	return mutate.ConfigFile(image, config)
@@ -126,16 +123,16 @@ const certificatesPath = "etc/ssl/certs/ca-certificates.crt"
 
 // systemFiles returns what an image has beside the program: the user, and Mozilla's root certificates as the Go
 // project publishes them. Roots that are trusted under conditions only are left out; a PEM file cannot tell those.
-func systemFiles() []entry {
-	var roots bytes.Buffer
+func systemFiles() fstest.MapFS {
+	var roots []byte
 	for root := range bundle.Roots() {
 		if root.Constraint == nil {
-			_ = pem.Encode(&roots, &pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate}) // never fails on a buffer
+			roots = append(roots, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: root.Certificate})...)
 		}
 	}
-	return []entry{
-		{certificatesPath, 0o644, roots.Bytes()},
-		{"etc/group", 0o644, []byte("nonroot:x:65532:\n")},
-		{"etc/passwd", 0o644, []byte("nonroot:x:65532:65532::/:/sbin/nologin\n")},
+	return fstest.MapFS{
+		certificatesPath: {Mode: 0o644, Data: roots},
+		"etc/group":      {Mode: 0o644, Data: []byte("nonroot:x:65532:\n")},
+		"etc/passwd":     {Mode: 0o644, Data: []byte("nonroot:x:65532:65532::/:/sbin/nologin\n")},
 	}
 }

@@ -16,15 +16,22 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
+	"net/http/httptest"
 	"os"
 	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/registry"
 )
 
 // errUsage is the error of a command line that cannot be read.
 var errUsage = errors.New("usage: release build|sbom|verify|push|registry [flags] [arguments]")
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout)
 	stop()
 	switch {
@@ -37,31 +44,84 @@ func main() {
 	}
 }
 
+// releaser builds, verifies or pushes a release.
+type releaser struct {
+	root       string // of the repository
+	folder     string // of the artifacts
+	version    string // with the v
+	commit     string
+	date       time.Time // of the commit; everything is dated so
+	repository string    // that publishes
+	registry   string    // another one than the repository's
+	locations  locations // that follow from both
+	platforms  []platform
+	ldflags    string
+	scratch    string // a folder that is removed at the end
+	stdout     io.Writer
+}
+
+// flags returns the flags of a command. All commands have the same ones.
+func (r *releaser) flags(command string) *flag.FlagSet {
+	flags := flag.NewFlagSet(command, flag.ContinueOnError)
+	flags.StringVar(&r.root, "root", ".", "The repository's folder.")
+	flags.StringVar(&r.folder, "out", "bin/release", "The folder of the artifacts to build. It is emptied.")
+	flags.StringVar(&r.version, "version", "", "The version, such as v0.1.0.")
+	flags.StringVar(&r.commit, "commit", "", "The commit's hash.")
+	flags.TextVar(&r.date, "date", time.Time{}, "The commit's date in RFC 3339.")
+	flags.StringVar(&r.repository, "repository", "", "The repository that publishes, such as github.com/OWNER/NAME.")
+	flags.StringVar(&r.registry, "registry", "", "Another registry than the repository's.")
+	flags.StringVar(&r.ldflags, "ldflags", "", "The linker's flags.")
+	flags.Func("platforms", "The platforms to build for, such as linux/amd64,linux/arm64.", func(list string) error {
+		for name := range strings.SplitSeq(list, ",") {
+			system, arch, _ := strings.Cut(name, "/")
+			r.platforms = append(r.platforms, platform{system, arch})
+		}
+		return nil
+	})
+	return flags
+}
+
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	r := &releaser{stdout: stdout}
+	commands := map[string]struct {
+		arguments int
+		run       func(ctx context.Context, argument string) error
+	}{
+		"build":    {0, r.build},
+		"sbom":     {1, r.sbom},
+		"verify":   {1, r.verify},
+		"push":     {1, r.push},
+		"registry": {0, r.serveRegistry},
+	}
 	if len(args) == 0 {
 		return errUsage
-	}
-	commands := map[string]func(context.Context, []string, io.Writer) error{
-		"build":    buildCommand,
-		"sbom":     sbomCommand,
-		"verify":   verifyCommand,
-		"push":     pushCommand,
-		"registry": registryCommand,
 	}
 	command, known := commands[args[0]]
 	if !known {
 		return errUsage
 	}
-	return command(ctx, args[1:], stdout)
+	flags := r.flags(args[0])
+	if err := flags.Parse(args[1:]); err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if flags.NArg() != command.arguments {
+		return fmt.Errorf("%w: %s takes %d arguments", errUsage, args[0], command.arguments)
+	}
+	var err error
+	if r.scratch, err = os.MkdirTemp("", "release-"); err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(r.scratch) }()
+	return command.run(ctx, flags.Arg(0))
 }
 
-// parse reads the flags, and returns the arguments if there are as many as wanted.
-func parse(flags *flag.FlagSet, args []string, wanted int) ([]string, error) {
-	if err := flags.Parse(args); err != nil {
-		return nil, fmt.Errorf("%w: %w", errUsage, err)
+// serveRegistry serves a registry in memory for the dry run, until the context ends.
+func (r *releaser) serveRegistry(ctx context.Context, _ string) error {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0)), registry.WithReferrersSupport(true)))
+	defer server.Close()
+	if _, err := fmt.Fprintln(r.stdout, server.Listener.Addr()); err != nil {
+		return err
 	}
-	if flags.NArg() != wanted {
-		return nil, fmt.Errorf("%w: %s takes %d arguments", errUsage, flags.Name(), wanted)
-	}
-	return flags.Args(), nil
+	<-ctx.Done()
+	return nil
 }

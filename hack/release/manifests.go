@@ -1,52 +1,52 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"testing/fstest"
 )
 
 // manifests writes install.yaml, with the image by its digest, and the CustomResourceDefinitions of it by themselves.
-func (b *builder) manifests(image string) error {
-	content, err := os.ReadFile(filepath.Join(b.root, "dist", "install.yaml"))
+func (r *releaser) manifests(image string) error {
+	content, err := os.ReadFile(filepath.Join(r.root, "dist", "install.yaml"))
 	if err != nil {
 		return err
 	}
-	install := []entry{{"install.yaml", 0o644, content}}
-	if err := setLines(install, []setting{{"install.yaml", `image: tocsin:dev\n`, "image: " + image + "\n"}}); err != nil {
+	install := fstest.MapFS{"install.yaml": {Data: content}}
+	if _, err := setLines(install, []setting{{"install.yaml", `image: tocsin:dev\n`, "image: " + image + "\n"}}); err != nil {
 		return err
 	}
-	if err := b.write("install.yaml", install[0].content); err != nil {
-		return err
-	}
+	content = install["install.yaml"].Data
 	const separator = "---\n"
 	var definitions []string
-	for document := range strings.SplitSeq(string(install[0].content), separator) {
+	for document := range strings.SplitSeq(string(content), separator) {
 		if strings.Contains(document, "\nkind: CustomResourceDefinition\n") {
 			definitions = append(definitions, document)
 		}
 	}
-	return b.write("crds.yaml", []byte(strings.Join(definitions, separator)))
+	return errors.Join(r.write("install.yaml", content), r.write("crds.yaml", []byte(strings.Join(definitions, separator))))
 }
 
 // chart packs the Helm chart with the release's version and image.
-func (b *builder) chart() error {
-	entries, err := folderEntries(filepath.Join(b.root, "dist", "chart"), "tocsin")
+func (r *releaser) chart() error {
+	files, err := collect(os.DirFS(filepath.Join(r.root, "dist", "chart")), "tocsin")
 	if err != nil {
 		return err
 	}
-	if err := setLines(entries, chartSettings(b.version, b.locations)); err != nil {
+	if _, err := setLines(files, chartSettings(r.version, r.locations)); err != nil {
 		return err
 	}
-	packed, err := gzipped(entries, b.date)
+	packed, err := gzipped(files, r.date)
 	if err != nil {
 		return err
 	}
-	return b.write(chartName(b.version), packed)
+	return r.write(chartName(r.version), packed)
 }
 
 // chartPath is the chart's description in its archive.
@@ -58,53 +58,49 @@ func chartSettings(version string, at locations) []setting {
 	settings := []setting{
 		{chartPath, `^version: .*\n`, "version: " + strings.TrimPrefix(version, "v") + "\n"},
 		{chartPath, `^appVersion: .*\n`, "appVersion: " + tag(version) + "\n"},
-		{"tocsin/values.yaml", `^  repository: tocsin\n`, "  repository: " + repository + "\n"},
-		{"tocsin/values.schema.json", `"default": "tocsin"`, `"default": "` + repository + `"`},
-		{"tocsin/README.md", "`image.repository` \\| `\"tocsin\"`", "`image.repository` | `\"" + repository + "\"`"},
+		{"tocsin/values.yaml", `^  repository: .*\n`, "  repository: " + repository + "\n"},
+		{"tocsin/values.schema.json", `"default": "(\S+/)?tocsin"`, `"default": "` + repository + `"`},
+		{"tocsin/README.md", "^\\| `image.repository` \\| `.*?`", "| `image.repository` | `\"" + repository + "\"`"},
 	}
 	for _, p := range products {
 		image := "    - image: " + at.imageRepository(p) + ":" + tag(version) + "\n"
-		settings = append(settings, setting{chartPath, `^    - image: ` + p.image + `:dev\n`, image})
+		settings = append(settings, setting{chartPath, `^    - image: (\S+/)?` + p.image + `:\S+\n`, image})
 	}
 	return settings
 }
 
-// setting is what a release writes in the place of a text that matches a regular expression, of which ^ begins a line.
+// setting is what a release writes in the place of a text that matches a regular expression, of which ^ begins a line. For
+// checkLines, it also matches what is written.
 type setting struct{ file, old, replacement string }
 
-// setLines replaces texts in the entries. Each has to be there once: the text is not what this program knows otherwise.
-func setLines(entries []entry, settings []setting) error {
+// setLines replaces texts in the files. Each has to be there once: the text is not what this program knows otherwise. It returns
+// a sentence for each text that was another one.
+func setLines(files fstest.MapFS, settings []setting) (changes []string, err error) {
 	for _, s := range settings {
-		e, err := find(entries, s.file)
+		file, err := find(files, s.file)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		old := regexp.MustCompile("(?m)" + s.old)
-		if found := len(old.FindAll(e.content, -1)); found != 1 {
-			return fmt.Errorf("%s has %d lines like %q instead of one", s.file, found, s.old)
+		found := old.FindAll(file.Data, -1)
+		if len(found) != 1 {
+			return nil, fmt.Errorf("%s has %d lines like %q instead of one", s.file, len(found), s.old)
 		}
-		e.content = old.ReplaceAllLiteral(e.content, []byte(s.replacement))
+		if text := string(found[0]); text != s.replacement {
+			changes = append(changes, fmt.Sprintf("%s has %q instead of %q", s.file, text, s.replacement))
+		}
+		file.Data = old.ReplaceAllLiteral(file.Data, []byte(s.replacement))
 	}
-	return nil
+	return changes, nil
 }
 
-// checkLines checks that the entries have what setLines wrote, and nothing else that matches its expressions.
-func checkLines(entries []entry, settings []setting) error {
-	for _, s := range settings {
-		e, err := find(entries, s.file)
-		if err != nil {
-			return err
-		}
-		if !bytes.Contains(e.content, []byte(s.replacement)) {
-			return fmt.Errorf("%s has no line %q", s.file, s.replacement)
-		}
-		for _, line := range regexp.MustCompile("(?m)"+s.old).FindAll(e.content, -1) {
-			if string(line) != s.replacement {
-				return fmt.Errorf("%s has the line %q as well as %q", s.file, line, s.replacement)
-			}
-		}
+// checkLines checks that setLines would change nothing.
+func checkLines(files fstest.MapFS, settings []setting) error {
+	changes, err := setLines(files, settings)
+	if len(changes) > 0 {
+		return errors.New(strings.Join(changes, "; "))
 	}
-	return nil
+	return err
 }
 
 // chartName returns the name that Helm gives the chart's archive.
@@ -121,24 +117,19 @@ var addURIAndSha = regexp.MustCompile(`{{addURIAndSha "(.*)" .*}}`)
 
 // krew renders the template of krew's release bot with the archives of this build. Platforms that were not built keep a
 // checksum of zeros.
-func (b *builder) krew() error {
-	template, err := os.ReadFile(filepath.Join(b.root, ".krew.yaml"))
+func (r *releaser) krew() error {
+	template, err := os.ReadFile(filepath.Join(r.root, ".krew.yaml"))
 	if err != nil {
 		return err
 	}
-	sums, err := sumFolder(b.out)
+	sums, err := sumFolder(r.folder)
 	if err != nil {
 		return err
 	}
-	text := strings.NewReplacer("{{ .TagName }}", b.version, home, b.locations.source).Replace(string(template))
+	text := strings.NewReplacer("{{ .TagName }}", r.version, home, r.locations.source).Replace(string(template))
 	text = addURIAndSha.ReplaceAllStringFunc(text, func(action string) string {
-		url, digest := addURIAndSha.FindStringSubmatch(action)[1], strings.Repeat("0", 64)
-		for _, s := range sums {
-			if s.name == path.Base(url) {
-				digest = s.digest
-			}
-		}
-		return fmt.Sprintf("uri: %s\n    sha256: %q", url, digest)
+		url := addURIAndSha.FindStringSubmatch(action)[1]
+		return fmt.Sprintf("uri: %s\n    sha256: %q", url, cmp.Or(sums[path.Base(url)], strings.Repeat("0", 64)))
 	})
-	return b.write(krewName, []byte(text))
+	return r.write(krewName, []byte(text))
 }

@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
-	"flag"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
@@ -26,87 +26,62 @@ const (
 	chartContentType types.MediaType = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
 )
 
-func pushCommand(ctx context.Context, args []string, stdout io.Writer) error {
-	flags := flag.NewFlagSet("push", flag.ContinueOnError)
-	version := flags.String("version", "", "The version, such as v0.1.0.")
-	repository := flags.String("repository", "", "The repository that publishes, such as github.com/OWNER/NAME.")
-	registry := flags.String("registry", "", "Another registry than the repository's.")
-	folders, err := parse(flags, args, 1)
+// push pushes the images, the bundle and the chart in the folder, with the credentials that "docker login" and the like have
+// stored. It prints their names with their digests, which is what gets signed.
+func (r *releaser) push(ctx context.Context, folder string) error {
+	at, err := locate(r.repository, r.version)
 	if err != nil {
 		return err
 	}
-	at, err := locate(*repository, *version)
-	if err != nil {
-		return err
+	at.registry = cmp.Or(r.registry, at.registry)
+	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+	type artifact struct {
+		reference, file string
+		push            func(to name.Tag, file string, options []remote.Option) (v1.Hash, error)
 	}
-	if *registry != "" {
-		at.registry = *registry
+	var artifacts []artifact
+	for _, p := range products {
+		artifacts = append(artifacts, artifact{at.imageRepository(p) + ":" + tag(r.version), p.imageName(r.version), r.pushIndex})
 	}
-	references, err := push(ctx, folders[0], *version, at)
-	for _, reference := range references {
-		if _, err := fmt.Fprintln(stdout, reference); err != nil {
+	artifacts = append(artifacts,
+		artifact{at.registry + "/tocsin-bundle:" + tag(r.version), bundleName(r.version), r.pushIndex},
+		artifact{at.registry + "/charts/tocsin:" + tag(r.version)[1:], chartName(r.version), pushChart})
+	for _, a := range artifacts {
+		to, err := name.NewTag(a.reference)
+		if err != nil {
+			return err
+		}
+		digest, err := a.push(to, filepath.Join(folder, a.file), options)
+		if err != nil {
+			return fmt.Errorf("pushing %s: %w", a.file, err)
+		}
+		if _, err := fmt.Fprintln(r.stdout, to.Context().Digest(digest.String())); err != nil {
 			return err
 		}
 	}
-	return err
+	return nil
 }
 
-// push pushes the images, the bundle and the chart in the folder, with the credentials that "docker login" and the like have
-// stored. It returns their names with their digests, which is what gets signed.
-func push(ctx context.Context, folder, version string, at locations) (references []string, err error) {
-	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
-	scratch, err := os.MkdirTemp("", "push-")
+// pushIndex pushes the index of the OCI layout in the archive, and returns its digest.
+func (r *releaser) pushIndex(to name.Tag, archive string, options []remote.Option) (v1.Hash, error) {
+	index, err := r.readLayout(archive)
 	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.RemoveAll(scratch) }()
-	type index struct{ repository, file string }
-	var indexes []index
-	for _, p := range products {
-		indexes = append(indexes, index{at.imageRepository(p), p.imageName(version)})
-	}
-	for _, i := range append(indexes, index{at.registry + "/tocsin-bundle", bundleName(version)}) {
-		reference, err := pushIndex(i.repository+":"+tag(version), filepath.Join(folder, i.file), scratch, options)
-		if err != nil {
-			return nil, fmt.Errorf("pushing %s: %w", i.file, err)
-		}
-		references = append(references, reference)
-	}
-	chart, err := pushChart(at.registry+"/charts/tocsin:"+tag(version)[1:], filepath.Join(folder, chartName(version)), options)
-	if err != nil {
-		return nil, fmt.Errorf("pushing the chart: %w", err)
-	}
-	return append(references, chart), nil
-}
-
-// pushIndex pushes the index of the OCI layout in the archive, and returns its name with its digest.
-func pushIndex(reference, archive, scratch string, options []remote.Option) (string, error) {
-	to, err := name.NewTag(reference)
-	if err != nil {
-		return "", err
-	}
-	index, err := readLayout(archive, scratch)
-	if err != nil {
-		return "", err
+		return v1.Hash{}, err
 	}
 	if err := remote.WriteIndex(to, index, options...); err != nil {
-		return "", err
+		return v1.Hash{}, err
 	}
-	digest, err := index.Digest()
-	return to.Context().Digest(digest.String()).String(), err
+	return index.Digest()
 }
 
-// readLayout unpacks the OCI layout in the archive below the folder scratch, and returns its only index.
-func readLayout(archive, scratch string) (v1.ImageIndex, error) {
-	entries, err := unpack(archive)
+// readLayout unpacks the OCI layout in the archive, and returns its only index.
+func (r *releaser) readLayout(archive string) (v1.ImageIndex, error) {
+	files, err := unpack(archive)
 	if err != nil {
 		return nil, err
 	}
-	folder, err := os.MkdirTemp(scratch, "layout-")
-	if err != nil {
-		return nil, err
-	}
-	if err := unpackTo(folder, entries); err != nil {
+	folder := filepath.Join(r.scratch, filepath.Base(archive))
+	if err := os.CopyFS(folder, files); err != nil {
 		return nil, err
 	}
 	root, err := layout.ImageIndexFromPath(folder)
@@ -123,29 +98,29 @@ func readLayout(archive, scratch string) (v1.ImageIndex, error) {
 	return root.ImageIndex(list.Manifests[0].Digest)
 }
 
-// pushChart pushes the chart as Helm stores it in a registry, and returns its name with its digest. "helm push" would add the
-// time of day to it.
-func pushChart(reference, archive string, options []remote.Option) (string, error) {
-	to, err := name.NewTag(reference)
-	if err != nil {
-		return "", err
-	}
+// pushChart pushes the chart as Helm stores it in a registry, and returns its digest. "helm push" would add the time of day.
+func pushChart(to name.Tag, archive string, options []remote.Option) (v1.Hash, error) {
 	content, err := os.ReadFile(archive)
 	if err != nil {
-		return "", err
+		return v1.Hash{}, err
 	}
-	metadata, err := chartMetadata(archive)
+	files, err := unpack(archive)
 	if err != nil {
-		return "", err
+		return v1.Hash{}, err
+	}
+	chart, err := find(files, chartPath)
+	if err != nil {
+		return v1.Hash{}, err
+	}
+	metadata, err := yaml.YAMLToJSON(chart.Data)
+	if err != nil {
+		return v1.Hash{}, err
 	}
 	var parts []v1.Descriptor
 	for _, blob := range []v1.Layer{static.NewLayer(metadata, chartConfigType), static.NewLayer(content, chartContentType)} {
-		if err := remote.WriteLayer(to.Context(), blob, options...); err != nil {
-			return "", err
-		}
 		part, err := partial.Descriptor(blob)
-		if err != nil {
-			return "", err
+		if err := errors.Join(err, remote.WriteLayer(to.Context(), blob, options...)); err != nil {
+			return v1.Hash{}, err
 		}
 		parts = append(parts, *part)
 	}
@@ -153,25 +128,11 @@ func pushChart(reference, archive string, options []remote.Option) (string, erro
 		SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: parts[0], Layers: parts[1:],
 	})
 	if err != nil {
-		return "", err
+		return v1.Hash{}, err
 	}
 	of, err := partial.Descriptor(static.NewLayer(manifest, types.OCIManifestSchema1))
 	if err != nil {
-		return "", err
+		return v1.Hash{}, err
 	}
-	err = remote.Put(to, &remote.Descriptor{Descriptor: *of, Manifest: manifest}, options...)
-	return to.Context().Digest(of.Digest.String()).String(), err
-}
-
-// chartMetadata returns the Chart.yaml of the archive as JSON.
-func chartMetadata(archive string) ([]byte, error) {
-	entries, err := unpack(archive)
-	if err != nil {
-		return nil, err
-	}
-	chart, err := find(entries, chartPath)
-	if err != nil {
-		return nil, err
-	}
-	return yaml.YAMLToJSON(chart.content)
+	return of.Digest, remote.Put(to, &remote.Descriptor{Descriptor: *of, Manifest: manifest}, options...)
 }

@@ -1,14 +1,14 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/base64"
 	"encoding/hex"
-	"flag"
 	"fmt"
-	"io"
 	"net/url"
 	"os"
 	"runtime/debug"
@@ -17,40 +17,35 @@ import (
 	"github.com/CycloneDX/cyclonedx-go"
 )
 
-func sbomCommand(_ context.Context, args []string, stdout io.Writer) error {
-	flags := flag.NewFlagSet("sbom", flag.ContinueOnError)
-	version := flags.String("version", "", "The version of the main module, where the binary does not know it.")
-	binaries, err := parse(flags, args, 1)
+// sbom prints the bill of materials of a Go binary.
+func (r *releaser) sbom(_ context.Context, path string) error {
+	bill, err := billOf(path, r.version)
 	if err != nil {
 		return err
 	}
-	return writeBill(stdout, binaries[0], *version)
+	_, err = r.stdout.Write(bill)
+	return err
 }
 
-// writeBill writes a CycloneDX bill of materials of a Go binary: the modules that are linked into it, each with its version and
+// billOf returns a CycloneDX bill of materials of a Go binary: the modules that are linked into it, each with its version and
 // checksum, as the binary itself tells them. The version is that of its main module. The same binary gives the same bytes: there
 // is no serial number and no time of day in it.
-func writeBill(w io.Writer, path, version string) error {
+func billOf(path, version string) ([]byte, error) {
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {
-		return fmt.Errorf("reading what %s was built from: %w", path, err)
+		return nil, fmt.Errorf("reading what %s was built from: %w", path, err)
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	sum := sha256.Sum256(content)
 	application := component(cyclonedx.ComponentTypeApplication, &debug.Module{Path: info.Main.Path, Version: version})
+	sum := sha256.Sum256(content)
 	application.Hashes = &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: hex.EncodeToString(sum[:])}}
 
-	standard := component(cyclonedx.ComponentTypeLibrary, &debug.Module{Path: "std", Version: info.GoVersion})
-	components := []cyclonedx.Component{standard}
-	needs := []string{standard.BOMRef}
-	for _, module := range info.Deps {
-		if module.Replace != nil {
-			module = module.Replace
-		}
-		c := component(cyclonedx.ComponentTypeLibrary, module)
+	components, needs := []cyclonedx.Component{}, []string{}
+	for _, module := range append([]*debug.Module{{Path: "std", Version: info.GoVersion}}, info.Deps...) {
+		c := component(cyclonedx.ComponentTypeLibrary, cmp.Or(module.Replace, module))
 		components = append(components, c)
 		needs = append(needs, c.BOMRef)
 	}
@@ -58,7 +53,9 @@ func writeBill(w io.Writer, path, version string) error {
 	bom.Metadata = &cyclonedx.Metadata{Component: &application}
 	bom.Components = &components
 	bom.Dependencies = &[]cyclonedx.Dependency{{Ref: application.BOMRef, Dependencies: &needs}}
-	return cyclonedx.NewBOMEncoder(w, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(bom)
+	var bill bytes.Buffer
+	err = cyclonedx.NewBOMEncoder(&bill, cyclonedx.BOMFileFormatJSON).SetPretty(true).Encode(bom)
+	return bill.Bytes(), err
 }
 
 // component is a module. Its checksum is the one of go.sum, which a scanner finds under golang's "h1" and which is a

@@ -5,103 +5,83 @@ import (
 	"context"
 	"debug/buildinfo"
 	"errors"
-	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"testing/fstest"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
-func verifyCommand(ctx context.Context, args []string, stdout io.Writer) error {
-	flags := flag.NewFlagSet("verify", flag.ContinueOnError)
-	version := flags.String("version", "", "The version that the artifacts should have.")
-	commit := flags.String("commit", "", "The commit that the binaries should tell.")
-	folders, err := parse(flags, args, 1)
-	if err != nil {
-		return err
-	}
-	return verifier{folders[0], *version, *commit, stdout}.verify(ctx)
-}
-
-// verifier checks the artifacts in a folder, with nothing but what the folder has.
-type verifier struct {
-	folder, version, commit string
-	stdout                  io.Writer
-}
-
-func (v verifier) verify(ctx context.Context) error {
-	scratch, err := os.MkdirTemp("", "verify-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(scratch) }()
-	if err := v.checksums(); err != nil {
+// verify checks the artifacts in a folder, with nothing but what the folder has.
+func (r *releaser) verify(ctx context.Context, folder string) error {
+	r.folder = folder
+	if err := r.verifyChecksums(); err != nil {
 		return fmt.Errorf("checksums: %w", err)
 	}
-	boms, err := filepath.Glob(filepath.Join(v.folder, "*.cdx.json"))
+	bills, err := filepath.Glob(filepath.Join(folder, "*.cdx.json"))
 	if err != nil {
 		return err
 	}
-	if len(boms) == 0 {
+	if len(bills) == 0 {
 		return errors.New("there are no programs")
 	}
-	for _, bom := range boms {
-		if err := v.program(ctx, bom, scratch); err != nil {
-			return fmt.Errorf("%s: %w", filepath.Base(bom), err)
+	for _, bill := range bills {
+		if err := r.verifyProgram(ctx, bill); err != nil {
+			return fmt.Errorf("%s: %w", filepath.Base(bill), err)
 		}
 	}
-	installed, err := v.installedImage()
+	installed, err := r.installedImage()
 	if err != nil {
 		return err
 	}
 	for _, p := range products {
-		if err := v.image(ctx, p, installed, scratch); err != nil {
+		if err := r.verifyImage(ctx, p, installed); err != nil {
 			return fmt.Errorf("image of the %s: %w", p.executable, err)
 		}
 	}
-	if err := v.bundle(installed, scratch); err != nil {
+	if err := r.verifyBundle(installed); err != nil {
 		return fmt.Errorf("bundle: %w", err)
 	}
-	if err := v.chart(installed); err != nil {
+	if err := r.verifyChart(installed); err != nil {
 		return fmt.Errorf("chart: %w", err)
 	}
 	return nil
 }
 
-func (v verifier) say(format string, args ...any) {
-	_, _ = fmt.Fprintf(v.stdout, "verified: "+format+"\n", args...)
+func (r *releaser) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(r.stdout, "verified: "+format+"\n", args...)
 }
 
-// checksums compares the folder with its list of checksums. A file that is not listed is an error too.
-func (v verifier) checksums() error {
-	list, err := os.ReadFile(filepath.Join(v.folder, checksumsName))
+// verifyChecksums compares the folder with its list of checksums. A file that is not listed is an error too.
+func (r *releaser) verifyChecksums() error {
+	list, err := os.ReadFile(filepath.Join(r.folder, checksumsName))
 	if err != nil {
 		return err
 	}
-	sums, err := sumFolder(v.folder)
+	sums, err := sumFolder(r.folder)
 	if err != nil {
 		return err
 	}
-	if want := checksumList(sums); string(list) != want {
+	if want := checksumList(sums); !bytes.Equal(list, want) {
 		return fmt.Errorf("the list is not that of the files, which is:\n%s", want)
 	}
-	v.say("the checksums of %d artifacts", len(sums))
+	r.say("the checksums of %d artifacts", len(sums))
 	return nil
 }
 
-// program checks the archive beside a bill of materials: its files, what the binary was built for and from, and, if it
+// verifyProgram checks the archive beside a bill of materials: its files, what the binary was built for and from, and, if it
 // runs on this machine, its version.
-func (v verifier) program(ctx context.Context, bom, scratch string) error {
-	base := strings.TrimSuffix(filepath.Base(bom), ".cdx.json")
+func (r *releaser) verifyProgram(ctx context.Context, bill string) error {
+	base := strings.TrimSuffix(filepath.Base(bill), ".cdx.json")
 	parts := strings.Split(base, "_")
 	on := platform{parts[len(parts)-2], parts[len(parts)-1]}
 	i := slices.IndexFunc(products, func(p product) bool { return p.archive == parts[0] })
@@ -109,77 +89,62 @@ func (v verifier) program(ctx context.Context, bom, scratch string) error {
 		return errors.New("it is of no product")
 	}
 	p := products[i]
-	entries, err := unpack(filepath.Join(v.folder, p.archiveName(v.version, on)))
+	files, err := unpack(filepath.Join(r.folder, p.archiveName(r.version, on)))
 	if err != nil {
 		return err
 	}
-	binary, err := find(entries, on.executable(p.executable))
-	if _, unlicensed := find(entries, "LICENSE"); err != nil || unlicensed != nil || binary.mode.Perm() != 0o755 {
+	binary, err := find(files, on.executable(p.executable))
+	if _, unlicensed := find(files, "LICENSE"); err != nil || unlicensed != nil || binary.Mode.Perm() != 0o755 {
 		return errors.Join(errors.New("the archive has not the program with mode 755 and the license"), err, unlicensed)
 	}
-	folder := filepath.Join(scratch, base)
-	if err := os.Mkdir(folder, 0o755); err != nil {
+	folder := filepath.Join(r.scratch, base)
+	if err := os.CopyFS(folder, files); err != nil {
 		return err
 	}
-	if err := unpackTo(folder, entries); err != nil {
+	program := filepath.Join(folder, on.executable(p.executable))
+	if err := r.verifyBinary(program, bill, on); err != nil {
 		return err
 	}
-	program := filepath.Join(folder, binary.name)
-	if err := verifyBinary(program, on); err != nil {
-		return err
-	}
-	if err := v.billOfMaterials(bom, program); err != nil {
-		return err
-	}
-	v.say("%s: its bill of materials", base)
-	if on.os != runtime.GOOS || on.arch != runtime.GOARCH {
+	r.say("%s: its bill of materials", base)
+	if !on.isHere() {
 		return nil
 	}
 	argument := "--version"
 	if p == plugin {
 		argument = "version"
 	}
-	output, err := exec.CommandContext(ctx, program, argument).CombinedOutput()
-	return v.saysVersion(base, output, err)
+	output, err := exec.CommandContext(ctx, program, argument).CombinedOutput() //nolint:gosec // to run it is the check
+	return r.saysVersion(base, output, err)
 }
 
-// verifyBinary checks the platform and the settings of a build.
-func verifyBinary(program string, on platform) error {
+// isHere reports whether programs for the platform run on this machine.
+func (p platform) isHere() bool { return p == platform{runtime.GOOS, runtime.GOARCH} }
+
+// verifyBinary checks the platform and the settings of a build, and compares a bill of materials with what it was built from.
+func (r *releaser) verifyBinary(program, bill string, on platform) error {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
 		return err
 	}
-	var settings []string
-	for _, s := range info.Settings {
-		settings = append(settings, s.Key+"="+s.Value)
-	}
-	for _, want := range []string{"GOOS=" + on.os, "GOARCH=" + on.arch, "-trimpath=true", "CGO_ENABLED=0"} {
-		if !slices.Contains(settings, want) {
-			return fmt.Errorf("it was not built with %s", want)
+	for key, value := range map[string]string{"GOOS": on.os, "GOARCH": on.arch, "-trimpath": "true", "CGO_ENABLED": "0"} {
+		if !slices.Contains(info.Settings, debug.BuildSetting{Key: key, Value: value}) {
+			return fmt.Errorf("it was not built with %s=%s", key, value)
 		}
 	}
-	return nil
-}
-
-// billOfMaterials compares a bill of materials with what the binary was built from.
-func (v verifier) billOfMaterials(bom, program string) error {
-	bill, err := os.ReadFile(bom)
+	written, err := os.ReadFile(bill)
 	if err != nil {
 		return err
 	}
-	var want bytes.Buffer
-	if err := writeBill(&want, program, v.version); err != nil {
-		return err
+	want, err := billOf(program, r.version)
+	if err == nil && !bytes.Equal(written, want) {
+		return fmt.Errorf("it is not that of the binary, which is:\n%s", want)
 	}
-	if !bytes.Equal(bill, want.Bytes()) {
-		return fmt.Errorf("it is not that of the binary, which is:\n%s", &want)
-	}
-	return nil
+	return err
 }
 
 // installedImage returns the image that install.yaml names.
-func (v verifier) installedImage() (string, error) {
-	install, err := os.ReadFile(filepath.Join(v.folder, "install.yaml"))
+func (r *releaser) installedImage() (string, error) {
+	install, err := os.ReadFile(filepath.Join(r.folder, "install.yaml"))
 	if err != nil {
 		return "", err
 	}
@@ -193,9 +158,9 @@ func (v verifier) installedImage() (string, error) {
 // registryOf returns the locations in the registry of an image.
 func registryOf(image string) locations { return locations{registry: path.Dir(image)} }
 
-// images calls a function for the image of each platform in the archive, and returns the digest of their index.
-func (v verifier) images(archive, scratch string, check func(platform, v1.Image) error) (v1.Hash, error) {
-	index, err := readLayout(filepath.Join(v.folder, archive), scratch)
+// verifyImages calls a function for the image of each platform in the archive, and returns the digest of their index.
+func (r *releaser) verifyImages(archive string, check func(platform, v1.Image, fstest.MapFS) error) (v1.Hash, error) {
+	index, err := r.readLayout(filepath.Join(r.folder, archive))
 	if err != nil {
 		return v1.Hash{}, err
 	}
@@ -208,30 +173,34 @@ func (v verifier) images(archive, scratch string, check func(platform, v1.Image)
 		if err != nil {
 			return v1.Hash{}, err
 		}
-		if err := check(platform{m.Platform.OS, m.Platform.Architecture}, image); err != nil {
+		files, err := untar(mutate.Extract(image))
+		if err != nil {
+			return v1.Hash{}, err
+		}
+		if err := check(platform{m.Platform.OS, m.Platform.Architecture}, image, files); err != nil {
 			return v1.Hash{}, fmt.Errorf("%s: %w", m.Platform, err)
 		}
 	}
 	return index.Digest()
 }
 
-// image checks that a product's image has the programs of the archives and starts, and that install.yaml names the manager's.
-func (v verifier) image(ctx context.Context, p product, installed, scratch string) error {
-	digest, err := v.images(p.imageName(v.version), scratch, func(on platform, image v1.Image) error {
-		return v.platformImage(ctx, image, p, on, scratch)
+// verifyImage checks that a product's image has the program of the archive and starts, and that install.yaml names the manager's.
+func (r *releaser) verifyImage(ctx context.Context, p product, installed string) error {
+	digest, err := r.verifyImages(p.imageName(r.version), func(on platform, image v1.Image, files fstest.MapFS) error {
+		return r.verifyPlatformImage(ctx, image, files, p, on)
 	})
 	if err != nil {
 		return err
 	}
-	if want := registryOf(installed).imageByDigest(v.version, digest); p == manager && installed != want {
+	if want := registryOf(installed).imageByDigest(r.version, digest); p == manager && installed != want {
 		return fmt.Errorf("install.yaml does not name the image as %s", want)
 	}
-	v.say("the image %s of the %s", digest, p.executable)
+	r.say("the image %s of the %s", digest, p.executable)
 	return nil
 }
 
-// platformImage unpacks the image, compares its program with the archive's, and runs it as the runtime would.
-func (v verifier) platformImage(ctx context.Context, image v1.Image, p product, on platform, scratch string) error {
+// verifyPlatformImage compares the image's program with the archive's, and runs it as the runtime would.
+func (r *releaser) verifyPlatformImage(ctx context.Context, image v1.Image, files fstest.MapFS, p product, on platform) error {
 	config, err := image.ConfigFile()
 	if err != nil {
 		return err
@@ -239,29 +208,22 @@ func (v verifier) platformImage(ctx context.Context, image v1.Image, p product, 
 	if config.OS != on.os || config.Architecture != on.arch || config.Config.User != imageUser {
 		return fmt.Errorf("the configuration is of %s/%s and the user %q", config.OS, config.Architecture, config.Config.User)
 	}
-	entries, err := imageEntries(image)
+	archived, err := os.ReadFile(filepath.Join(r.scratch, p.base(r.version, on), p.executable))
 	if err != nil {
 		return err
 	}
-	archived, err := os.ReadFile(filepath.Join(scratch, p.base(v.version, on), p.executable))
-	if err != nil {
-		return err
-	}
-	if packed, err := find(entries, p.executable); err != nil || !bytes.Equal(packed.content, archived) {
+	if packed, err := find(files, p.executable); err != nil || !bytes.Equal(packed.Data, archived) {
 		return errors.Join(errors.New("its program is another one than the archive's"), err)
 	}
-	if on.os != runtime.GOOS || on.arch != runtime.GOARCH {
+	if !on.isHere() {
 		return nil
 	}
-	root := filepath.Join(scratch, p.image+"-image")
-	if err := os.Mkdir(root, 0o755); err != nil {
-		return err
-	}
-	if err := unpackTo(root, entries); err != nil {
+	root := filepath.Join(r.scratch, p.image+"-image")
+	if err := os.CopyFS(root, files); err != nil {
 		return err
 	}
 	output, err := runInside(ctx, root, config.Config)
-	return v.saysVersion("the image "+p.image, output, err)
+	return r.saysVersion("the image "+p.image, output, err)
 }
 
 // runInside runs the entry point of an unpacked image with --version. As root it sees nothing but the image's files and
@@ -275,47 +237,36 @@ func runInside(ctx context.Context, root string, config v1.Config) ([]byte, erro
 	return command.CombinedOutput()
 }
 
-// imageEntries returns the files of the image.
-func imageEntries(image v1.Image) ([]entry, error) {
-	reader := mutate.Extract(image)
-	defer func() { _ = reader.Close() }()
-	return untar(reader)
-}
-
 // saysVersion checks what a program printed as its version.
-func (v verifier) saysVersion(name string, output []byte, err error) error {
+func (r *releaser) saysVersion(name string, output []byte, err error) error {
 	text := strings.TrimSpace(string(output))
-	if err != nil || !strings.Contains(text, " "+v.version+" ") || !strings.Contains(text, v.commit) {
+	if err != nil || !strings.Contains(text, " "+r.version+" ") || !strings.Contains(text, r.commit) {
 		return fmt.Errorf("%s: running it: %w: it printed %q", name, errors.Join(err, errors.New("wrong version")), text)
 	}
-	v.say("%s runs: %s", name, text)
+	r.say("%s runs: %s", name, text)
 	return nil
 }
 
-// bundle checks that the bundle for OLM has the release's version and the image of install.yaml.
-func (v verifier) bundle(installed, scratch string) error {
-	_, err := v.images(bundleName(v.version), scratch, func(_ platform, image v1.Image) error {
-		entries, err := imageEntries(image)
-		if err != nil {
-			return err
-		}
-		return checkLines(entries, bundleSettings(v.version, installed))
+// verifyBundle checks that the bundle for OLM has the release's version and the image of install.yaml.
+func (r *releaser) verifyBundle(installed string) error {
+	_, err := r.verifyImages(bundleName(r.version), func(_ platform, _ v1.Image, files fstest.MapFS) error {
+		return checkLines(files, bundleSettings(r.version, installed))
 	})
 	if err == nil {
-		v.say("the bundle for OLM")
+		r.say("the bundle for OLM")
 	}
 	return err
 }
 
-// chart checks that the chart has the release's version, and names the image of install.yaml and those of the other programs.
-func (v verifier) chart(installed string) error {
-	entries, err := unpack(filepath.Join(v.folder, chartName(v.version)))
+// verifyChart checks that the chart has the release's version, and names the image of install.yaml and those of other programs.
+func (r *releaser) verifyChart(installed string) error {
+	files, err := unpack(filepath.Join(r.folder, chartName(r.version)))
 	if err != nil {
 		return err
 	}
-	if err := checkLines(entries, chartSettings(v.version, registryOf(installed))); err != nil {
+	if err := checkLines(files, chartSettings(r.version, registryOf(installed))); err != nil {
 		return err
 	}
-	v.say("the chart, with the image %s", installed)
+	r.say("the chart, with the image %s", installed)
 	return nil
 }
