@@ -109,6 +109,7 @@ func load(name string) (*loaded, error) {
 	}
 	p := &loaded{dir: own[2], set: token.NewFileSet(), files: map[string]*ast.File{}, info: types.Info{
 		Types: map[ast.Expr]types.TypeAndValue{}, Selections: map[*ast.SelectorExpr]*types.Selection{},
+		Defs: map[*ast.Ident]types.Object{}, Implicits: map[ast.Node]types.Object{},
 	}}
 	for _, name := range own[3:] {
 		path := filepath.Join(p.dir, name)
@@ -201,11 +202,8 @@ func (s *source) typeOf(n ast.Expr) string {
 			return ""
 		}
 		for _, imported := range s.syntax.Imports {
-			if strings.Trim(imported.Path.Value, `"`) == p.Path() {
-				if imported.Name != nil {
-					return imported.Name.Name
-				}
-				return p.Name()
+			if name := s.info.PkgNameOf(imported); name.Imported() == p {
+				return name.Name()
 			}
 		}
 		known = false

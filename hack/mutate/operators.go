@@ -40,22 +40,17 @@ func (s *source) visit(n ast.Node, stack []ast.Node) {
 		for _, result := range n.Results {
 			s.negate(result)
 		}
+	case *ast.BlockStmt:
+		s.drop(n.List)
+	case *ast.CommClause:
+		s.drop(n.Body)
 	case *ast.CaseClause:
-		s.negateCases(n, stack[len(stack)-2])
-	case ast.Stmt:
-		if len(stack) > 0 && slices.Contains(statements(stack[len(stack)-1]), n) {
-			s.drop(n)
+		if of, ok := stack[len(stack)-2].(*ast.SwitchStmt); ok && of.Tag == nil {
+			for _, condition := range n.List {
+				s.negate(condition)
+			}
 		}
-	}
-}
-
-// negateCases adds mutants in which a case of a switch without a value has the opposite condition.
-func (s *source) negateCases(n *ast.CaseClause, parent ast.Node) {
-	if of, ok := parent.(*ast.SwitchStmt); !ok || of.Tag != nil {
-		return
-	}
-	for _, condition := range n.List {
-		s.negate(condition)
+		s.drop(n.Body)
 	}
 }
 
@@ -137,21 +132,14 @@ func (s *source) readCache(n *ast.SelectorExpr, stack []ast.Node) {
 	}
 }
 
-// statements returns the statements of a node that has a list of them.
-func statements(of ast.Node) []ast.Stmt {
-	switch n := of.(type) {
-	case *ast.BlockStmt:
-		return n.List
-	case *ast.CaseClause:
-		return n.Body
-	case *ast.CommClause:
-		return n.Body
+// drop adds mutants without each of the statements, and with the opposite of what it adds.
+func (s *source) drop(statements []ast.Stmt) {
+	for _, n := range statements {
+		s.dropOne(n)
 	}
-	return nil
 }
 
-// drop adds a mutant without a statement, and one with the opposite of what it adds.
-func (s *source) drop(n ast.Stmt) {
+func (s *source) dropOne(n ast.Stmt) {
 	text, opposite, operator := s.textOf(n), "", token.ILLEGAL
 	switch n := n.(type) {
 	case *ast.ExprStmt:
