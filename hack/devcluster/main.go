@@ -85,79 +85,67 @@ func run(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	demo := demonstration{address: address, cluster: target}
-	programs, err := demo.serve(ctx, o, folder, start, out)
+	err = demo.serve(ctx, o, folder, start, out)
 	if ctx.Err() != nil {
 		err = nil // it is there because ctx has ended
 	}
-	if len(programs) > 0 && programs[0].runs() {
+	if len(demo.programs) > 0 && demo.programs[0].runs() {
 		_, _ = fmt.Fprintln(out, "\nStopping.")
 	}
-	for _, p := range slices.Backward(programs) {
+	for _, p := range slices.Backward(demo.programs) {
 		err = errors.Join(err, p.close())
 	}
 	return errors.Join(err, target.close())
 }
 
-// serve starts the programs and runs them until ctx ends. It returns those that it started.
-func (d *demonstration) serve(
-	ctx context.Context, o options, folder string, start time.Time, out io.Writer,
-) (programs []*program, err error) {
-	select {
-	case <-ctx.Done():
-		return nil, nil
-	default:
+// serve starts the programs and runs them until ctx ends.
+func (d *demonstration) serve(ctx context.Context, o options, folder string, start time.Time, out io.Writer) (err error) {
+	if ctx.Err() != nil {
+		return nil
 	}
 	if d.token, err = d.cluster.install(ctx); err != nil {
-		return nil, err
+		return err
 	}
-	programs, d.archive, err = startPrograms(o, d.address, d.cluster.kubeconfig, folder)
-	for _, p := range programs {
-		if err == nil {
-			err = p.waitReady(ctx)
+	if err := d.startPrograms(o, folder); err != nil {
+		return err
+	}
+	for _, p := range d.programs {
+		if err := p.waitReady(ctx); err != nil {
+			return err
 		}
 	}
-	if err != nil {
-		return programs, err
-	}
-	d.kubectl = findKubectl(ctx, d.cluster.kubeconfig)
+	d.findKubectl()
 	_, _ = fmt.Fprintf(out, "Tocsin is ready, after %.1f s. Ctrl-C stops it%s.\n"+
-		"The manager's log: %s\nThe manager's metrics: %s\n\n%s\n",
-		time.Since(start).Seconds(), d.cluster.leaves(), programs[0].log.Name(), programs[0].process.MetricsURL, d.text())
-	return programs, d.accompany(ctx, programs, o.kubectl, out)
+		"The manager's log: %s\nThe manager's metrics: %s\n\n",
+		time.Since(start).Seconds(), d.cluster.leaves(), d.programs[0].log.Name(), d.programs[0].MetricsURL)
+	if err := d.print(out); err != nil {
+		return err
+	}
+	return d.accompany(ctx, o.kubectl, out)
 }
 
-// startPrograms starts the manager, and the archiver if there is an archive, of which it returns the URL.
-func startPrograms(o options, address, kubeconfig, folder string) (programs []*program, archive string, err error) {
-	manager := testenv.ManagerOptions{Binary: o.manager, Kubeconfig: kubeconfig, Args: []string{
-		"--webhook-bind-address=" + address,
+// startPrograms starts the manager, and the archiver if there is an archive.
+func (d *demonstration) startPrograms(o options, folder string) error {
+	manager := testenv.ManagerOptions{Binary: o.manager, Args: []string{
+		"--webhook-bind-address=" + d.address,
 		"--shutdown-delay=0s", // no load balancer has to hear of it
 	}}
 	if o.alertmanagers != "" {
 		manager.Args = append(manager.Args, "--alertmanager-config="+o.alertmanagers)
 	}
-	if o.archive != "" {
-		path, err := filepath.Abs(o.archive)
-		if err != nil {
-			return nil, "", fmt.Errorf("finding the folder of the archive: %w", err)
-		}
-		archive = "file://" + path
-		manager.Args = append(manager.Args, "--archive-required")
+	if o.archive == "" {
+		return d.startProgram("manager", folder, manager)
 	}
-	p, err := startProgram("manager", folder, manager)
+	path, err := filepath.Abs(o.archive)
 	if err != nil {
-		return nil, "", err
+		return fmt.Errorf("finding the folder of the archive: %w", err)
 	}
-	programs = append(programs, p)
-	if archive == "" {
-		return programs, "", nil
+	d.archive = "file://" + path
+	manager.Args = append(manager.Args, "--archive-required")
+	if err := d.startProgram("manager", folder, manager); err != nil {
+		return err
 	}
-	p, err = startProgram("archiver", folder, testenv.ManagerOptions{
-		Binary: o.archiver, Kubeconfig: kubeconfig, Archive: archive + "?create_dir=true",
-	})
-	if err == nil {
-		programs = append(programs, p)
-	}
-	return programs, archive, err
+	return d.startProgram("archiver", folder, testenv.ManagerOptions{Binary: o.archiver, Archive: d.archive + "?create_dir=true"})
 }
 
 // checkFree finds out, before anything is started, whether the address can be listened on.
@@ -174,28 +162,30 @@ func checkFree(ctx context.Context, address string) error {
 
 // program is the manager or the archiver at work.
 type program struct {
-	name    string
-	process *testenv.Manager
-	log     *os.File
+	*testenv.Manager
+
+	name string
+	log  *os.File
 }
 
 // startProgram starts one with a log in the folder.
-func startProgram(name, folder string, options testenv.ManagerOptions) (_ *program, err error) {
-	p := &program{name: name}
-	if p.log, err = os.Create(filepath.Join(folder, name+".log")); err != nil { // in a folder of the user's
-		return nil, fmt.Errorf("opening the log of the %s: %w", name, err)
+func (d *demonstration) startProgram(name, folder string, options testenv.ManagerOptions) (err error) {
+	if options.Log, err = os.Create(filepath.Join(folder, name+".log")); err != nil { // in a folder of the user's
+		return fmt.Errorf("opening the log of the %s: %w", name, err)
 	}
-	options.Log = p.log
-	if p.process, err = testenv.StartManager(options); err != nil {
-		return nil, errors.Join(err, p.log.Close())
+	options.Kubeconfig = d.cluster.kubeconfig
+	process, err := testenv.StartManager(options)
+	if err != nil {
+		return errors.Join(err, options.Log.Close())
 	}
-	return p, nil
+	d.programs = append(d.programs, &program{process, name, options.Log})
+	return nil
 }
 
 func (p *program) waitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	if err := p.process.WaitReady(ctx); err != nil {
+	if err := p.WaitReady(ctx); err != nil {
 		return fmt.Errorf("%w%s", err, p.tail())
 	}
 	return nil
@@ -203,7 +193,7 @@ func (p *program) waitReady(ctx context.Context) error {
 
 func (p *program) runs() bool {
 	select {
-	case <-p.process.Exited():
+	case <-p.Exited():
 		return false
 	default:
 		return true
@@ -216,14 +206,14 @@ func (p *program) keepRunning(ctx context.Context, out io.Writer) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-p.process.Exited():
+		case <-p.Exited():
 		}
-		ended := p.process.Stop() // it has
+		ended := p.Stop() // it has
 		if exit, is := errors.AsType[*exec.ExitError](ended); !is || exit.Exited() {
 			return fmt.Errorf("the %s ended by itself: %w%s", p.name, errors.Join(ended, errors.New("nobody told it to")), p.tail())
 		}
 		_, _ = fmt.Fprintf(out, "The %s ended (%v). Starting it again.\n", p.name, ended)
-		if err := p.process.Start(); err != nil {
+		if err := p.Start(); err != nil {
 			return err
 		}
 		if err := p.waitReady(ctx); err != nil {
@@ -251,7 +241,7 @@ func lastLines(text string) string {
 // close stops the program. How it ended by itself has been reported.
 func (p *program) close() error {
 	if p.runs() {
-		return errors.Join(p.process.Stop(), p.log.Close())
+		return errors.Join(p.Stop(), p.log.Close())
 	}
 	return p.log.Close()
 }
