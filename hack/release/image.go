@@ -25,7 +25,15 @@ const imageUser = "65532:65532"
 // of the image index. The image has no base: the program is static, and needs only the root certificates.
 func (r *releaser) image(p product) (v1.Hash, error) {
 	return r.writeIndex(p.imageName(r.version), func(on platform) (v1.Image, error) {
-		return r.platformImage(filepath.Join(r.scratch, on.os, on.arch, p.goName), p, on)
+		binary, err := os.ReadFile(filepath.Join(r.scratch, on.os, on.arch, p.goName))
+		if err != nil {
+			return nil, err
+		}
+		return r.layered(on, func(config *v1.Config) {
+			config.User, config.Entrypoint, config.WorkingDir = imageUser, []string{"/" + p.executable}, "/"
+			config.Labels["org.opencontainers.image.title"] = p.image
+			config.Env = []string{"PATH=/", "SSL_CERT_FILE=/" + certificatesPath}
+		}, systemFiles(), fstest.MapFS{p.executable: {Mode: 0o755, Data: binary}})
 	})
 }
 
@@ -66,19 +74,6 @@ func (r *releaser) writeIndex(name string, imageOf func(platform) (v1.Image, err
 		return v1.Hash{}, err
 	}
 	return index.Digest()
-}
-
-// platformImage returns the image with the program at the path.
-func (r *releaser) platformImage(path string, p product, on platform) (v1.Image, error) {
-	binary, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	return r.layered(on, func(config *v1.Config) {
-		config.User, config.Entrypoint, config.WorkingDir = imageUser, []string{"/" + p.executable}, "/"
-		config.Labels["org.opencontainers.image.title"] = p.image
-		config.Env = []string{"PATH=/", "SSL_CERT_FILE=/" + certificatesPath}
-	}, systemFiles(), fstest.MapFS{p.executable: {Mode: 0o755, Data: binary}})
 }
 
 // layered returns an image with a layer for each of these sets of files. configure completes its configuration.
