@@ -120,7 +120,7 @@ func (c *Cluster) Integrate(
 		return "", fmt.Errorf("creating the WebhookIntegration %s: %w", name, err)
 	}
 	for _, m := range c.managers {
-		if err := m.waitKnown(ctx, token); err != nil {
+		if err := m.WaitKnown(ctx, token); err != nil {
 			return "", err
 		}
 	}
@@ -140,20 +140,20 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (string, error) {
 
 // BuildManager builds the manager binary at a path; flags are more ones of "go build".
 func BuildManager(ctx context.Context, path string, flags ...string) error {
-	return build(ctx, path, ".", flags...)
+	return Go(ctx, append(append([]string{"build", "-o", path}, flags...), ".")...)
 }
 
 // BuildPlugin builds the kubectl plugin at a path.
 func BuildPlugin(ctx context.Context, path string) error {
-	return build(ctx, path, "./cmd/kubectl-tocsin")
+	return Go(ctx, "build", "-o", path, "./cmd/kubectl-tocsin")
 }
 
-// build builds a program of the project, source, at a path.
-func build(ctx context.Context, path, source string, flags ...string) error {
-	command := exec.CommandContext(ctx, "go", append(append([]string{"build", "-o", path}, flags...), source)...)
+// Go runs the go command in the folder of the project.
+func Go(ctx context.Context, args ...string) error {
+	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir = Root()
 	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("building %s: %w: %s", source, err, output)
+		return fmt.Errorf("go %v: %w: %s", args, err, output)
 	}
 	return nil
 }

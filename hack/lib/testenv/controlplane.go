@@ -5,10 +5,12 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -105,6 +107,19 @@ func (c *ControlPlane) Stop() {
 
 // DataFolder is where etcd, or its first member, keeps its data.
 func (c *ControlPlane) DataFolder() string { return filepath.Join(c.folder, etcdName(0)) }
+
+// CallEtcd posts to the JSON gateway of etcd, or of its first member, and decodes the answer.
+func (c *ControlPlane) CallEtcd(ctx context.Context, path string, body, answer any) error {
+	encoded, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	text, err := Call(ctx, http.MethodPost, c.EtcdURL+path, string(encoded))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(text), answer)
+}
 
 func etcdName(member int) string { return fmt.Sprintf("etcd-%d", member) }
 

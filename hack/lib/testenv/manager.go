@@ -73,8 +73,8 @@ func RunManager(ctx context.Context, options ManagerOptions) (*Manager, error) {
 	return m, nil
 }
 
-// waitKnown waits until the manager does not reject a token as unknown, unless it has exited or is an archiver.
-func (m *Manager) waitKnown(ctx context.Context, token string) error {
+// WaitKnown waits until the manager does not reject a token as unknown, unless it has exited or is an archiver.
+func (m *Manager) WaitKnown(ctx context.Context, token string) error {
 	if m.WebhookURL == "" {
 		return nil
 	}

@@ -21,10 +21,10 @@ func TestANewTokenIsWaitedFor(t *testing.T) {
 	}))
 	defer server.Close()
 	m := &Manager{Process: NewProcess(nil, "true"), WebhookURL: server.URL + "/"}
-	g.Expect(m.waitKnown(t.Context(), "token")).To(Succeed())
+	g.Expect(m.WaitKnown(t.Context(), "token")).To(Succeed())
 	g.Expect(asked).To(Equal(len(answers)))
 
 	server.Close()
 	g.Expect(m.Start()).To(Succeed())
-	g.Expect(m.waitKnown(t.Context(), "token")).To(Succeed(), "a manager that has exited knows nothing")
+	g.Expect(m.WaitKnown(t.Context(), "token")).To(Succeed(), "a manager that has exited knows nothing")
 }
