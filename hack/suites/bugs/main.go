@@ -1,4 +1,5 @@
-// Command bugs builds the product with each seeded bug, and checks that the test or the scenario that finders names fails then.
+// Command bugs builds the product with each seeded bug, and checks that the finder that its patch names fails then: a
+// test, or a scenario of the fault suite.
 //
 //	bugs                 all of them
 //	bugs --run=ledger    those that match
@@ -22,8 +23,15 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-// finder looks for a bug in the product, which is built with the overlay, and returns the first finding. The folder is empty.
-type finder func(ctx context.Context, name, overlay, folder string) (finding string, err error)
+// bug is a patch in hack/suites/faults/bugs, and what its head says.
+type bug struct {
+	name, patch string
+	finder      string // the package and the test that it must fail, or "scenario" and its name; empty: it is no bug
+	unmet       string // why the simulation cannot meet it
+}
+
+// find looks for a bug in the product, which is built with the overlay, and returns the first finding. The folder is empty.
+type find func(ctx context.Context, b bug, overlay, folder string) (finding string, err error)
 
 func main() {
 	run := flag.String("run", "", "regular expression of the bugs to run")
@@ -52,61 +60,76 @@ func runAll(ctx context.Context, pattern string, stories bool, runs int) (missed
 		return 0, err
 	}
 	defer func() { _ = os.RemoveAll(folder) }()
-	find, skipped := finder(findByTest), map[string]string{clock: elsewhere[clock]}
+	look := find(findByFinder)
 	if stories {
 		h := hunter{sound: filepath.Join(folder, "sound"), runs: runs}
-		find, skipped = h.hunt, elsewhere
+		look = h.hunt
 		if err := buildSimulation(ctx, h.sound); err != nil {
 			return 0, err
 		}
 	}
-	patches, err := patchFiles()
+	bugs, err := readBugs()
 	if err != nil {
 		return 0, err
 	}
 	fmt.Println("| Seeded bug | First finding |\n|---|---|")
-	for _, patch := range patches {
-		name := nameOf(patch)
-		if !wanted.MatchString(name) {
+	for _, b := range bugs {
+		if !wanted.MatchString(b.name) {
 			continue
 		}
-		if reason := skipped[name]; reason != "" {
-			fmt.Printf("| %s | not run: %s |\n", name, reason)
+		if b.unmet != "" && (stories || b.finder == "") {
+			fmt.Printf("| %s | not run: %s |\n", b.name, b.unmet)
 			continue
 		}
-		finding, err := seed(ctx, patch, filepath.Join(folder, name), find)
+		finding, err := b.seed(ctx, filepath.Join(folder, b.name), look)
 		switch {
 		case ctx.Err() != nil:
 			return missed, ctx.Err()
 		case err != nil:
-			fmt.Fprintf(os.Stderr, "bugs: %s: %v\n", name, err)
+			fmt.Fprintf(os.Stderr, "bugs: %s: %v\n", b.name, err)
 			finding = "NOT RUN"
 			missed++
 		case finding == "":
 			finding = "MISSED"
 			missed++
 		}
-		fmt.Printf("| %s | %s |\n", name, finding)
+		fmt.Printf("| %s | %s |\n", b.name, finding)
 	}
 	return missed, nil
 }
 
-// seed has a bug looked for.
-func seed(ctx context.Context, patch, folder string, find finder) (finding string, err error) {
-	file, _, err := overlay.Write(testenv.Root(), folder, patch)
+// seed has the bug looked for.
+func (b bug) seed(ctx context.Context, folder string, look find) (finding string, err error) {
+	file, _, err := overlay.Write(testenv.Root(), folder, b.patch)
 	if err != nil {
 		return "", err
 	}
-	return find(ctx, nameOf(patch), file, folder)
+	return look(ctx, b, file, folder)
 }
 
-// patchFiles returns the paths of all patches.
-func patchFiles() ([]string, error) {
-	return filepath.Glob(filepath.Join(testenv.Root(), "hack/suites/faults/bugs/*.patch"))
-}
+var (
+	finderLine = regexp.MustCompile(`(?m)^Finder: (.+)$`)
+	unmetLine  = regexp.MustCompile(`(?m)^Not simulated: (.+)$`)
+)
 
-// nameOf returns the name of a patch's bug.
-func nameOf(patch string) string { return strings.TrimSuffix(filepath.Base(patch), ".patch") }
+// readBugs reads all patches.
+func readBugs() (bugs []bug, err error) {
+	patches, err := filepath.Glob(filepath.Join(testenv.Root(), "hack/suites/faults/bugs/*.patch"))
+	for _, patch := range patches {
+		text, err := os.ReadFile(patch)
+		if err != nil {
+			return nil, err
+		}
+		b := bug{patch: patch, name: strings.TrimSuffix(filepath.Base(patch), ".patch")}
+		for line, field := range map[*regexp.Regexp]*string{finderLine: &b.finder, unmetLine: &b.unmet} {
+			if match := line.FindSubmatch(text); match != nil {
+				*field = string(match[1])
+			}
+		}
+		bugs = append(bugs, b)
+	}
+	return bugs, err
+}
 
 // The lines of what fails.
 var (
@@ -114,10 +137,10 @@ var (
 	faultsFound = regexp.MustCompile(`(?m)^ {7}[ABCDF]: .*$`)
 )
 
-// findByTest is the finder that runs the bug's test, or its scenario up to three times.
-func findByTest(ctx context.Context, name, overlay, folder string) (finding string, err error) {
-	what, which, _ := strings.Cut(finders[name], " ")
-	if what != scenario {
+// findByFinder runs the bug's test, or its scenario up to three times.
+func findByFinder(ctx context.Context, b bug, overlay, folder string) (finding string, err error) {
+	what, which, _ := strings.Cut(b.finder, " ")
+	if what != "scenario" {
 		return command(ctx, failedTest, "go", "test", "-overlay="+overlay, "-run=^"+which+"$", what)
 	}
 	manager := filepath.Join(folder, "manager")

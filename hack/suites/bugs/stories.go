@@ -19,8 +19,8 @@ type hunter struct {
 	runs  int    // the most stories for each bug
 }
 
-// hunt is the finder that plays stories with a bug until one fails that does not fail without it.
-func (h hunter) hunt(ctx context.Context, _, overlay, folder string) (finding string, err error) {
+// hunt plays stories with a bug until one fails that does not fail without it.
+func (h hunter) hunt(ctx context.Context, _ bug, overlay, folder string) (finding string, err error) {
 	buggy := filepath.Join(folder, "buggy")
 	if err := buildSimulation(ctx, buggy, "-overlay="+overlay); err != nil {
 		return "", err
@@ -43,13 +43,8 @@ func (h hunter) hunt(ctx context.Context, _, overlay, folder string) (finding st
 }
 
 func buildSimulation(ctx context.Context, path string, flags ...string) error {
-	arguments := append([]string{"test", "-C", "hack/suites", "-c", "-o", path}, flags...)
-	command := exec.CommandContext(ctx, "go", append(arguments, "./simulation")...)
-	command.Dir = testenv.Root()
-	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, output)
-	}
-	return nil
+	args := append([]string{"test", "-C", "hack/suites", "-c", "-o", path}, flags...)
+	return testenv.Go(ctx, append(args, "./simulation")...)
 }
 
 var (
