@@ -10,6 +10,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -26,8 +27,10 @@ const (
 type cluster struct {
 	*testenv.Cluster
 	options
-	folder string
-	log    *os.File // of the programs beside the control plane
+	clients  *kubernetes.Clientset
+	folder   string
+	log      *os.File           // of the programs beside the control plane
+	managers []*testenv.Manager // that run
 }
 
 // startCluster starts a control plane; no manager yet.
@@ -42,12 +45,15 @@ func startCluster(ctx context.Context, o options) (c *cluster, err error) {
 	c.Cluster, err = testenv.StartClusterOf(ctx, testenv.ControlPlaneOptions{
 		Folder: c.folder, EtcdMembers: o.etcdMembers, Fsync: o.fsync,
 	})
+	if err != nil {
+		return nil, err
+	}
+	c.clients, err = kubernetes.NewForConfig(c.Config)
 	return c, err
 }
 
-// startManagers starts managers, which elect a leader if they are several, and waits until all are ready. The caller stops those
-// that it returns, also with an error.
-func (c *cluster) startManagers(ctx context.Context, count int) (managers []*testenv.Manager, err error) {
+// startManagers starts managers, which elect a leader if they are several, and waits until all are ready.
+func (c *cluster) startManagers(ctx context.Context, count int) error {
 	// Enough to open an Incident for each alert of a load.
 	flags := []string{"--max-incidents=1000000", "--namespace-share=1", "--shutdown-delay=0s"}
 	if count > 1 {
@@ -59,57 +65,54 @@ func (c *cluster) startManagers(ctx context.Context, count int) (managers []*tes
 		}
 	}
 	flags = append(flags, strings.Fields(c.args)...)
+	var processes []*testenv.Process
 	for range count {
 		m, err := testenv.StartManager(testenv.ManagerOptions{Binary: c.binary, Kubeconfig: c.Kubeconfig, Log: c.log, Args: flags})
 		if err != nil {
-			return managers, err
+			return err
 		}
-		managers = append(managers, m)
+		c.managers, processes = append(c.managers, m), append(processes, m.Process)
 	}
-	for _, m := range managers {
-		if err := testenv.StartReady(ctx, m.Process); err != nil {
-			return managers, err
-		}
-	}
-	return managers, nil
+	return testenv.StartReady(ctx, processes...)
 }
 
-// stopAll ends managers in order, so that the next leader need not wait for the end of a lease.
-func stopAll(managers []*testenv.Manager) {
-	for _, m := range managers {
+// stopManagers ends the managers in order, so that the next leader need not wait for the end of a lease.
+func (c *cluster) stopManagers() {
+	for _, m := range c.managers {
 		_ = m.Stop()
 	}
+	c.managers = nil
 }
 
-// begin makes tenants, starts managers, to be stopped by the caller also with an error, and warms them up: the first requests
-// after a start, and after a CRD was made, are slower than the others.
-func (c *cluster) begin(ctx context.Context, tenants, managers int) (list []tenant, running []*testenv.Manager, err error) {
+// begin makes tenants, starts managers, and warms them up: the first requests after a start, and after a CRD was made, are
+// slower than the others.
+func (c *cluster) begin(ctx context.Context, tenants, managers int) (list []tenant, err error) {
 	for range tenants + 1 {
 		t, err := c.newTenant(ctx)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		list = append(list, t)
 	}
 	warm := list[tenants]
-	if running, err = c.startManagers(ctx, managers); err != nil {
-		return nil, running, err
+	if err := c.startManagers(ctx, managers); err != nil {
+		return nil, err
 	}
 	account := loadgen.Run(ctx, loadgen.Load{
-		URLs: urlsOf(running, warm), Senders: 16, Duration: warmUpTime, Key: loadgen.RotatingKeys(16),
+		URLs: c.urls(warm), Senders: 16, Duration: warmUpTime, Key: loadgen.RotatingKeys(16),
 	})
 	if account.Acknowledged() == 0 {
-		return nil, running, fmt.Errorf("no alert of the warm-up was accepted: %v", account.Codes)
+		return nil, fmt.Errorf("no alert of the warm-up was accepted: %v", account.Codes)
 	}
 	if _, err := c.drained(ctx, warm); err != nil {
-		return nil, running, err
+		return nil, err
 	}
-	return list[:tenants], running, c.clear(ctx, warm.namespace)
+	return list[:tenants], c.clear(ctx, warm.namespace)
 }
 
-// urlsOf returns where a tenant posts its alerts.
-func urlsOf(managers []*testenv.Manager, t tenant) (urls []string) {
-	for _, m := range managers {
+// urls returns where a tenant posts its alerts.
+func (c *cluster) urls(t tenant) (urls []string) {
+	for _, m := range c.managers {
 		urls = append(urls, m.WebhookURL+t.token)
 	}
 	return urls

@@ -82,6 +82,7 @@ func run(ctx context.Context, o options) error {
 }
 
 func (c *cluster) measureAll(ctx context.Context) error {
+	defer c.stopManagers()
 	if err := c.measureLoads(ctx); err != nil {
 		return err
 	}
@@ -101,6 +102,7 @@ func (c *cluster) measureAll(ctx context.Context) error {
 		if err := m.measure(ctx); err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
+		c.stopManagers()
 	}
 	return nil
 }

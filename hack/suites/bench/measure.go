@@ -12,7 +12,6 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
@@ -39,39 +38,25 @@ func parse(metrics string, err error) (families, error) {
 }
 
 func (c *cluster) askAPIServer(ctx context.Context, uri string) (string, error) {
-	clients, err := kubernetes.NewForConfig(c.Config)
-	if err != nil {
-		return "", err
-	}
-	answer, err := clients.RESTClient().Get().RequestURI(uri).DoRaw(ctx)
+	answer, err := c.clients.RESTClient().Get().RequestURI(uri).DoRaw(ctx)
 	return string(answer), err
 }
 
-// sum adds up the values of a counter or gauge whose labels are as wanted; a wanted value may list several,
-// separated by "|".
+// sum adds up the values of a counter or gauge whose labels are as wanted.
 func (f families) sum(name string, want map[string]string) float64 {
 	var total float64
 	for _, metric := range f[name].GetMetric() {
-		if labelsMatch(metric, want) {
+		found := 0
+		for _, label := range metric.GetLabel() {
+			if value, ok := want[label.GetName()]; ok && value == label.GetValue() {
+				found++
+			}
+		}
+		if found == len(want) {
 			total += metric.GetCounter().GetValue() + metric.GetGauge().GetValue()
 		}
 	}
 	return total
-}
-
-func labelsMatch(metric *dto.Metric, want map[string]string) bool {
-	found := 0
-	for _, label := range metric.GetLabel() {
-		wanted, ok := want[label.GetName()]
-		if !ok {
-			continue
-		}
-		if !slices.Contains(strings.Split(wanted, "|"), label.GetValue()) {
-			return false
-		}
-		found++
-	}
-	return found == len(want)
 }
 
 // buckets are a histogram's cumulative counts by upper bound.

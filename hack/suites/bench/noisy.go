@@ -45,17 +45,16 @@ func (r *calm) print(name string, stormRate float64, backlog int) {
 // measured.
 func (c *cluster) measureNoisyNeighbour(ctx context.Context) error {
 	c.args += " --max-pending-events=200000"
-	tenants, managers, err := c.begin(ctx, 2, 1)
-	defer stopAll(managers)
+	tenants, err := c.begin(ctx, 2, 1)
 	if err != nil {
 		return err
 	}
-	storm, urls := tenants[0], urlsOf(managers, tenants[1])
+	storm, few := tenants[0], tenants[1]
 	beginCalmTable()
-	c.measureCalm(ctx, tenants[1], urls).print("alone", 0, 0)
-	account, beside := c.measureBeside(ctx, loadgen.Load{URLs: urlsOf(managers, storm), Key: loadgen.UniqueKeys()}, tenants[1], urls)
+	c.measureCalm(ctx, few).print("alone", 0, 0)
+	account, beside := c.measureBeside(ctx, loadgen.Load{URLs: c.urls(storm), Key: loadgen.UniqueKeys()}, few)
 	beside.print("beside the storm", account.Rate(), 0)
-	drain := c.measureCalm(ctx, tenants[1], urls)
+	drain := c.measureCalm(ctx, few)
 	var incidents v1alpha1.IncidentList
 	if err := c.Client.List(ctx, &incidents, client.InNamespace(storm.namespace)); err != nil {
 		return err
@@ -67,38 +66,36 @@ func (c *cluster) measureNoisyNeighbour(ctx context.Context) error {
 // measureRepeats measures how soon a new Incident opens while 64 senders repeat the alerts of the same integration's open
 // Incidents.
 func (c *cluster) measureRepeats(ctx context.Context) error {
-	tenants, managers, err := c.begin(ctx, 1, 1)
-	defer stopAll(managers)
+	tenants, err := c.begin(ctx, 1, 1)
 	if err != nil {
 		return err
 	}
-	urls := urlsOf(managers, tenants[0])
-	repeats := loadgen.Load{URLs: urls, Senders: noisySenders, Requests: repeatedKeys, Key: loadgen.RotatingKeys(repeatedKeys)}
+	repeats := loadgen.Load{
+		URLs: c.urls(tenants[0]), Senders: noisySenders, Requests: repeatedKeys, Key: loadgen.RotatingKeys(repeatedKeys),
+	}
 	loadgen.Run(ctx, repeats)
 	if _, err := c.drained(ctx, tenants[0]); err != nil {
 		return err
 	}
 	repeats.Requests = 0
-	account, row := c.measureBeside(ctx, repeats, tenants[0], urls)
+	account, row := c.measureBeside(ctx, repeats, tenants[0])
 	beginCalmTable()
 	row.print("beside repeats of its own integration", account.Rate(), 0)
 	return nil
 }
 
 // measureBeside measures a few alerts beside a storm.
-func (c *cluster) measureBeside(
-	ctx context.Context, storm loadgen.Load, t tenant, urls []string,
-) (account *loadgen.Account, row *calm) {
+func (c *cluster) measureBeside(ctx context.Context, storm loadgen.Load, t tenant) (account *loadgen.Account, row *calm) {
 	storm.Senders, storm.Rate, storm.Duration = noisySenders, noisyRate, c.duration
 	var both sync.WaitGroup
 	both.Go(func() { account = loadgen.Run(ctx, storm) })
-	row = c.measureCalm(ctx, t, urls)
+	row = c.measureCalm(ctx, t)
 	both.Wait()
 	return account, row
 }
 
 // measureCalm posts a few alerts of a tenant with a key each, and watches for their Incidents.
-func (c *cluster) measureCalm(ctx context.Context, t tenant, urls []string) *calm {
+func (c *cluster) measureCalm(ctx context.Context, t tenant) *calm {
 	row := &calm{account: loadgen.NewAccount()}
 	var mu sync.Mutex
 	var posts sync.WaitGroup
@@ -108,7 +105,7 @@ func (c *cluster) measureCalm(ctx context.Context, t tenant, urls []string) *cal
 	for n := range int(c.duration.Seconds() * calmRate) {
 		<-ticker.C
 		posts.Go(func() {
-			one := loadgen.Run(ctx, loadgen.Load{URLs: urls, Senders: 1, Requests: 1, Key: func(int) string { return key(n) }})
+			one := loadgen.Run(ctx, loadgen.Load{URLs: c.urls(t), Senders: 1, Requests: 1, Key: func(int) string { return key(n) }})
 			lag, folded := time.Duration(0), false
 			if one.Acknowledged() > 0 {
 				lag, folded = c.foldedAfter(ctx, t, key(n))

@@ -40,6 +40,7 @@ func (c *cluster) measureScale(ctx context.Context) error {
 		if err := s.measure(ctx); err != nil {
 			return err
 		}
+		s.stopManagers()
 	}
 	return nil
 }
@@ -47,9 +48,7 @@ func (c *cluster) measureScale(ctx context.Context) error {
 // measure starts two replicas on what there is and measures.
 func (s *scaleSite) measure(ctx context.Context) error {
 	began := time.Now()
-	replicas, err := s.startManagers(ctx, 2)
-	defer stopAll(replicas)
-	if err != nil {
+	if err := s.startManagers(ctx, 2); err != nil {
 		return err
 	}
 	ready := time.Since(began)
@@ -57,7 +56,7 @@ func (s *scaleSite) measure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	account, lag, err := s.measureLoad(ctx, replicas)
+	account, lag, err := s.measureLoad(ctx)
 	if err != nil {
 		return err
 	}
@@ -68,7 +67,7 @@ func (s *scaleSite) measure(ctx context.Context) error {
 	}
 	got := time.Since(began)
 	var peaks []int64
-	for _, replica := range replicas {
+	for _, replica := range s.managers {
 		_, peak, err := testenv.Memory(replica.PID())
 		if err != nil {
 			return err
@@ -82,15 +81,15 @@ func (s *scaleSite) measure(ctx context.Context) error {
 }
 
 // measureLoad measures a steady load of both replicas, and returns what they answered and the fold lags.
-func (s *scaleSite) measureLoad(ctx context.Context, replicas []*testenv.Manager) (*loadgen.Account, buckets, error) {
+func (s *scaleSite) measureLoad(ctx context.Context) (*loadgen.Account, buckets, error) {
 	load := loadgen.Load{
-		URLs: urlsOf(replicas, s.load), Senders: 32, Rate: scaleRate, Duration: s.duration / 2, Key: loadgen.RotatingKeys(scaleKeys),
+		URLs: s.urls(s.load), Senders: 32, Rate: scaleRate, Duration: s.duration / 2, Key: loadgen.RotatingKeys(scaleKeys),
 	}
 	loadgen.Run(ctx, load) // the first alerts open Incidents
 	if _, err := s.drained(ctx, s.load); err != nil {
 		return nil, nil, err
 	}
-	before, err := lagOf(ctx, replicas)
+	before, err := s.lag(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -99,14 +98,14 @@ func (s *scaleSite) measureLoad(ctx context.Context, replicas []*testenv.Manager
 	if _, err := s.drained(ctx, s.load); err != nil {
 		return nil, nil, err
 	}
-	after, err := lagOf(ctx, replicas)
+	after, err := s.lag(ctx)
 	return account, after.minus(before), err
 }
 
-// lagOf returns the fold lags that replicas have observed.
-func lagOf(ctx context.Context, replicas []*testenv.Manager) (buckets, error) {
+// lag returns the fold lags that the replicas have observed.
+func (s *scaleSite) lag(ctx context.Context) (buckets, error) {
 	all := buckets{}
-	for _, replica := range replicas {
+	for _, replica := range s.managers {
 		metrics, err := scrape(ctx, replica)
 		if err != nil {
 			return nil, err

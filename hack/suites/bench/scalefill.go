@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -41,8 +40,8 @@ const openPart = 20
 
 // newScaleSite has a manager write an integration, an Open and a Resolved Incident of 1 KiB of content.
 func (c *cluster) newScaleSite(ctx context.Context) (*scaleSite, error) {
-	tenants, managers, err := c.begin(ctx, 2, 1)
-	defer stopAll(managers)
+	tenants, err := c.begin(ctx, 2, 1)
+	defer c.stopManagers()
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +54,7 @@ func (c *cluster) newScaleSite(ctx context.Context) (*scaleSite, error) {
 	}
 	for key, incident := range map[string]*v1alpha1.Incident{"open": &s.open, "resolved": &s.resolved} {
 		account := loadgen.Run(ctx, loadgen.Load{
-			URLs: urlsOf(managers, t), Senders: 1, Requests: 2, Key: func(int) string { return key },
+			URLs: c.urls(t), Senders: 1, Requests: 2, Key: func(int) string { return key },
 			Body: func(n int, key string) []byte { return scaleBody(key, key == "resolved" && n == 1) },
 		})
 		if account.Acknowledged() != 2 {
@@ -131,7 +130,11 @@ func (s *scaleSite) awaitWatchCache(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		switch now := metrics.sum(gauge, map[string]string{"resource": "incidents|webhookintegrations"}); now {
+		now := 0.0
+		for _, resource := range []string{"incidents", "webhookintegrations"} {
+			now += metrics.sum(gauge, map[string]string{"resource": resource})
+		}
+		switch now {
 		case 0:
 			return fmt.Errorf("the API server has no metric %s of Tocsin's resources", gauge)
 		case before:
@@ -170,16 +173,10 @@ func (s *scaleSite) copyIncident(n int, now time.Time) client.Object {
 // store writes copies into etcd, a hundred at a time: the API server would take minutes for each 100,000.
 func (s *scaleSite) store(ctx context.Context, kind string, first, end int, copied func(n int) client.Object) error {
 	const batch = 100
-	type put struct {
-		Key   []byte `json:"key"`
-		Value []byte `json:"value"`
-	}
-	type operation struct {
-		Put put `json:"requestPut"`
-	}
+	type put map[string][]byte
 	folder := "/registry/" + v1alpha1.GroupVersion.Group + "/" + strings.ToLower(kind) + "s/" + s.namespace + "/"
 	return testenv.SideBySide(4, (end-first+batch-1)/batch, func(part int) error {
-		var operations []operation
+		var operations []map[string]put
 		for n := first + part*batch; n < min(end, first+(part+1)*batch); n++ {
 			object := copied(n)
 			object.GetObjectKind().SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
@@ -189,13 +186,10 @@ func (s *scaleSite) store(ctx context.Context, kind string, first, end int, copi
 			if err != nil {
 				return err
 			}
-			operations = append(operations, operation{put{[]byte(folder + object.GetName()), value}})
+			operations = append(operations, map[string]put{
+				"requestPut": {"key": []byte(folder + object.GetName()), "value": value},
+			})
 		}
-		body, err := json.Marshal(map[string]any{"success": operations})
-		if err != nil {
-			return err
-		}
-		_, err = testenv.Call(ctx, http.MethodPost, s.EtcdURL+"/v3/kv/txn", string(body))
-		return err
+		return s.CallEtcd(ctx, "/v3/kv/txn", map[string]any{"success": operations}, &struct{}{})
 	})
 }

@@ -20,7 +20,6 @@ const maxFaults = 10
 // minutes.
 const drainSenders = 64
 
-// scenario is one load.
 type scenario struct {
 	name string
 	keys string
@@ -56,7 +55,8 @@ type reading [2]struct {
 	peak int64 // of its memory, in bytes
 }
 
-func (c *cluster) read(ctx context.Context, m *testenv.Manager) (r reading, err error) {
+func (c *cluster) read(ctx context.Context) (r reading, err error) {
+	m := c.managers[0]
 	if r[0].families, err = scrape(ctx, m); err != nil {
 		return r, err
 	}
@@ -71,7 +71,6 @@ func (c *cluster) read(ctx context.Context, m *testenv.Manager) (r reading, err 
 	return r, nil
 }
 
-// result is what was measured of a load.
 type result struct {
 	scenario
 	plain, account *loadgen.Account // of plain creates, and of the load
@@ -96,6 +95,7 @@ func (c *cluster) measureLoads(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
+		c.stopManagers()
 		r.print()
 		results = append(results, r)
 	}
@@ -122,16 +122,15 @@ func (c *cluster) measure(ctx context.Context, s scenario) (r *result, err error
 	if r.alertmanager, err = c.measureAlertmanager(ctx, s.load); err != nil {
 		return nil, fmt.Errorf("measuring Alertmanager: %w", err)
 	}
-	tenants, managers, err := c.begin(ctx, 1, 1)
-	defer stopAll(managers)
+	tenants, err := c.begin(ctx, 1, 1)
 	if err != nil {
 		return nil, err
 	}
 	t := tenants[0]
-	if r.before, err = c.read(ctx, managers[0]); err != nil {
+	if r.before, err = c.read(ctx); err != nil {
 		return nil, err
 	}
-	s.load.URLs = urlsOf(managers, t)
+	s.load.URLs = c.urls(t)
 	profiled := c.profile(ctx, s)
 	r.account = loadgen.Run(ctx, s.load)
 	if r.steps, err = profiled(); err != nil {
@@ -140,22 +139,17 @@ func (c *cluster) measure(ctx context.Context, s scenario) (r *result, err error
 	if r.drain, err = c.drained(ctx, t); err != nil {
 		return nil, err
 	}
-	if r.after, err = c.read(ctx, managers[0]); err != nil {
+	if r.after, err = c.read(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.check(ctx, t, r.account); err != nil {
+	faults, err := loadgen.Check(ctx, c.Client, t.namespace, t.integration, r.account, maxFaults)
+	if err != nil {
 		return nil, err
+	}
+	if len(faults) > 0 {
+		return nil, fmt.Errorf("not folded exactly once:\n%s", strings.Join(faults, "\n"))
 	}
 	return r, c.clear(ctx, t.namespace)
-}
-
-// check fails when an acknowledged alert of the tenant was not folded exactly once.
-func (c *cluster) check(ctx context.Context, t tenant, account *loadgen.Account) error {
-	faults, err := loadgen.Check(ctx, c.Client, t.namespace, t.integration, account, maxFaults)
-	if err == nil && len(faults) > 0 {
-		err = fmt.Errorf("not folded exactly once:\n%s", strings.Join(faults, "\n"))
-	}
-	return err
 }
 
 func (r *result) print() {
@@ -171,7 +165,6 @@ func (r *result) print() {
 
 func (r *result) alerts() float64 { return float64(r.account.Acknowledged()) }
 
-// growth is how much a counter of a process grew during the load.
 func (r *result) growth(process int, name string, labels map[string]string) float64 {
 	return r.after[process].sum(name, labels) - r.before[process].sum(name, labels)
 }
@@ -181,10 +174,8 @@ func (r *result) processorTime(process int) float64 {
 	return 1000 * r.growth(process, "process_cpu_seconds_total", nil) / r.alerts()
 }
 
-// apiRequests is the API server's counter of requests.
 const apiRequests = "apiserver_request_total"
 
-// eventsCreated is how many AlertEvents were created.
 func (r *result) eventsCreated() float64 {
 	return r.growth(1, apiRequests, map[string]string{
 		"group": v1alpha1.GroupVersion.Group, "verb": "POST", "resource": "alertevents", "code": "201",

@@ -10,7 +10,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
@@ -45,8 +44,7 @@ type leaseRow struct {
 
 // measureTakeovers ends the leader of three replicas again and again, in two ways, and counts the writes of the Lease at rest.
 func (c *cluster) measureTakeovers(ctx context.Context) error {
-	tenants, replicas, err := c.begin(ctx, 1, takeoverReplicas)
-	defer stopAll(replicas)
+	tenants, err := c.begin(ctx, 1, takeoverReplicas)
 	if err != nil {
 		return err
 	}
@@ -64,7 +62,7 @@ func (c *cluster) measureTakeovers(ctx context.Context) error {
 		for run := range takeoverRuns {
 			// Between two renewals, at each phase alike.
 			testenv.Pause(ctx, 3*time.Second+time.Duration(run)*time.Second/takeoverRuns)
-			d, err := c.endLeader(ctx, tenants[0], replicas, end.signal, fmt.Sprintf("%s-%d", end.name, run))
+			d, err := c.endLeader(ctx, tenants[0], end.signal, fmt.Sprintf("%s-%d", end.name, run))
 			if err != nil {
 				return fmt.Errorf("%s: %w", end.name, err)
 			}
@@ -78,20 +76,18 @@ func (c *cluster) measureTakeovers(ctx context.Context) error {
 
 // endLeader ends the leader, sends an alert to another replica, and returns how long it took from the signal until it was folded.
 // Then it starts the replica again.
-func (c *cluster) endLeader(
-	ctx context.Context, t tenant, replicas []*testenv.Manager, signal syscall.Signal, key string,
-) (time.Duration, error) {
-	leader, err := testenv.Leader(ctx, takeoverTimeout, replicas)
+func (c *cluster) endLeader(ctx context.Context, t tenant, signal syscall.Signal, key string) (time.Duration, error) {
+	leader, err := testenv.Leader(ctx, takeoverTimeout, c.managers)
 	if err != nil {
 		return 0, err
 	}
-	ended := replicas[leader]
+	ended := c.managers[leader]
 	exited, began := ended.Exited(), time.Now()
 	if err := ended.Signal(signal); err != nil {
 		return 0, err
 	}
 	account := loadgen.Run(ctx, loadgen.Load{
-		URLs: urlsOf(replicas[(leader+1)%len(replicas):][:1], t), Senders: 1, Requests: 1, Key: func(int) string { return key },
+		URLs: c.urls(t)[(leader+1)%len(c.managers):][:1], Senders: 1, Requests: 1, Key: func(int) string { return key },
 	})
 	if account.Acknowledged() != 1 {
 		return 0, fmt.Errorf("an alert after the leader's end: %v", account.Codes)
@@ -107,13 +103,12 @@ func (c *cluster) endLeader(
 // measureOverload sends five times as many alerts as are folded, and prints what became of the Lease meanwhile: no term is to
 // end.
 func (c *cluster) measureOverload(ctx context.Context) error {
-	tenants, replicas, err := c.begin(ctx, 1, takeoverReplicas)
-	defer stopAll(replicas)
+	tenants, err := c.begin(ctx, 1, takeoverReplicas)
 	if err != nil {
 		return err
 	}
 	t := tenants[0]
-	load := loadgen.Load{URLs: urlsOf(replicas, t), Senders: 64, Duration: overloadCalib, Key: loadgen.RotatingKeys(overloadKeys)}
+	load := loadgen.Load{URLs: c.urls(t), Senders: 64, Duration: overloadCalib, Key: loadgen.RotatingKeys(overloadKeys)}
 	began := time.Now()
 	account := loadgen.Run(ctx, load)
 	if _, err := c.drained(ctx, t); err != nil {
@@ -126,18 +121,14 @@ func (c *cluster) measureOverload(ctx context.Context) error {
 		return err
 	}
 	row.print(fmt.Sprintf("%d times the capacity", overload), capacity, account.Rate())
-	stopAll(replicas) // folding the rest would take four times as long
+	c.stopManagers() // folding the rest would take four times as long
 	return c.clear(ctx, t.namespace)
 }
 
 // watchLease watches the Lease while something is done.
 func (c *cluster) watchLease(ctx context.Context, do func()) (*leaseRow, error) {
-	clients, err := kubernetes.NewForConfig(c.Config)
-	if err != nil {
-		return nil, err
-	}
 	named := metav1.ListOptions{FieldSelector: "metadata.name=" + leaseName}
-	watch, err := clients.CoordinationV1().Leases(leaseNamespace).Watch(ctx, named)
+	watch, err := c.clients.CoordinationV1().Leases(leaseNamespace).Watch(ctx, named)
 	if err != nil {
 		return nil, err
 	}
