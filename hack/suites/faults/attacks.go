@@ -245,7 +245,7 @@ func (r *run) postSmallEvents(ctx context.Context, t tenant) {
 
 // postMapped posts payloads to an integration whose mapping takes all the time that it may.
 func (r *run) postMapped(ctx context.Context, t tenant) {
-	_ = r.admin.Create(ctx, &v1alpha1.WebhookIntegration{
+	_ = r.Client.Create(ctx, &v1alpha1.WebhookIntegration{
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: mappedName},
 		Spec: v1alpha1.WebhookIntegrationSpec{
 			Tokens: testenv.Tokens(t.namespace, mappedName),
@@ -266,7 +266,7 @@ func (r *run) postMapped(ctx context.Context, t tenant) {
 // createTinyEvents creates AlertEvents of an integration that does not exist, which stay.
 func (r *run) createTinyEvents(ctx context.Context, t tenant) {
 	repeat(ctx, tinyWriters, 0, func(int) {
-		_ = r.admin.Create(ctx, hostage(metav1.ObjectMeta{Namespace: t.namespace, GenerateName: "tiny-"}, 0))
+		_ = r.Client.Create(ctx, hostage(metav1.ObjectMeta{Namespace: t.namespace, GenerateName: "tiny-"}, 0))
 	})
 }
 
@@ -291,7 +291,7 @@ func (r *run) createLargeIntegrations(ctx context.Context, t tenant) {
 	expression := v1alpha1.Expression(text(2048))
 	for n := 0; n < largeSpecs && pause(ctx, hostilePause/10); n++ {
 		name := fmt.Sprint("spec-", n)
-		_ = r.admin.Create(ctx, &v1alpha1.WebhookIntegration{
+		_ = r.Client.Create(ctx, &v1alpha1.WebhookIntegration{
 			ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: name},
 			Spec: v1alpha1.WebhookIntegrationSpec{
 				Tokens:   testenv.Tokens(t.namespace, name),

@@ -47,12 +47,12 @@ func hostileBytes(ctx context.Context, s *suite) (*report, error) {
 		return nil, err
 	}
 	defer rig.close()
-	result := &report{}
+	var notes []string
 	groups := map[int]*memoryGroup{}
 	for i := range 2 {
 		binary := rig.binary
 		if group, err := newMemoryGroup(fmt.Sprintf("tocsin-faults-%d", i), memoryLimit); err != nil {
-			result.notes = append(result.notes, "without a limit of memory: "+err.Error())
+			notes = append(notes, "without a limit of memory: "+err.Error())
 		} else {
 			defer group.remove()
 			groups[i] = group
@@ -60,17 +60,20 @@ func hostileBytes(ctx context.Context, s *suite) (*report, error) {
 				return nil, err
 			}
 		}
-		replica, err := rig.newReplica(i, []string{"--leader-elect", "--leader-election-namespace=" + systemNamespace})
-		if err != nil {
+		if err := rig.addReplica(elect); err != nil {
 			return nil, err
 		}
-		rig.replicas, rig.binary = append(rig.replicas, replica), binary
+		rig.binary = binary
 	}
-	defer rig.stopReplicas()
-	run, _, err := rig.prepare(ctx)
+	defer rig.stopReplicas() // before their groups are removed
+	if err := rig.waitReady(ctx); err != nil {
+		return nil, err
+	}
+	run, err := rig.prepare(ctx)
 	if err != nil {
 		return nil, err
 	}
+	run.notes = notes
 	var tenants []tenant
 	for range hostileTenants {
 		t, err := rig.newTenant(ctx)
@@ -79,24 +82,22 @@ func hostileBytes(ctx context.Context, s *suite) (*report, error) {
 		}
 		tenants = append(tenants, t)
 	}
-	restarts := run.attackInTurns(ctx, result, tenants, s.attack)
-	return result, run.judgeBytes(ctx, result, groups, restarts)
+	restarts := run.attackInTurns(ctx, tenants, s.attack)
+	return &run.report, run.judgeBytes(ctx, groups, restarts)
 }
 
 // attackInTurns lets the neighbour go on alone, beside each attack, and beside many at once; the latter takes a quarter of the
 // time. It returns how long each replica that was killed took to be ready again.
-func (r *run) attackInTurns(
-	ctx context.Context, result *report, tenants []tenant, total time.Duration,
-) (restarts []time.Duration) {
+func (r *run) attackInTurns(ctx context.Context, tenants []tenant, total time.Duration) (restarts []time.Duration) {
 	all := slices.Concat(requestAttacks, attacks)
 	each := total * 3 / 4 / time.Duration(len(all)+1)
-	r.neighbourBeside(ctx, result, attack{name: "alone"}, each)
+	r.neighbourBeside(ctx, attack{name: "alone"}, each)
 	for _, one := range all {
-		r.neighbourBeside(ctx, result, one, each, func(ctx context.Context) { attackAll(ctx, r, tenants, one) })
+		r.neighbourBeside(ctx, one, each, func(ctx context.Context) { attackAll(ctx, r, tenants, one) })
 	}
-	r.neighbourBeside(ctx, result, attack{name: "all at once", most: maxDelayOfAll}, total/4,
+	r.neighbourBeside(ctx, attack{name: "all at once", most: maxDelayOfAll}, total/4,
 		func(ctx context.Context) { attackAll(ctx, r, tenants, attacks...) },
-		func(ctx context.Context) { restarts = r.killFollowers(ctx, result) })
+		func(ctx context.Context) { restarts = r.killFollowers(ctx) })
 	return restarts
 }
 
@@ -112,9 +113,7 @@ func attackAll(ctx context.Context, r *run, tenants []tenant, attacks ...attack)
 }
 
 // neighbourBeside lets the neighbour go on for so long while the others act, and reports what it notices, and the memory.
-func (r *run) neighbourBeside(
-	ctx context.Context, result *report, beside attack, duration time.Duration, others ...func(context.Context),
-) {
+func (r *run) neighbourBeside(ctx context.Context, beside attack, duration time.Duration, others ...func(context.Context)) {
 	ctx, stop := context.WithTimeout(ctx, duration)
 	defer stop()
 	before := make([]int64, len(r.replicas))
@@ -128,18 +127,18 @@ func (r *run) neighbourBeside(
 	}
 	n.goOn(ctx)
 	all.Wait()
-	n.report(result, cmp.Or(beside.most, maxDelay))
+	n.judge(cmp.Or(beside.most, maxDelay))
 	for i, replica := range r.replicas {
 		_, peak, _ := testenv.Memory(replica.manager.PID())
 		if growth := peak - before[i]; beside.growth > 0 && growth > beside.growth {
-			result.findings.Add("F: %s: the memory of %s grew by %d MiB", beside.name, replica.name, growth>>20)
+			r.findings.Add("F: %s: the memory of %s grew by %d MiB", beside.name, replica.name, growth>>20)
 		}
 	}
 }
 
 // killFollowers kills the replica that does not lead from time to time, until the context ends, and returns how long each took to
 // be ready again.
-func (r *run) killFollowers(ctx context.Context, result *report) (restarts []time.Duration) {
+func (r *run) killFollowers(ctx context.Context) (restarts []time.Duration) {
 	for pause(ctx, restartPause) {
 		_, replica, err := r.roles(ctx)
 		if err != nil {
@@ -153,7 +152,7 @@ func (r *run) killFollowers(ctx context.Context, result *report) (restarts []tim
 			break
 		}
 		if err != nil {
-			result.findings.Add("E: %v", err)
+			r.findings.Add("E: %v", err)
 		}
 		restarts = append(restarts, time.Since(began))
 	}
@@ -161,33 +160,33 @@ func (r *run) killFollowers(ctx context.Context, result *report) (restarts []tim
 }
 
 // judgeBytes compares what the replicas took with what they may take.
-func (r *run) judgeBytes(ctx context.Context, result *report, groups map[int]*memoryGroup, restarts []time.Duration) error {
+func (r *run) judgeBytes(ctx context.Context, groups map[int]*memoryGroup, restarts []time.Duration) error {
 	stored, err := r.storedByManagers(ctx)
 	if err != nil {
 		return err
 	}
-	size, err := r.history.size(ctx)
+	size, err := r.etcdSize(ctx)
 	if err != nil {
 		return err
 	}
-	result.notes = append(result.notes, fmt.Sprintf("etcd has %d MiB, %d MiB of them stored by the managers", size>>20, stored>>20))
+	r.note("etcd has %d MiB, %d MiB of them stored by the managers", size>>20, stored>>20)
 	if stored > maxStored {
-		result.findings.Add("F: the managers have stored %d MiB", stored>>20)
+		r.findings.Add("F: the managers have stored %d MiB", stored>>20)
 	}
 	for i, group := range groups {
-		result.notes = append(result.notes, fmt.Sprintf("%s had at most %d MiB", r.replicas[i].name, group.peak()>>20))
+		r.note("%s had at most %d MiB", r.replicas[i].name, group.peak()>>20)
 		if kills := group.kills(); kills > 0 {
-			result.findings.Add("F: %s was killed for its memory %d times", r.replicas[i].name, kills)
+			r.findings.Add("F: %s was killed for its memory %d times", r.replicas[i].name, kills)
 		}
 	}
 	var times []string
 	for _, took := range restarts {
 		times = append(times, took.Round(100*time.Millisecond).String())
 		if took > maxRestart {
-			result.findings.Add("E: a replica was ready only %s after it was killed", took.Round(time.Second))
+			r.findings.Add("E: a replica was ready only %s after it was killed", took.Round(time.Second))
 		}
 	}
-	result.notes = append(result.notes, "ready after a kill in "+strings.Join(times, ", "))
+	r.note("ready after a kill in %s", strings.Join(times, ", "))
 	return nil
 }
 
@@ -212,13 +211,13 @@ func (r *run) attackByBytes(ctx context.Context, t tenant) {
 				_, _ = r.post(n, t.token, strings.NewReader(fmt.Sprintf(`{"status":"resolved","dedup_key":"many-%d"}`, n/5)), nil)
 			}
 		case 2:
-			_ = r.admin.Create(ctx, hostage(metadata, n))
+			_ = r.Client.Create(ctx, hostage(metadata, n))
 		case 3:
 			event := &v1alpha1.AlertEvent{Spec: large.Spec}
 			event.Namespace, event.Name = t.namespace, fmt.Sprint("text-", n/5)
-			_ = r.admin.Create(ctx, event)
+			_ = r.Client.Create(ctx, event)
 		case 4:
-			_ = r.admin.Create(ctx, &v1alpha1.WebhookIntegration{ObjectMeta: metadata, Spec: v1alpha1.WebhookIntegrationSpec{
+			_ = r.Client.Create(ctx, &v1alpha1.WebhookIntegration{ObjectMeta: metadata, Spec: v1alpha1.WebhookIntegrationSpec{
 				Tokens: testenv.Tokens(t.namespace, metadata.Name),
 			}})
 		}
@@ -251,7 +250,7 @@ func manyKeys(n int) string {
 func (r *run) storedByManagers(ctx context.Context) (bytes int64, err error) {
 	for _, list := range []client.ObjectList{&v1alpha1.IncidentList{}, &v1alpha1.AlertEventList{}} {
 		for more := ""; ; {
-			if err := r.admin.List(ctx, list, client.Limit(20), client.Continue(more)); err != nil {
+			if err := r.Client.List(ctx, list, client.Limit(20), client.Continue(more)); err != nil {
 				return 0, err
 			}
 			err := meta.EachListItem(list, func(item runtime.Object) error {
@@ -304,57 +303,54 @@ func (n *neighbour) goOn(ctx context.Context) {
 }
 
 func (n *neighbour) alert(ctx context.Context, i int) {
-	began := time.Now()
 	key := fmt.Sprintf("%s-%d", n.name, i)
-	for {
+	answered := untilDone(ctx, func() bool {
 		// A load balancer sends to the replicas that are ready.
 		a, err := n.run.post(n.run.ready(i), n.tenant.token, strings.NewReader(fmt.Sprintf(`{"dedup_key":%q}`, key)), nil)
-		if err == nil && a.code == http.StatusAccepted {
-			break
-		}
-		if !pause(ctx, 200*time.Millisecond) {
-			break // counted as answered at the end, which is too early
-		}
-	}
-	answered := time.Since(began)
-	began = time.Now()
+		return err == nil && a.code == http.StatusAccepted
+	})
 	name := client.ObjectKey{Namespace: n.tenant.namespace, Name: v1alpha1.IncidentName(integrationName, key)}
-	for {
+	folded := untilDone(ctx, func() bool {
 		var incident v1alpha1.Incident
-		err := n.run.admin.Get(ctx, name, &incident)
-		if err == nil && incident.Status.AlertCount > 0 {
-			break
-		}
+		err := n.run.Client.Get(ctx, name, &incident)
 		if err != nil && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 			pause(ctx, time.Second)
 		}
-		if !pause(ctx, 200*time.Millisecond) {
-			break // counted as folded at the end, which is too early
-		}
-	}
+		return err == nil && incident.Status.AlertCount > 0
+	})
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.answered = append(n.answered, answered)
-	n.folded = append(n.folded, time.Since(began))
+	n.folded = append(n.folded, folded)
 }
 
-func (n *neighbour) report(result *report, most time.Duration) {
-	result.acknowledged += len(n.answered)
+// untilDone tries until something is done, and returns how long it took. What is not done when the context ends counts as done
+// then, which is too early.
+func untilDone(ctx context.Context, done func() bool) time.Duration {
+	began := time.Now()
+	for !done() && pause(ctx, 200*time.Millisecond) {
+	}
+	return time.Since(began)
+}
+
+// judge reports how long the neighbour's alerts took.
+func (n *neighbour) judge(most time.Duration) {
+	n.run.acknowledged += len(n.answered)
 	var figures []string
 	for _, figure := range []struct {
 		name  string
 		times []time.Duration
 	}{{"answered", n.answered}, {"folded", n.folded}} {
 		if len(figure.times) == 0 {
-			result.findings.Add("E: %s: none of the neighbour's alerts was %s", n.name, figure.name)
+			n.run.findings.Add("E: %s: none of the neighbour's alerts was %s", n.name, figure.name)
 			continue
 		}
 		slices.Sort(figure.times)
 		at := func(q float64) time.Duration { return loadgen.Quantile(figure.times, q).Round(10 * time.Millisecond) }
 		figures = append(figures, fmt.Sprintf("%s in %s, p90 %s, p99 %s", figure.name, at(0.5), at(0.9), at(0.99)))
 		if at(0.9) > most {
-			result.findings.Add("E: %s: one in ten of the neighbour's alerts is %s only after %s", n.name, figure.name, at(0.9))
+			n.run.findings.Add("E: %s: one in ten of the neighbour's alerts is %s only after %s", n.name, figure.name, at(0.9))
 		}
 	}
-	result.notes = append(result.notes, n.name+": "+strings.Join(figures, ", "))
+	n.run.note("%s: %s", n.name, strings.Join(figures, ", "))
 }

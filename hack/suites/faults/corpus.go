@@ -53,41 +53,38 @@ func postCorpus(ctx context.Context, s *suite) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	result := &report{}
 	allowed := []int{http.StatusAccepted, http.StatusBadRequest, http.StatusRequestEntityTooLarge}
 	for n, body := range corpus() {
 		a, err := run.post(n, run.tenants[0].token, strings.NewReader(body), nil)
 		switch {
 		case err != nil:
-			result.findings.Add("E: %.60q: %v", body, err)
+			run.findings.Add("E: %.60q: %v", body, err)
 		case a.code == http.StatusServiceUnavailable:
-			result.unknown++
+			run.unknown++
 		case !slices.Contains(allowed, a.code):
-			result.findings.Add("E: %.60q is answered %d %s", body, a.code, a.Type)
+			run.findings.Add("E: %.60q is answered %d %s", body, a.code, a.Type)
 		case a.code == http.StatusAccepted:
-			result.acknowledged++
+			run.acknowledged++
 		default:
-			result.refused++
+			run.refused++
 		}
 	}
-	if _, err := loadgen.Drained(ctx, run.admin, run.tenants[0].namespace); err != nil {
-		return result, err
+	if _, err := loadgen.Drained(ctx, run.Client, run.tenants[0].namespace); err != nil {
+		return &run.report, err
 	}
 	var list v1alpha1.IncidentList
-	if err := run.admin.List(ctx, &list, client.InNamespace(run.tenants[0].namespace)); err != nil {
-		return result, err
+	if err := run.Client.List(ctx, &list, client.InNamespace(run.tenants[0].namespace)); err != nil {
+		return &run.report, err
 	}
 	for i := range list.Items {
 		incident := &list.Items[i]
 		alert := &incident.Status.Alert
 		for _, text := range []string{alert.Title, alert.Type, alert.Link, alert.Hostname, alert.Region, incident.Spec.DedupKey} {
 			if strings.ContainsFunc(text, func(c rune) bool { return unicode.IsControl(c) || unicode.Is(unicode.Bidi_Control, c) }) {
-				result.findings.Add("F: %s has the control characters of %.60q", incident.Name, text)
+				run.findings.Add("F: %s has the control characters of %.60q", incident.Name, text)
 			}
 		}
 	}
-	for _, replica := range run.replicas {
-		result.findings = append(result.findings, prefixed("F: ", replica.alarms())...)
-	}
-	return result, nil
+	run.findAlarms()
+	return &run.report, nil
 }

@@ -25,7 +25,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// settings are the command line.
 type settings struct {
 	short   bool
 	race    bool

@@ -43,19 +43,18 @@ func stopAPIServers(ctx context.Context, r *run) error {
 	goOn()
 	pause(ctx, 2*time.Second)
 	err := r.outlive(ctx, func() error {
-		r.plane.KillAPIServers()
+		r.KillAPIServers()
 		for until := time.Now().Add(autoResolveAfter + 15*time.Second); time.Now().Before(until); pause(ctx, 10*time.Second) {
 			goOn()
 		}
-		return r.startAPIServers(ctx)
+		return testenv.StartReady(ctx, r.APIServers...)
 	})
 	pause(ctx, 15*time.Second)
 	return err
 }
 
-// signalPlane sends a signal to all API servers.
 func (r *rig) signalPlane(signal syscall.Signal) (err error) {
-	for _, server := range r.plane.APIServers {
+	for _, server := range r.APIServers {
 		err = errors.Join(err, server.Signal(signal))
 	}
 	return err
@@ -77,7 +76,12 @@ func (r *run) outlive(ctx context.Context, outage func() error) error {
 		return err
 	}
 	stored := time.Since(ended)
-	slowest := r.traffic.slowestBetween(began, ended)
+	var slowest time.Duration
+	for _, answer := range r.traffic.answers(began, ended) {
+		if answer.Began.After(began) {
+			slowest = max(slowest, answer.Ended.Sub(answer.Began))
+		}
+	}
 	r.note("stored again after %s, slowest answer %s", stored.Round(10*time.Millisecond), slowest.Round(10*time.Millisecond))
 	switch {
 	case !slices.Equal(r.exits(), exits):
@@ -90,21 +94,6 @@ func (r *run) outlive(ctx context.Context, outage func() error) error {
 		return fmt.Errorf("alerts were stored again only %s after the outage", stored)
 	}
 	return r.waitReady(ctx)
-}
-
-// slowestBetween is the longest time that a request took which began and ended in that time.
-func (t *traffic) slowestBetween(from, to time.Time) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var slowest time.Duration
-	for _, record := range t.records {
-		for _, d := range record.Deliveries {
-			if d.Began.After(from) && !d.Ended.IsZero() && d.Ended.Before(to) {
-				slowest = max(slowest, d.Ended.Sub(d.Began))
-			}
-		}
-	}
-	return slowest
 }
 
 // startInOutage kills a replica during an outage. Its successor waits in the process and answers 503.
@@ -146,7 +135,7 @@ func (r *run) waitFolds(ctx context.Context) error {
 	r.traffic.post(0, key, "firing", false)
 	name := client.ObjectKey{Namespace: r.tenants[0].namespace, Name: v1alpha1.IncidentName(integrationName, key)}
 	return testenv.Await(ctx, healTime, func(ctx context.Context) error {
-		return r.admin.Get(ctx, name, &v1alpha1.Incident{})
+		return r.Client.Get(ctx, name, &v1alpha1.Incident{})
 	})
 }
 
@@ -156,36 +145,32 @@ const (
 	stoppedWithin = time.Second
 )
 
-func killLeader(ctx context.Context, r *run) error {
-	return r.endLeader(ctx, syscall.SIGKILL, killedWithin)
-}
-func stopLeader(ctx context.Context, r *run) error {
-	return r.endLeader(ctx, syscall.SIGTERM, stoppedWithin)
-}
-
-// endLeader ends the leader, at any time between two renewals, and expects of its successor that it folds soon.
-func (r *run) endLeader(ctx context.Context, signal syscall.Signal, within time.Duration) error {
-	leader, follower, err := r.roles(ctx)
-	if err != nil {
-		return err
+// endLeader returns a fault that ends the leader, at any time between two renewals, and expects of its successor that it folds
+// soon.
+func endLeader(signal syscall.Signal, within time.Duration) func(context.Context, *run) error {
+	return func(ctx context.Context, r *run) error {
+		leader, follower, err := r.roles(ctx)
+		if err != nil {
+			return err
+		}
+		pause(ctx, time.Duration(rand.IntN(1500))*time.Millisecond)
+		leader.held.Store(true) // else it may be its own successor
+		defer leader.held.Store(false)
+		ended := time.Now()
+		leader.end(signal)
+		if err := follower.waitLeads(ctx, true); err != nil {
+			return err
+		}
+		leads := time.Since(ended)
+		if err := r.waitFolds(ctx); err != nil {
+			return err
+		}
+		r.note("another leader after %s, folded after %s", leads.Round(time.Millisecond), time.Since(ended).Round(time.Millisecond))
+		if leads > within {
+			return fmt.Errorf("another replica led only %s after the end of the leader", leads)
+		}
+		leader.held.Store(false)
+		pause(ctx, time.Second)
+		return r.waitReady(ctx)
 	}
-	pause(ctx, time.Duration(rand.IntN(1500))*time.Millisecond)
-	leader.held.Store(true) // else it may be its own successor
-	defer leader.held.Store(false)
-	ended := time.Now()
-	leader.end(signal)
-	if err := follower.waitLeads(ctx, true); err != nil {
-		return err
-	}
-	leads := time.Since(ended)
-	if err := r.waitFolds(ctx); err != nil {
-		return err
-	}
-	r.note("another leader after %s, folded after %s", leads.Round(time.Millisecond), time.Since(ended).Round(time.Millisecond))
-	if leads > within {
-		return fmt.Errorf("another replica led only %s after the end of the leader", leads)
-	}
-	leader.held.Store(false)
-	pause(ctx, time.Second)
-	return r.waitReady(ctx)
 }

@@ -34,32 +34,32 @@ type replica struct {
 	down bool       // not started again
 }
 
-func (r *rig) newReplica(number int, args []string) (*replica, error) {
-	p, err := proxy.Start(r.plane.URLs, r.token, number%len(r.plane.URLs))
+// addReplica starts a replica behind a proxy of its own.
+func (r *rig) addReplica(args []string) error {
+	number := len(r.replicas)
+	p, err := proxy.Start(r.URLs, r.token, number%len(r.URLs))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	name := fmt.Sprintf("replica-%d", number)
 	kubeconfig := filepath.Join(r.folder, name+".kubeconfig")
 	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q}}]\n"+
 		"contexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n", p.URL)
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		return nil, err
+		return err
 	}
-	logPath := filepath.Join(r.folder, fmt.Sprintf("%s-%d.log", name, time.Now().UnixNano()))
-	log, err := os.Create(logPath)
+	log, err := os.Create(filepath.Join(r.folder, fmt.Sprintf("%s-%d.log", name, time.Now().UnixNano())))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	replica := &replica{name: name, proxy: p, log: logPath}
-	replica.manager, err = testenv.StartManager(testenv.ManagerOptions{
-		Binary: r.binary, Kubeconfig: kubeconfig, Log: log, Args: args,
-	})
+	manager, err := testenv.StartManager(testenv.ManagerOptions{Binary: r.binary, Kubeconfig: kubeconfig, Log: log, Args: args})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	go replica.supervise()
-	return replica, nil
+	added := &replica{name: name, proxy: p, log: log.Name(), manager: manager}
+	r.replicas = append(r.replicas, added)
+	go added.supervise()
+	return nil
 }
 
 // supervise starts the manager again when it has ended.
@@ -116,7 +116,6 @@ func (r *replica) isReady() bool {
 	return err == nil
 }
 
-// leads says whether this replica holds the lease.
 func (r *replica) leads() bool {
 	value, ok := r.metric(testenv.Leads)
 	return ok && value == 1
@@ -147,20 +146,65 @@ func (r *replica) resetPeak() int64 {
 	return now
 }
 
-// alarms are lines of the log that no fault excuses.
-func (r *replica) alarms() []string {
-	raw, err := os.ReadFile(r.log)
-	if err != nil {
-		return []string{err.Error()}
-	}
-	var found []string
-	for _, word := range []string{"panic:", "Observed a panic", "DATA RACE", "fatal error:", "goroutine stack exceeds"} {
-		if at := bytes.Index(raw, []byte(word)); at >= 0 {
-			found = append(found, fmt.Sprintf("%s says %q: %.300s", r.name, word, raw[at:]))
+// findAlarms finds lines of the logs that no fault excuses.
+func (r *run) findAlarms() {
+	for _, replica := range r.replicas {
+		raw, err := os.ReadFile(replica.log)
+		if err != nil {
+			r.findings.Add("F: %v", err)
+		}
+		for _, word := range []string{"panic:", "Observed a panic", "DATA RACE", "fatal error:", "goroutine stack exceeds"} {
+			if at := bytes.Index(raw, []byte(word)); at >= 0 {
+				r.findings.Add("F: %s says %q: %.300s", replica.name, word, raw[at:])
+			}
+		}
+		if at := bytes.IndexFunc(raw, func(c rune) bool { return c < ' ' && c != '\n' && c != '\t' || c == 0x7f }); at >= 0 {
+			r.findings.Add("F: %s logged the raw control character %#x", replica.name, raw[at])
 		}
 	}
-	if at := bytes.IndexFunc(raw, func(c rune) bool { return c < ' ' && c != '\n' && c != '\t' || c == 0x7f }); at >= 0 {
-		found = append(found, fmt.Sprintf("%s logged the raw control character %#x", r.name, raw[at]))
+}
+
+// goroutineSlack is how many more goroutines an idle manager may have than before the load: the workers of
+// one that has come to lead, of which the folds alone have 480, and idle connections. A goroutine left behind by each request
+// would be thousands.
+const goroutineSlack = 800
+
+func (r *rig) goroutines() []float64 {
+	var counts []float64
+	for _, replica := range r.replicas {
+		count, _ := replica.metric("go_goroutines")
+		counts = append(counts, count)
 	}
-	return found
+	return counts
+}
+
+// exits are how often the replicas ended on their own.
+func (r *rig) exits() []int32 {
+	var counts []int32
+	for _, replica := range r.replicas {
+		counts = append(counts, replica.exits.Load()-replica.kills.Load())
+	}
+	return counts
+}
+
+// findLeaks finds replicas that leak goroutines, and replicas that exited without being told to.
+func (r *run) findLeaks(ctx context.Context, before []float64, exits []int32) {
+	r.traffic.client.CloseIdleConnections()
+	for i, now := range r.exits() {
+		if ended := now - exits[i]; ended > 0 {
+			r.findings.Add("F: %s ended %d times on its own", r.replicas[i].name, ended)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	for i, replica := range r.replicas {
+		now, ok := replica.metric("go_goroutines")
+		for !ok || now > before[i]+goroutineSlack {
+			if !pause(ctx, 500*time.Millisecond) {
+				r.findings.Add("F: %s has %.0f goroutines, %.0f before the load", replica.name, now, before[i])
+				break
+			}
+			now, ok = replica.metric("go_goroutines")
+		}
+	}
 }

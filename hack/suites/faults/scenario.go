@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -18,29 +17,27 @@ import (
 // nothing.
 const leastRate = 50
 
-// scenario is a fault under load.
+// scenario is a fault under load, or a trial that brings its own load or rig.
 type scenario struct {
 	name  string
-	about string // one line for the table
+	about string // one line
 	short bool   // part of the short form
 
 	replicas int      // default: 2, with leader election
 	args     []string // of the manager
 
 	fault func(ctx context.Context, run *run) error
+	trial func(ctx context.Context, s *suite) (*report, error)
 }
 
 // run is one run of a scenario.
 type run struct {
 	*rig
+	report
 	tenants []tenant
 	traffic *traffic
 	options oracle.Options // a fault sets what it makes meaningless
-	notes   []string       // for the table
-}
-
-func (r *run) note(format string, args ...any) {
-	r.notes = append(r.notes, fmt.Sprintf(format, args...))
+	since   int64          // the revision of etcd at its beginning
 }
 
 // report is what came of a run.
@@ -48,7 +45,7 @@ type report struct {
 	scenario string
 	void     string // why it says nothing
 	findings oracle.Findings
-	notes    []string
+	notes    []string // for the table
 
 	acknowledged, refused, unknown int
 	copies                         int
@@ -57,19 +54,20 @@ type report struct {
 	elapsed                        time.Duration
 }
 
+func (r *report) note(format string, args ...any) {
+	r.notes = append(r.notes, fmt.Sprintf(format, args...))
+}
+
 // baseline is how long the load runs before the fault.
 const baseline = 4 * time.Second
 
 // runScenario starts the load, injects the fault, and checks the result.
 func (r *rig) runScenario(ctx context.Context, s *scenario) (*report, error) {
-	began := time.Now()
-	run, since, err := r.prepare(ctx)
+	run, err := r.prepare(ctx)
 	if err != nil {
 		return nil, err
 	}
-	result := &report{scenario: s.name}
-	goroutines := run.goroutines()
-	exits := run.exits()
+	goroutines, exits := run.goroutines(), run.exits()
 
 	loadCtx, stopLoad := context.WithCancel(ctx)
 	defer stopLoad()
@@ -77,132 +75,78 @@ func (r *rig) runScenario(ctx context.Context, s *scenario) (*report, error) {
 	pause(ctx, time.Second)
 	from := time.Now()
 	pause(ctx, baseline)
-	result.rate = float64(run.traffic.acknowledgedBetween(from, time.Now())) / time.Since(from).Seconds()
+	run.rate = float64(run.traffic.acknowledgedBetween(from, time.Now())) / time.Since(from).Seconds()
 
-	faultErr := s.fault(ctx, run)
+	err = s.fault(ctx, run)
 	run.setRule(nil)
 	ended := time.Now()
-	if faultErr == nil {
-		faultErr = run.waitAccepting(ctx, ended)
+	if err == nil {
+		err = testenv.AwaitThat(ctx, healTime, "hardly any alert is accepted after the fault", func(context.Context) bool {
+			return run.traffic.acknowledgedBetween(ended, time.Now()) >= 20
+		})
+		pause(ctx, time.Second)
 	}
 	stopLoad()
-	run.traffic.wait()
-	if faultErr != nil {
-		return nil, fmt.Errorf("%s: %w", s.name, faultErr)
+	run.traffic.senders.Wait()
+	if err == nil {
+		err = run.settle(ctx, ended)
 	}
-
-	history, found, err := run.settle(ctx, since, ended)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
-	result.healed = time.Since(ended)
-	result.findings = found
-	for _, replica := range run.replicas {
-		result.findings = append(result.findings, prefixed("F: ", replica.alarms())...)
+	run.healed = time.Since(ended)
+	run.findAlarms()
+	run.findLeaks(ctx, goroutines, exits)
+	run.tally()
+	for _, t := range run.tenants { // what stays for idempotency keys would be in the way of the next scenario
+		_ = run.Client.DeleteAllOf(ctx, &v1alpha1.AlertEvent{}, client.InNamespace(t.namespace))
 	}
-	result.findings = append(result.findings, run.leaks(ctx, goroutines, exits)...)
-	tally := run.traffic.tally()
-	result.acknowledged, result.refused, result.unknown = tally[oracle.Acknowledged], tally[oracle.Refused], tally[oracle.Unknown]
-	result.copies = history.Copies()
-	run.sweep(ctx)
-	result.notes = run.notes
-	result.elapsed = time.Since(began)
-	if result.rate < leastRate {
-		result.void = fmt.Sprintf("only %.0f requests/s before the fault", result.rate)
+	if run.rate < leastRate {
+		run.void = fmt.Sprintf("only %.0f requests/s before the fault", run.rate)
 	}
-	return result, nil
+	return &run.report, nil
 }
 
-// sweep deletes what stays for idempotency keys, so that it is not in the way of the next scenario.
-func (r *run) sweep(ctx context.Context) {
-	for _, t := range r.tenants {
-		_ = r.admin.DeleteAllOf(ctx, &v1alpha1.AlertEvent{}, client.InNamespace(t.namespace))
-	}
-}
-
-// prepare makes two tenants, waits until their tokens are known everywhere, and notes where history begins.
-func (r *rig) prepare(ctx context.Context) (*run, int64, error) {
-	since, err := r.history.revision(ctx)
+// prepare makes two tenants, and notes where history begins.
+func (r *rig) prepare(ctx context.Context) (*run, error) {
+	since, err := r.revision(ctx)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	run := &run{rig: r, options: oracle.Options{
-		AutoResolveAfter: func(string, string) time.Duration { return autoResolveAfter },
-	}}
+	run := &run{rig: r, since: since}
 	for range 2 {
 		t, err := r.newTenant(ctx)
 		if err != nil {
-			return nil, 0, fmt.Errorf("making a tenant: %w", err)
+			return nil, fmt.Errorf("making a tenant: %w", err)
 		}
 		run.tenants = append(run.tenants, t)
 	}
 	run.traffic = newTraffic(r, run.tenants)
-	return run, since, run.waitKnown(ctx)
+	return run, nil
 }
 
-// waitKnown waits until every replica takes every tenant's token. The requests are dry.
-func (r *run) waitKnown(ctx context.Context) error {
-	for _, replica := range r.replicas {
-		for _, t := range r.tenants {
-			err := testenv.AwaitThat(ctx, startTimeout, replica.name+" rejects a new token", func(ctx context.Context) bool {
-				_, err := testenv.Call(ctx, http.MethodPost, replica.manager.WebhookURL+t.token+"?dryRun=true", `{"title":"probe"}`)
-				return err == nil
-			})
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// waitAccepting waits until the endpoints take alerts again after the fault.
-func (r *run) waitAccepting(ctx context.Context, ended time.Time) error {
-	err := testenv.AwaitThat(ctx, healTime, "hardly any alert is accepted after the fault", func(context.Context) bool {
-		return r.traffic.acknowledgedBetween(ended, time.Now()) >= 20
-	})
-	pause(ctx, time.Second)
-	return err
-}
-
-// settle waits until nothing is left to find wrong, and healTime after the fault at the most.
-func (r *run) settle(ctx context.Context, since int64, ended time.Time) (*oracle.History, oracle.Findings, error) {
-	for {
+// settle waits until nothing is left to find wrong, and healTime after the fault at the most. It enters what is found.
+func (r *run) settle(ctx context.Context, ended time.Time) error {
+	for wait := time.Duration(0); ; pause(ctx, wait) {
 		ordinary, _, err := r.pendingEvents(ctx)
 		late := time.Since(ended) > healTime
 		if err == nil && ordinary > 0 && !late {
-			pause(ctx, 200*time.Millisecond)
+			wait = 200 * time.Millisecond
 			continue
 		}
-		history, err := r.readHistory(ctx, since)
+		history, err := r.readHistory(ctx)
 		if err != nil {
-			return nil, nil, err
+			return err
 		}
-		found := r.traffic.judge(history, oracle.Moment{FaultsEnded: ended, Now: time.Now()})
-		if len(found) == 0 {
-			return history, nil, nil
+		r.copies, r.findings = history.Copies(), r.traffic.judge(history, oracle.Moment{FaultsEnded: ended, Now: time.Now()})
+		if late && ordinary > 0 && len(r.findings) > 0 {
+			r.findings.Add("E: %d AlertEvents are left %s after the end of the fault", ordinary, healTime)
 		}
-		if late {
-			if ordinary > 0 {
-				found.Add("E: %d AlertEvents are left %s after the end of the fault", ordinary, healTime)
-			}
-			return history, found, nil
+		// Time does not mend what breaks D or F.
+		hopeless := slices.ContainsFunc(r.findings, func(finding string) bool { return finding[0] == 'D' || finding[0] == 'F' })
+		if len(r.findings) == 0 || late || hopeless {
+			return nil
 		}
-		if isHopeless(found) {
-			return history, found, nil
-		}
-		pause(ctx, time.Second)
+		wait = time.Second
 	}
-}
-
-// isHopeless says that time will not mend what was found.
-func isHopeless(found oracle.Findings) bool {
-	return slices.ContainsFunc(found, func(finding string) bool { return finding[0] == 'D' || finding[0] == 'F' })
-}
-
-func prefixed(prefix string, lines []string) []string {
-	for i := range lines {
-		lines[i] = prefix + lines[i]
-	}
-	return lines
 }

@@ -16,17 +16,18 @@ import (
 
 // exhaustSpace brings etcd to its quota, where it refuses all writes, and lifts the quota again.
 func exhaustSpace(ctx context.Context, r *run) error {
-	size, err := r.history.size(ctx)
+	size, err := r.etcdSize(ctx)
 	if err != nil {
 		return err
 	}
 	const flag, junk = "--quota-backend-bytes", 1 << 20
-	if err := r.restartEtcd(ctx, func() { r.plane.Etcd.SetArg(flag, strconv.FormatInt(size+2*junk, 10)) }); err != nil {
+	if err := r.restartEtcd(ctx, func() { r.Etcd.SetArg(flag, strconv.FormatInt(size+2*junk, 10)) }); err != nil {
 		return err
 	}
 	full := false
 	for i := 0; i < 64 && !full; i++ {
-		full = r.history.put(ctx, fmt.Sprintf("/junk/%d-%d", time.Now().UnixNano(), i), make([]byte, junk)) != nil
+		key := fmt.Appendf(nil, "/junk/%d-%d", time.Now().UnixNano(), i) // outside of the API servers' keys
+		full = r.CallEtcd(ctx, "/v3/kv/put", map[string]any{"key": key, "value": make([]byte, junk)}, &struct{}{}) != nil
 	}
 	if !full {
 		return fmt.Errorf("etcd does not mind its quota")
@@ -34,19 +35,19 @@ func exhaustSpace(ctx context.Context, r *run) error {
 	before := time.Now()
 	pause(ctx, 8*time.Second)
 	r.note("%d acknowledged while etcd was full", r.traffic.acknowledgedBetween(before.Add(time.Second), time.Now()))
-	if err := r.restartEtcd(ctx, func() { r.plane.Etcd.SetArg(flag, "0") }); err != nil {
+	if err := r.restartEtcd(ctx, func() { r.Etcd.SetArg(flag, "0") }); err != nil {
 		return err
 	}
-	if err := r.history.disarm(ctx); err != nil {
+	if err := r.disarm(ctx); err != nil {
 		return err
 	}
-	return r.startAPIServers(ctx)
+	return testenv.StartReady(ctx, r.APIServers...)
 }
 
 func (r *rig) restartEtcd(ctx context.Context, change func()) error {
-	r.plane.Etcd.Kill()
+	r.Etcd.Kill()
 	change()
-	return testenv.StartReady(ctx, r.plane.Etcd)
+	return testenv.StartReady(ctx, r.Etcd)
 }
 
 // fillBacklog lets nothing be folded, so that the queue grows to its limit, and then drains.
@@ -76,15 +77,15 @@ func fillBacklog(ctx context.Context, r *run) error {
 
 // restoreEtcd copies etcd's data, goes on for a while, and then starts everything again on the copy.
 func restoreEtcd(ctx context.Context, r *run) error {
-	backup := r.plane.DataFolder() + ".backup"
-	copied := func() error { return exec.CommandContext(ctx, "cp", "-r", r.plane.DataFolder(), backup).Run() }
+	backup := r.DataFolder() + ".backup"
+	copied := func() error { return exec.CommandContext(ctx, "cp", "-r", r.DataFolder(), backup).Run() }
 	var err error
 	failed := r.restartEtcd(ctx, func() { err, r.options.LostFrom = copied(), time.Now() })
 	if err := errors.Join(failed, err); err != nil {
 		return fmt.Errorf("copying etcd: %w", err)
 	}
 	pause(ctx, 4*time.Second)
-	r.plane.KillAPIServers()
+	r.KillAPIServers()
 	// A leader that is cut off for so long as a restore takes has lost its lease and ended. What it remembers is
 	// of a time that never was: it would delete what the older Incidents have not counted.
 	for _, replica := range r.replicas {
@@ -93,15 +94,15 @@ func restoreEtcd(ctx context.Context, r *run) error {
 		replica.kill()
 	}
 	err = r.restartEtcd(ctx, func() {
-		if err = os.RemoveAll(r.plane.DataFolder()); err == nil {
-			err = os.Rename(backup, r.plane.DataFolder())
+		if err = os.RemoveAll(r.DataFolder()); err == nil {
+			err = os.Rename(backup, r.DataFolder())
 		}
 	})
 	if err != nil {
 		return fmt.Errorf("restoring etcd: %w", err)
 	}
 	r.options.LostUntil = time.Now()
-	if err := r.startAPIServers(ctx); err != nil {
+	if err := testenv.StartReady(ctx, r.APIServers...); err != nil {
 		return err
 	}
 	for _, replica := range r.replicas {

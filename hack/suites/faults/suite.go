@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
@@ -37,16 +36,11 @@ func (s *suite) wants(name string, short bool) bool {
 }
 
 func (s *suite) runAll(ctx context.Context) (bool, error) {
-	ok := true
+	well := true
 	for range s.rounds {
 		for i := range scenarios {
 			if s.wants(scenarios[i].name, scenarios[i].short) {
-				ok = s.runOne(ctx, &scenarios[i]) && ok
-			}
-		}
-		for _, t := range trials {
-			if s.wants(t.name, t.short) {
-				ok = s.runTrial(ctx, t) && ok
+				well = s.runOne(ctx, &scenarios[i]) && well
 			}
 		}
 		if ctx.Err() != nil {
@@ -54,42 +48,49 @@ func (s *suite) runAll(ctx context.Context) (bool, error) {
 		}
 	}
 	s.printTable()
-	return ok, nil
+	return well, nil
 }
 
-// runSoak runs scenarios at random until the time is over.
+// runSoak runs scenarios at random, but for trials, until the time is over.
 func (s *suite) runSoak(ctx context.Context) (bool, error) {
-	ok := true
+	well := true
 	for until := time.Now().Add(s.soak); time.Now().Before(until) && ctx.Err() == nil; {
-		if chosen := &scenarios[rand.IntN(len(scenarios))]; s.run == "" || s.wanted.MatchString(chosen.name) {
-			ok = s.runOne(ctx, chosen) && ok
+		chosen := &scenarios[rand.IntN(len(scenarios))]
+		if chosen.trial == nil && (s.run == "" || s.wanted.MatchString(chosen.name)) {
+			well = s.runOne(ctx, chosen) && well
 		}
 	}
 	s.printTable()
-	return ok, ctx.Err()
+	return well, ctx.Err()
 }
 
 // runOne runs a scenario and says whether all was well. A void run is made again, twice at the most.
 func (s *suite) runOne(ctx context.Context, scenario *scenario) bool {
 	for try := 0; ; try++ {
+		began := time.Now()
 		result, err := s.attempt(ctx, scenario)
 		switch {
 		case ctx.Err() != nil:
 			return false
 		case err != nil:
-			result = &report{scenario: scenario.name, findings: oracle.Findings{"E: " + err.Error()}}
+			result = cmp.Or(result, &report{})
+			result.findings.Add("E: %v", err)
 			s.dropRig() // nobody knows what state it is in
 		case result.void != "" && len(result.findings) == 0 && try < 2:
 			fmt.Printf("again  %-18s %s\n", scenario.name, result.void)
 			continue
 		}
+		result.scenario, result.elapsed = scenario.name, time.Since(began)
 		s.reports = append(s.reports, result)
 		result.print()
-		return len(result.findings) == 0 && result.void == ""
+		return result.verdict() == ok
 	}
 }
 
 func (s *suite) attempt(ctx context.Context, scenario *scenario) (*report, error) {
+	if scenario.trial != nil {
+		return scenario.trial(ctx, s)
+	}
 	if err := s.prepareRig(ctx, scenario); err != nil {
 		return nil, err
 	}
@@ -107,7 +108,7 @@ func (s *suite) prepareRig(ctx context.Context, scenario *scenario) error {
 	}
 	replicas, args := cmp.Or(scenario.replicas, 2), slices.Clone(scenario.args)
 	if replicas > 1 {
-		args = append(args, "--leader-elect", "--leader-election-namespace="+systemNamespace)
+		args = append(args, elect...)
 	}
 	shape := fmt.Sprint(replicas, args)
 	if shape == s.shape {
@@ -148,17 +149,28 @@ func (s *suite) dropRig() {
 // maxPrinted is how many findings of one run are printed.
 const maxPrinted = 20
 
-func (r *report) print() {
-	verdict := "ok"
+// The verdicts on a run.
+const (
+	ok     = "ok"
+	broken = "BROKEN"
+	void   = "void"
+)
+
+func (r *report) verdict() string {
 	switch {
 	case len(r.findings) > 0:
-		verdict = "BROKEN"
+		return broken
 	case r.void != "":
-		verdict = "void"
+		return void
+	default:
+		return ok
 	}
+}
+
+func (r *report) print() {
 	fmt.Printf("%-6s %-18s %5.0f/s before, %d acknowledged, %d refused, %d unknown, %d second copies, "+
 		"healed in %s, took %s",
-		verdict, r.scenario, r.rate, r.acknowledged, r.refused, r.unknown, r.copies,
+		r.verdict(), r.scenario, r.rate, r.acknowledged, r.refused, r.unknown, r.copies,
 		r.healed.Round(100*time.Millisecond), r.elapsed.Round(time.Second))
 	if len(r.notes) > 0 {
 		fmt.Printf(" (%s)", strings.Join(r.notes, "; "))
@@ -175,61 +187,27 @@ func (r *report) print() {
 
 // printTable prints the sums of all runs in Markdown.
 func (s *suite) printTable() {
-	type sum struct {
-		runs, broken, void                     int
-		acknowledged, refused, unknown, copies int
-		healed                                 time.Duration
-	}
-	sums := map[string]*sum{}
-	var names []string
-	for _, r := range s.reports {
-		if sums[r.scenario] == nil {
-			sums[r.scenario] = &sum{}
-			names = append(names, r.scenario)
-		}
-		entry := sums[r.scenario]
-		entry.runs++
-		switch {
-		case len(r.findings) > 0:
-			entry.broken++
-		case r.void != "":
-			entry.void++
-		}
-		entry.acknowledged += r.acknowledged
-		entry.refused += r.refused
-		entry.unknown += r.unknown
-		entry.copies += r.copies
-		entry.healed = max(entry.healed, r.healed)
-	}
 	fmt.Println("\n| Fault | Runs | Broken | Void | Acknowledged | Refused | Unknown | Second copies | Longest healing |")
 	fmt.Println("|---|---|---|---|---|---|---|---|---|")
-	for _, name := range names {
-		e := sums[name]
-		fmt.Printf("| %s | %d | %d | %d | %d | %d | %d | %d | %s |\n", name, e.runs, e.broken, e.void,
-			e.acknowledged, e.refused, e.unknown, e.copies, e.healed.Round(100*time.Millisecond))
+	for i := range scenarios {
+		var sum report
+		verdicts := map[string]int{}
+		runs := 0
+		for _, r := range s.reports {
+			if r.scenario != scenarios[i].name {
+				continue
+			}
+			runs++
+			verdicts[r.verdict()]++
+			sum.acknowledged += r.acknowledged
+			sum.refused += r.refused
+			sum.unknown += r.unknown
+			sum.copies += r.copies
+			sum.healed = max(sum.healed, r.healed)
+		}
+		if runs > 0 {
+			fmt.Printf("| %s | %d | %d | %d | %d | %d | %d | %d | %s |\n", scenarios[i].name, runs, verdicts[broken], verdicts[void],
+				sum.acknowledged, sum.refused, sum.unknown, sum.copies, sum.healed.Round(100*time.Millisecond))
+		}
 	}
-}
-
-// trial is a test that needs no running load, or a rig of its own.
-type trial struct {
-	name  string
-	short bool
-	run   func(ctx context.Context, s *suite) (*report, error)
-}
-
-func (s *suite) runTrial(ctx context.Context, t trial) bool {
-	began := time.Now()
-	result, err := t.run(ctx, s)
-	if result == nil {
-		result = &report{}
-	}
-	if err != nil {
-		result.findings.Add("E: %v", err)
-		s.dropRig()
-	}
-	result.scenario = t.name
-	result.elapsed = time.Since(began)
-	s.reports = append(s.reports, result)
-	result.print()
-	return len(result.findings) == 0
 }

@@ -3,23 +3,23 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
 	mathrand "math/rand/v2"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
-	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
 // tenant is a namespace with an integration. All tenants' integrations and keys have the same names, so
@@ -32,24 +32,16 @@ const integrationName = "app"
 // must not look like silence.
 const autoResolveAfter = time.Minute
 
-// newTenant makes a namespace and its integration.
-func (r *rig) newTenant(ctx context.Context) (tenant, error) {
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "tenant-"}}
-	if err := r.admin.Create(ctx, namespace); err != nil {
-		return tenant{}, err
-	}
-	t := tenant{namespace: namespace.Name, token: testenv.Token(namespace.Name, integrationName)}
-	return t, r.newIntegration(ctx, t)
-}
-
-func (r *rig) newIntegration(ctx context.Context, t tenant) error {
-	return r.admin.Create(ctx, &v1alpha1.WebhookIntegration{
-		ObjectMeta: metav1.ObjectMeta{Namespace: t.namespace, Name: integrationName},
-		Spec: v1alpha1.WebhookIntegrationSpec{
-			Tokens:           testenv.Tokens(t.namespace, integrationName),
-			AutoResolveAfter: &metav1.Duration{Duration: autoResolveAfter},
-		},
+// newTenant makes a namespace and its integration, whose token every replica accepts then.
+func (r *rig) newTenant(ctx context.Context) (t tenant, err error) {
+	t.namespace = "tenant-" + strings.ToLower(rand.Text())
+	t.token, err = r.Integrate(ctx, t.namespace, integrationName, v1alpha1.WebhookIntegrationSpec{
+		AutoResolveAfter: &metav1.Duration{Duration: autoResolveAfter},
 	})
+	for i := 0; i < len(r.replicas) && err == nil; i++ {
+		err = r.replicas[i].manager.WaitKnown(ctx, t.token)
+	}
+	return t, err
 }
 
 // traffic is the load on the endpoints and the record of every request.
@@ -85,25 +77,24 @@ const (
 	senderRest    = 15 * time.Millisecond
 )
 
-// start starts all senders. They end when ctx does; wait waits for the last answer.
+// start starts all senders. They end when ctx does.
 func (t *traffic) start(ctx context.Context) {
 	for number := range t.tenants {
+		send := func(key func(n int) string, keyed bool) {
+			t.senders.Go(func() { t.sendSequence(ctx, number, key, keyed) })
+		}
 		for i := range ownKeySenders {
-			t.senders.Go(func() { t.sendSequence(ctx, number, func(int) string { return fmt.Sprintf("own-%d", i) }, false) })
+			send(func(int) string { return fmt.Sprintf("own-%d", i) }, false)
 		}
 		for range sharedSenders {
-			t.senders.Go(func() {
-				t.sendSequence(ctx, number, func(n int) string { return fmt.Sprintf("shared-%d", n%2) }, false)
-			})
+			send(func(n int) string { return fmt.Sprintf("shared-%d", n%2) }, false)
 		}
 		for i := range keyedSenders {
-			t.senders.Go(func() { t.sendSequence(ctx, number, func(int) string { return fmt.Sprintf("keyed-%d", i) }, true) })
+			send(func(int) string { return fmt.Sprintf("keyed-%d", i) }, true)
 		}
 		t.senders.Go(func() { t.sendOpenLoop(ctx, number) })
 	}
 }
-
-func (t *traffic) wait() { t.senders.Wait() }
 
 // sendSequence posts alerts of a key one after the other, through all of its life cycle.
 func (t *traffic) sendSequence(ctx context.Context, number int, key func(int) string, keyed bool) {
@@ -120,15 +111,8 @@ func (t *traffic) sendSequence(ctx context.Context, number int, key func(int) st
 
 // sendOpenLoop begins requests at a steady rate, whatever becomes of those before.
 func (t *traffic) sendOpenLoop(ctx context.Context, number int) {
-	ticker := time.NewTicker(time.Second / openRate)
-	defer ticker.Stop()
-	for n := 0; ; n++ {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			t.senders.Go(func() { t.post(number, fmt.Sprintf("open-%d", n%10), "firing", false) })
-		}
+	for n := 0; pause(ctx, time.Second/openRate); n++ {
+		t.senders.Go(func() { t.post(number, fmt.Sprintf("open-%d", n%10), "firing", false) })
 	}
 }
 
@@ -163,23 +147,13 @@ func (t *traffic) post(number int, key, status string, keyed bool) {
 	t.mu.Lock()
 	t.records = append(t.records, record)
 	t.mu.Unlock()
-	tries := 1
-	if keyed {
-		tries = 12
-	}
-	for try := range tries {
-		if try > 0 {
-			time.Sleep(500 * time.Millisecond)
-		}
-		delivery := t.deliver(record, tenant.token, body)
-		if delivery.Outcome == oracle.Acknowledged {
-			break
-		}
+	for try := 1; t.deliver(record, tenant.token, body) != oracle.Acknowledged && keyed && try < 12; try++ {
+		time.Sleep(500 * time.Millisecond)
 	}
 }
 
 // deliver sends a request once, and enters that it is under way and what becomes of it.
-func (t *traffic) deliver(record *oracle.Record, token string, body []byte) oracle.Delivery {
+func (t *traffic) deliver(record *oracle.Record, token string, body []byte) oracle.Outcome {
 	delivery := oracle.Delivery{Outcome: oracle.Unknown, Began: time.Now()}
 	t.mu.Lock()
 	at := len(record.Deliveries)
@@ -190,7 +164,7 @@ func (t *traffic) deliver(record *oracle.Record, token string, body []byte) orac
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	record.Deliveries[at] = delivery
-	return delivery
+	return delivery.Outcome
 }
 
 // try sends a request to a replica at random; when that one does not take the connection, to another, as a
@@ -200,37 +174,26 @@ func (t *traffic) try(token string, body []byte, idempotencyKey string) (oracle.
 	first := mathrand.IntN(len(replicas))
 	for i := range replicas {
 		url := replicas[(first+i)%len(replicas)].manager.WebhookURL + token
-		outcome, ids, dialed := t.tryAt(url, body, idempotencyKey)
-		if dialed {
-			return outcome, ids
+		request, err := http.NewRequest(http.MethodPost, url, bytes.NewReader(body))
+		if err != nil {
+			panic(err)
 		}
+		if idempotencyKey != "" {
+			request.Header.Set("Idempotency-Key", idempotencyKey)
+		}
+		request.GetBody = nil // net/http must not try again on its own: the record would not know
+		response, err := t.client.Do(request)
+		switch {
+		case err == nil:
+			raw, err := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			return loadgen.Read(response.StatusCode, http.StatusAccepted, raw, err)
+		case loadgen.ErrorOutcome(err) != oracle.Refused:
+			return oracle.Unknown, nil
+		}
+		t.unmet.Add(1)
 	}
 	return oracle.Refused, nil
-}
-
-// tryAt sends a request once. dialed is false when nobody took the connection.
-func (t *traffic) tryAt(url string, body []byte, idempotencyKey string) (outcome oracle.Outcome, ids []string, dialed bool) {
-	request, err := http.NewRequest(http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		panic(err)
-	}
-	if idempotencyKey != "" {
-		request.Header.Set("Idempotency-Key", idempotencyKey)
-	}
-	request.GetBody = nil // net/http must not try again on its own: the record would not know
-	response, err := t.client.Do(request)
-	switch {
-	case err == nil:
-	case loadgen.ErrorOutcome(err) == oracle.Refused:
-		t.unmet.Add(1)
-		return oracle.Refused, nil, false
-	default:
-		return oracle.Unknown, nil, true
-	}
-	defer func() { _ = response.Body.Close() }()
-	raw, err := io.ReadAll(response.Body)
-	outcome, ids = loadgen.Read(response.StatusCode, http.StatusAccepted, raw, err)
-	return outcome, ids, true
 }
 
 // judge has the oracle compare the history with the records.
@@ -241,26 +204,35 @@ func (t *traffic) judge(history *oracle.History, at oracle.Moment) oracle.Findin
 }
 
 // tally counts the requests by outcome.
-func (t *traffic) tally() map[oracle.Outcome]int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
+func (r *run) tally() {
+	r.traffic.mu.Lock()
+	defer r.traffic.mu.Unlock()
 	counts := map[oracle.Outcome]int{}
-	for _, record := range t.records {
+	for _, record := range r.traffic.records {
 		counts[record.Outcome()]++
 	}
-	return counts
+	r.acknowledged, r.refused, r.unknown = counts[oracle.Acknowledged], counts[oracle.Refused], counts[oracle.Unknown]
+}
+
+// answers returns the requests that were answered in that time.
+func (t *traffic) answers(from, to time.Time) (list []oracle.Delivery) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, record := range t.records {
+		for _, delivery := range record.Deliveries {
+			if delivery.Ended.After(from) && delivery.Ended.Before(to) {
+				list = append(list, delivery)
+			}
+		}
+	}
+	return list
 }
 
 // acknowledgedBetween counts the requests that were acknowledged in that time.
-func (t *traffic) acknowledgedBetween(from, to time.Time) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := 0
-	for _, record := range t.records {
-		for _, delivery := range record.Deliveries {
-			if delivery.Outcome == oracle.Acknowledged && delivery.Ended.After(from) && delivery.Ended.Before(to) {
-				n++
-			}
+func (t *traffic) acknowledgedBetween(from, to time.Time) (n int) {
+	for _, delivery := range t.answers(from, to) {
+		if delivery.Outcome == oracle.Acknowledged {
+			n++
 		}
 	}
 	return n
@@ -270,7 +242,7 @@ func (t *traffic) acknowledgedBetween(from, to time.Time) int {
 func (r *run) pendingEvents(ctx context.Context) (ordinary, keyed int, err error) {
 	for _, t := range r.tenants {
 		var list v1alpha1.AlertEventList
-		if err := r.admin.List(ctx, &list, client.InNamespace(t.namespace)); err != nil {
+		if err := r.Client.List(ctx, &list, client.InNamespace(t.namespace)); err != nil {
 			return 0, 0, err
 		}
 		for i := range list.Items {

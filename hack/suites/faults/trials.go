@@ -21,25 +21,12 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-// trials are the tests that bring their own load or rig.
-var trials = []trial{
-	{name: "permissions", short: true, run: checkPermissions},
-	{name: "flow-control", short: true, run: checkFlows},
-	{name: "payload-corpus", short: true, run: postCorpus},
-	{name: "hostile-bytes", run: hostileBytes},
-	{name: "import", run: importIncidents},
-}
-
-// ordinary is the shape of a rig for a trial: two replicas.
-var ordinary = &scenario{name: "trial"}
-
 // startTrial prepares a rig with two replicas and two tenants.
 func (s *suite) startTrial(ctx context.Context) (*run, error) {
-	if err := s.prepareRig(ctx, ordinary); err != nil {
+	if err := s.prepareRig(ctx, &scenario{}); err != nil {
 		return nil, err
 	}
-	run, _, err := s.rig.prepare(ctx)
-	return run, err
+	return s.rig.prepare(ctx)
 }
 
 // answer is what the endpoint said.
@@ -116,26 +103,25 @@ func checkPermissions(ctx context.Context, s *suite) (*report, error) {
 	if err := as.Create(ctx, review); err != nil {
 		return nil, err
 	}
-	result := &report{}
 	got := verbsOf(review.Status.ResourceRules)
 	for name := range got {
 		if got[name] != grants[name] && got[name] != newerGrants[name] {
-			result.findings.Add("F: the service account may %q %s, and should %q", got[name], name, grants[name])
+			run.findings.Add("F: the service account may %q %s, and should %q", got[name], name, grants[name])
 		}
 	}
 	for name := range grants {
 		if got[name] == "" {
-			result.findings.Add("F: the service account may not %s %s", grants[name], name)
+			run.findings.Add("F: the service account may not %s %s", grants[name], name)
 		}
 	}
 	for _, replica := range run.replicas {
 		if forbidden := replica.proxy.Forbidden(); len(forbidden) > 0 {
-			result.findings.Add("F: %s was forbidden to %v", replica.name, forbidden)
+			run.findings.Add("F: %s was forbidden to %v", replica.name, forbidden)
 		}
 	}
-	slices.Sort(result.findings)
-	result.notes = append(result.notes, fmt.Sprintf("%d rules", len(got)))
-	return result, nil
+	slices.Sort(run.findings)
+	run.note("%d rules", len(got))
+	return &run.report, nil
 }
 
 // verbsOf sums rules up: the verbs by group/resource, and by name where one is given.
@@ -184,7 +170,7 @@ func checkFlows(ctx context.Context, s *suite) (*report, error) {
 	}
 	uids := map[string]string{}
 	var schemas flowcontrolv1.FlowSchemaList
-	if err := run.admin.List(ctx, &schemas); err != nil {
+	if err := run.Client.List(ctx, &schemas); err != nil {
 		return nil, err
 	}
 	for i := range schemas.Items {
@@ -195,24 +181,21 @@ func checkFlows(ctx context.Context, s *suite) (*report, error) {
 			return nil, err
 		}
 	}
-	if _, err := loadgen.Drained(ctx, run.admin, run.tenants[0].namespace); err != nil {
+	if _, err := loadgen.Drained(ctx, run.Client, run.tenants[0].namespace); err != nil {
 		return nil, err
 	}
-	result := &report{}
 	for call, want := range flows {
 		var got []string
-		for range 100 { // the leader creates its lease, and updates it a second later
-			if got = run.flows(call, uids); len(got) > 0 {
-				break
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
+		_ = testenv.AwaitThat(ctx, 10*time.Second, "", func(context.Context) bool {
+			got = run.flows(call, uids)
+			return len(got) > 0 // the leader creates its lease, and updates it a second later
+		})
 		if len(got) == 0 || slices.ContainsFunc(got, func(name string) bool { return name != want }) {
-			result.findings.Add("E: %s comes under %v and should come under %s", call, got, want)
+			run.findings.Add("E: %s comes under %v and should come under %s", call, got, want)
 		}
 	}
-	slices.Sort(result.findings)
-	return result, nil
+	slices.Sort(run.findings)
+	return &run.report, nil
 }
 
 // lives is how many alerts postLives posts.
@@ -231,7 +214,7 @@ func (r *run) postLives(ctx context.Context) error {
 			return fmt.Errorf("an alert is answered %d", a.code)
 		}
 	}
-	_, err := loadgen.Drained(ctx, r.admin, r.tenants[0].namespace)
+	_, err := loadgen.Drained(ctx, r.Client, r.tenants[0].namespace)
 	return err
 }
 
@@ -241,11 +224,11 @@ func (r *run) restoreIncidents(ctx context.Context, incidents []v1alpha1.Inciden
 		imported := &v1alpha1.Incident{
 			ObjectMeta: metav1.ObjectMeta{Namespace: r.tenants[0].namespace, Name: incident.Name}, Spec: incident.Spec,
 		}
-		if err := r.admin.Create(ctx, imported); err != nil {
+		if err := r.Client.Create(ctx, imported); err != nil {
 			return err
 		}
 		imported.Status = incident.Status
-		if err := r.admin.Status().Update(ctx, imported); err != nil {
+		if err := r.Client.Status().Update(ctx, imported); err != nil {
 			return err
 		}
 	}
@@ -263,7 +246,7 @@ func importIncidents(ctx context.Context, s *suite) (*report, error) {
 		return nil, err
 	}
 	var exported v1alpha1.IncidentList
-	if err := old.admin.List(ctx, &exported, client.InNamespace(old.tenants[0].namespace)); err != nil {
+	if err := old.Client.List(ctx, &exported, client.InNamespace(old.tenants[0].namespace)); err != nil {
 		return nil, err
 	}
 	s.dropRig()
@@ -278,26 +261,26 @@ func importIncidents(ctx context.Context, s *suite) (*report, error) {
 	if err := fresh.postLives(ctx); err != nil {
 		return nil, err
 	}
-	result := &report{acknowledged: 2 * lives}
+	fresh.acknowledged = 2 * lives
 	for _, before := range exported.Items {
 		var after v1alpha1.Incident
 		key := client.ObjectKey{Namespace: fresh.tenants[0].namespace, Name: before.Name}
-		if err := fresh.admin.Get(ctx, key, &after); err != nil {
+		if err := fresh.Client.Get(ctx, key, &after); err != nil {
 			return nil, err
 		}
 		// The same posts again: the same count once more, and the same state at the end. A report that came
 		// first counted for nothing in the old cluster, and counts in the new one.
 		if n := after.Status.AlertCount - before.Status.AlertCount; n < before.Status.AlertCount || n > before.Status.AlertCount+2 {
-			result.findings.Add("A: %s had counted %d alerts and counts %d after the same ones came again",
+			fresh.findings.Add("A: %s had counted %d alerts and counts %d after the same ones came again",
 				before.Spec.DedupKey, before.Status.AlertCount, after.Status.AlertCount)
 		}
 		if after.Status.State != before.Status.State || after.Status.Alert.Title != before.Status.Alert.Title {
-			result.findings.Add("B: %s is %s %q, was %s %q", before.Spec.DedupKey, after.Status.State, after.Status.Alert.Title,
+			fresh.findings.Add("B: %s is %s %q, was %s %q", before.Spec.DedupKey, after.Status.State, after.Status.Alert.Title,
 				before.Status.State, before.Status.Alert.Title)
 		}
 		if after.Status.Ledger.ResourceVersion == before.Status.Ledger.ResourceVersion {
-			result.findings.Add("B: %s still has the old cluster's stamp", before.Spec.DedupKey)
+			fresh.findings.Add("B: %s still has the old cluster's stamp", before.Spec.DedupKey)
 		}
 	}
-	return result, nil
+	return &fresh.report, nil
 }

@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"path"
 	"sync"
 	"time"
 
@@ -44,14 +45,10 @@ var callReader = request.RequestInfoFactory{
 
 func callOf(r *http.Request) Call {
 	info, err := callReader.NewRequestInfo(r)
-	switch {
-	case err != nil || !info.IsResourceRequest:
+	if err != nil || !info.IsResourceRequest {
 		return Call{info.Verb, "discovery"}
-	case info.Subresource != "":
-		return Call{info.Verb, info.Resource + "/" + info.Subresource}
-	default:
-		return Call{info.Verb, info.Resource}
 	}
+	return Call{info.Verb, path.Join(info.Resource, info.Subresource)}
 }
 
 // Fate is what happens to a call. The zero Fate lets it pass.
