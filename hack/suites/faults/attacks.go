@@ -53,39 +53,35 @@ type attack struct {
 
 // requestAttacks come first, while the memory has little: its growth is judged.
 var requestAttacks = []attack{
-	{name: "slow headers", most: time.Second, run: func(r *run, ctx context.Context, _ tenant) {
-		r.atEveryPort(ctx, slowConnections, requestStart+"X-Slow: ", "a", time.Second)
-	}},
+	{name: "slow headers", most: time.Second, run: connections(slowConnections, requestStart+"X-Slow: ", "a", time.Second)},
 	{name: "wrong tokens", most: time.Second, run: (*run).guessTokens},
 	{name: "bodies of 1 GiB", most: time.Second, growth: 16 << 20, run: (*run).postLargeBodies},
-	{name: "gzip bombs", most: time.Second, growth: 16 << 20, run: (*run).postBombs},
-	{name: "bodies of many values", growth: 128 << 20, run: (*run).postManyValues},
+	// Bodies that decompress to 256 MiB.
+	{name: "gzip bombs", most: time.Second, growth: 16 << 20, run: posts(largeSenders, largePause, "", gzipped, func() []byte {
+		return compressed(io.LimitReader(blanks{}, bombSize))
+	})},
+	// Bodies that decode to fifty times their length.
+	{name: "bodies of many values", growth: 128 << 20, run: posts(valueSenders, valuePause, "", nil, func() []byte {
+		return []byte(`{"a":[` + strings.Repeat(`{"":0},`, valueBody/7-10) + `0]}`)
+	})},
 }
 
 // attacks are those that also come all at once, each at another door.
 var attacks = []attack{
 	// etcd and the API servers take most of the time for objects of a megabyte.
 	{name: "objects and alerts of 1 MB", most: 3 * maxDelay, run: (*run).attackByBytes},
-	{name: "header fields without end", run: func(r *run, ctx context.Context, _ tenant) {
-		r.atEveryPort(ctx, fieldConnections, requestStart, strings.Repeat("a:\n", 1<<10), 10*time.Millisecond)
-	}},
-	{name: "one header of 1 MiB", run: func(r *run, ctx context.Context, _ tenant) {
-		r.atEveryPort(ctx, fieldConnections, requestStart, strings.Repeat("a", 4<<10), 10*time.Millisecond)
-	}},
-	{name: "idle connections", run: func(r *run, ctx context.Context, _ tenant) {
-		r.atEveryPort(ctx, idleConnections, "", "", 0)
-	}},
-	{name: "requests without their bodies", run: func(r *run, ctx context.Context, _ tenant) {
-		r.atEveryPort(ctx, idleConnections, requestStart+"Content-Length: 100\r\n\r\n", "", 0)
-	}},
+	{name: "header fields without end",
+		run: connections(fieldConnections, requestStart, strings.Repeat("a:\n", 1<<10), 10*time.Millisecond)},
+	{name: "one header of 1 MiB", run: connections(fieldConnections, requestStart, strings.Repeat("a", 4<<10), 10*time.Millisecond)},
+	{name: "idle connections", run: connections(idleConnections, "", "", 0)},
+	{name: "requests without their bodies", run: connections(idleConnections, requestStart+"Content-Length: 100\r\n\r\n", "", 0)},
 	{name: "answers that are not read", run: (*run).leaveAnswers},
-	{name: "small events with large answers", run: (*run).postSmallEvents},
+	{name: "small events with large answers", run: posts(2, hostilePause/4, "?dryRun=true", gzippedEvent, smallEvent)},
 	{name: "mappings that take their whole budget", run: (*run).postMapped},
 	{name: "tiny AlertEvents by hand", run: (*run).createTinyEvents},
 	{name: "integrations of 250 KB", run: (*run).createLargeIntegrations},
 }
 
-// requestStart is the start of a request.
 const requestStart = "GET / HTTP/1.1\r\nHost: x\r\n"
 
 // repeat has so many attackers do something again and again, with a rest after each time, until ctx ends.
@@ -102,59 +98,59 @@ func repeat(ctx context.Context, attackers int, rest time.Duration, do func(atta
 	all.Wait()
 }
 
-// atEveryPort opens connections to the webhook server, the probes and the metrics of the replicas in turns, begins a request on
-// each, and goes on with the same part of a header every so often, if there is one, until it is closed.
-func (r *run) atEveryPort(ctx context.Context, connections int, begin, part string, every time.Duration) {
-	var addresses []string
-	for _, replica := range r.replicas {
-		for _, address := range []string{replica.manager.WebhookURL, replica.manager.ReadyURL, replica.manager.MetricsURL} {
-			if parsed, err := url.Parse(address); err == nil {
-				addresses = append(addresses, parsed.Host)
-			}
+// connections returns an attack that opens connections to the webhook server, the probes and the metrics of the replicas in
+// turns, begins a request on each, and goes on with the same part of a header every so often, if there is one, until it is
+// closed.
+func connections(count int, begin, part string, every time.Duration) func(*run, context.Context, tenant) {
+	return func(r *run, ctx context.Context, _ tenant) {
+		var servers []string
+		for _, replica := range r.replicas {
+			servers = append(servers, replica.manager.WebhookURL, replica.manager.ReadyURL, replica.manager.MetricsURL)
 		}
+		repeat(ctx, count, time.Second, func(n int) {
+			connect(ctx, servers[n%len(servers)], func(connection net.Conn, _ string) {
+				_, err := io.WriteString(connection, begin)
+				if part == "" {
+					_, _ = io.Copy(io.Discard, connection) // until it is closed
+					return
+				}
+				for err == nil && pause(ctx, every) {
+					_, err = io.WriteString(connection, part)
+				}
+			})
+		})
 	}
-	repeat(ctx, connections, time.Second, func(n int) { flood(ctx, addresses[n%len(addresses)], begin, part, every) })
 }
 
-func flood(ctx context.Context, address, begin, part string, every time.Duration) {
-	connection, err := net.DialTimeout("tcp", address, dialTimeout)
+// connect uses a connection to the server of a URL, which is closed when the context ends, and the path of the URL.
+func connect(ctx context.Context, server string, use func(connection net.Conn, path string)) {
+	target, err := url.Parse(server)
 	if err != nil {
 		return
 	}
-	stop := context.AfterFunc(ctx, func() { _ = connection.Close() })
-	defer stop()
-	defer func() { _ = connection.Close() }()
-	_, err = io.WriteString(connection, begin)
-	if part == "" {
-		_, _ = io.Copy(io.Discard, connection) // until it is closed
+	connection, err := net.DialTimeout("tcp", target.Host, dialTimeout)
+	if err != nil {
+		pause(ctx, time.Second)
 		return
 	}
-	for err == nil && pause(ctx, every) {
-		_, err = io.WriteString(connection, part)
-	}
+	defer context.AfterFunc(ctx, func() { _ = connection.Close() })()
+	defer func() { _ = connection.Close() }()
+	use(connection, target.Path)
 }
 
 // guessTokens guesses tokens, guessRate a second with the other attackers. It does not wait for the answers: that costs the
 // processors, which it shares with the manager, least.
 func (r *run) guessTokens(ctx context.Context, _ tenant) {
 	repeat(ctx, guessers, 100*time.Millisecond, func(n int) {
-		target, err := url.Parse(r.replicas[n%len(r.replicas)].manager.WebhookURL)
-		if err != nil {
-			return
-		}
-		connection, err := net.DialTimeout("tcp", target.Host, dialTimeout)
-		if err != nil {
-			return
-		}
-		stop := context.AfterFunc(ctx, func() { _ = connection.Close() })
-		defer stop()
-		defer func() { _ = connection.Close() }()
-		go func() { _, _ = io.Copy(io.Discard, connection) }()
-		guess := fmt.Sprintf("POST %sguess-%d HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", target.Path, n)
-		burst := strings.Repeat(guess, int(guessRate*guessPause/time.Second/(guessers*hostileTenants)))
-		for err == nil && pause(ctx, guessPause) {
-			_, err = io.WriteString(connection, burst)
-		}
+		connect(ctx, r.replicas[n%len(r.replicas)].manager.WebhookURL, func(connection net.Conn, path string) {
+			go func() { _, _ = io.Copy(io.Discard, connection) }()
+			guess := fmt.Sprintf("POST %sguess-%d HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n", path, n)
+			burst := strings.Repeat(guess, int(guessRate*guessPause/time.Second/(guessers*hostileTenants)))
+			var err error
+			for err == nil && pause(ctx, guessPause) {
+				_, err = io.WriteString(connection, burst)
+			}
+		})
 	})
 }
 
@@ -185,8 +181,20 @@ func (r *run) postLargeBodies(ctx context.Context, t tenant) {
 	})
 }
 
-// bomb returns a small body that decompresses to 256 MiB.
-var bomb = sync.OnceValue(func() []byte { return compressed(io.LimitReader(blanks{}, bombSize)) })
+// posts returns an attack that posts a body, which is made once it is needed, again and again.
+func posts(
+	attackers int, rest time.Duration, query string, headers map[string]string, body func() []byte,
+) func(*run, context.Context, tenant) {
+	made := sync.OnceValue(body)
+	return func(r *run, ctx context.Context, t tenant) {
+		repeat(ctx, attackers, rest, func(n int) { _, _ = r.post(n, t.token+query, bytes.NewReader(made()), headers) })
+	}
+}
+
+var (
+	gzipped      = map[string]string{"Content-Encoding": "gzip"}
+	gzippedEvent = map[string]string{"Content-Type": "application/cloudevents+json", "Content-Encoding": "gzip"}
+)
 
 func compressed(body io.Reader) []byte {
 	var packed bytes.Buffer
@@ -196,50 +204,25 @@ func compressed(body io.Reader) []byte {
 	return packed.Bytes()
 }
 
-func (r *run) postBombs(ctx context.Context, t tenant) {
-	repeat(ctx, largeSenders, largePause, func(n int) {
-		_, _ = r.post(n, t.token, bytes.NewReader(bomb()), map[string]string{"Content-Encoding": "gzip"})
-	})
-}
-
-// postManyValues posts bodies that decode to fifty times their length.
-func (r *run) postManyValues(ctx context.Context, t tenant) {
-	body := `{"a":[` + strings.Repeat(`{"":0},`, valueBody/7-10) + `0]}`
-	repeat(ctx, valueSenders, valuePause, func(n int) { _, _ = r.post(n, t.token, strings.NewReader(body), nil) })
+// smallEvent is 500 alerts as one CloudEvent with large attributes, a few hundred bytes as they are sent.
+func smallEvent() []byte {
+	alerts := strings.TrimSuffix(strings.Repeat("{},", 500), ",")
+	return compressed(strings.NewReader(fmt.Sprintf(`{"specversion":"1.0","id":"1","source":"s","type":%q,"subject":%q,"data":[%s]}`,
+		strings.Repeat("t", 80<<10), strings.Repeat("s", 80<<10), alerts)))
 }
 
 // leaveAnswers posts dry runs whose answers are about as large as their bodies, and reads none.
 func (r *run) leaveAnswers(ctx context.Context, t tenant) {
 	body := fmt.Sprintf(`{"dedup_key":"unread","custom":{"text":%q}}`, strings.Repeat("x", 160<<10))
 	repeat(ctx, unreadAnswers, 0, func(n int) {
-		target, err := url.Parse(r.replicas[n%len(r.replicas)].manager.WebhookURL + t.token)
-		if err != nil {
-			return
-		}
-		connection, err := net.DialTimeout("tcp", target.Host, dialTimeout)
-		if err != nil {
-			pause(ctx, time.Second)
-			return
-		}
-		defer func() { _ = connection.Close() }()
-		if socket, ok := connection.(*net.TCPConn); ok {
-			_ = socket.SetReadBuffer(4 << 10)
-		}
-		_, _ = fmt.Fprintf(connection, "POST %s?dryRun=true HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s",
-			target.Path, len(body), body)
-		pause(ctx, 20*time.Second)
-	})
-}
-
-// postSmallEvents posts 500 alerts as one CloudEvent with large attributes, a few hundred bytes as they are sent.
-func (r *run) postSmallEvents(ctx context.Context, t tenant) {
-	alerts := strings.TrimSuffix(strings.Repeat("{},", 500), ",")
-	event := fmt.Sprintf(`{"specversion":"1.0","id":"1","source":"s","type":%q,"subject":%q,"data":[%s]}`,
-		strings.Repeat("t", 80<<10), strings.Repeat("s", 80<<10), alerts)
-	body := compressed(strings.NewReader(event))
-	headers := map[string]string{"Content-Type": "application/cloudevents+json", "Content-Encoding": "gzip"}
-	repeat(ctx, 2, hostilePause/4, func(n int) {
-		_, _ = r.post(n, t.token+"?dryRun=true", bytes.NewReader(body), headers)
+		connect(ctx, r.replicas[n%len(r.replicas)].manager.WebhookURL+t.token, func(connection net.Conn, path string) {
+			if socket, ok := connection.(*net.TCPConn); ok {
+				_ = socket.SetReadBuffer(4 << 10)
+			}
+			_, _ = fmt.Fprintf(connection, "POST %s?dryRun=true HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s",
+				path, len(body), body)
+			pause(ctx, 20*time.Second)
+		})
 	})
 }
 
