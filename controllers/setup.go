@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/controllers/heartbeat"
 	"github.com/tocsin-dev/tocsin/controllers/incident"
@@ -21,7 +22,9 @@ import (
 
 // Options are the settings of the controllers.
 type Options struct {
-	Folds incident.Options // all but Forwarder
+	Folds incident.Options // all but Forwarder and Features
+
+	Features []Feature
 
 	Mappings integration.Mappings
 
@@ -37,6 +40,17 @@ type Forwarder interface {
 	incident.Forwarder
 	sweep.Listener
 	integration.ConditionSource
+}
+
+// Feature is a feature with objects of its own, which every replica follows. Its maker waits until it is Synced before a term.
+type Feature interface {
+	incident.Feature
+
+	// Synced reports whether it knows the objects that existed at the start.
+	Synced() bool
+
+	// Lead adds the feature's own controllers to the manager of a term.
+	Lead(mgr ctrl.Manager, live client.Client) error
 }
 
 // Replica is the part of the controllers that every replica runs, the leader or not.
@@ -66,6 +80,10 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	if err := releaser.Add(mgr); err != nil {
 		return err
 	}
+	folds.Features = []incident.Feature{heartbeat.NewDeadlines(mgr.GetCache(), folds.Health, r.options.Capacity)}
+	for _, feature := range r.options.Features {
+		folds.Features = append(folds.Features, feature)
+	}
 	sweeper := sweep.New(sweep.Options{
 		Live: live, Namespaces: folds.Namespaces, Capacity: r.options.Capacity,
 		Listener: r.options.Forwarder, Clock: folds.Health, ArchiveRequired: folds.ArchiveRequired,
@@ -81,7 +99,7 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	if folds.ArchiveRequired {
 		status.Archived = sweeper
 	}
-	for _, feature := range folds.Features {
+	for _, feature := range r.options.Features {
 		err = cmp.Or(err, feature.Lead(mgr, live))
 	}
 	return cmp.Or(

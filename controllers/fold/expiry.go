@@ -45,9 +45,8 @@ func Deadline(incident *v1alpha1.Incident, p Policy) (at time.Time, ok bool) {
 func openDeadline(incident *v1alpha1.Incident, p *Policy) (at time.Time, expires bool) {
 	status := &incident.Status
 	since := valueOf(status.LastAlertTime, status.OpenedTime, &v1alpha1.Timestamp{Time: incident.CreationTimestamp.Time})
-	quietFrom := Latest(p.QuietFrom, p.Heartbeats.HeardSince)
-	// While a heartbeat is missed, the sender may be dead, or its job may have failed.
-	if since.IsZero() || p.Heartbeats.Missed || slices.Contains(p.Heartbeats.Keys, incident.Spec.DedupKey) {
+	quietFrom := Latest(p.QuietFrom, p.Sender.PresentFrom)
+	if since.IsZero() || p.Sender.Missing || slices.Contains(p.Sender.Keys, incident.Spec.DedupKey) {
 		return time.Time{}, false
 	}
 	if p.AutoResolveAfter > 0 {

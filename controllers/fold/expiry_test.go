@@ -63,21 +63,21 @@ func TestDeadline(t *testing.T) {
 			status: v1alpha1.IncidentStatus{
 				State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5), Expiry: &metav1.Duration{Duration: time.Hour},
 			},
-			policy: Policy{AutoResolveAfter: time.Hour, Heartbeats: Heartbeats{Missed: true}},
+			policy: Policy{AutoResolveAfter: time.Hour, Sender: Sender{Missing: true}},
 		},
 		"Open, of a heartbeat: when it is heard": {
 			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5)},
-			policy: Policy{AutoResolveAfter: time.Hour, Heartbeats: Heartbeats{Keys: []string{"key"}}},
+			policy: Policy{AutoResolveAfter: time.Hour, Sender: Sender{Keys: []string{"key"}}},
 		},
 		"Open, and a heartbeat was missed: autoResolveAfter from when it was heard again": {
 			status: v1alpha1.IncidentStatus{State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5)},
-			policy: Policy{AutoResolveAfter: time.Hour, Heartbeats: Heartbeats{HeardSince: minute(30)}}, want: minute(90),
+			policy: Policy{AutoResolveAfter: time.Hour, Sender: Sender{PresentFrom: minute(30)}}, want: minute(90),
 		},
 		"Open with an expiry, and a heartbeat was missed: the expiry from when it was heard again": {
 			status: v1alpha1.IncidentStatus{
 				State: v1alpha1.IncidentOpen, LastAlertTime: minuteStamp(5), Expiry: &metav1.Duration{Duration: time.Hour},
 			},
-			policy: Policy{Heartbeats: Heartbeats{HeardSince: minute(30)}}, want: minute(90),
+			policy: Policy{Sender: Sender{PresentFrom: minute(30)}}, want: minute(90),
 		},
 		"Resolved, the integration gone: the retention that it had": {
 			status: v1alpha1.IncidentStatus{
@@ -188,27 +188,6 @@ func TestAutoResolve(t *testing.T) {
 	})
 }
 
-func TestAnIntegrationMissesAHeartbeat(t *testing.T) {
-	g := NewWithT(t)
-	integration := &v1alpha1.WebhookIntegration{}
-	g.Expect(PolicyOf(integration, nil).Heartbeats.Missed).To(BeFalse())
-	g.Expect(PolicyOf(integration, nil).Heartbeats.HeardSince).To(BeZero())
-
-	a, b := &v1alpha1.Heartbeat{}, &v1alpha1.Heartbeat{}
-	a.Name, b.Name, b.Status.MissedTime = "a", "b", minuteStamp(1)
-	policy := PolicyOf(integration, nil, a, b)
-	g.Expect(policy.Heartbeats.Keys).To(ConsistOf("heartbeat/a", "heartbeat/b"))
-	g.Expect(policy.Heartbeats.Missed).To(BeTrue())
-	g.Expect(PolicyOf(integration, nil, b, a).Heartbeats.Missed).To(BeTrue(), "in any order")
-	g.Expect(PolicyOf(integration, nil, a).Heartbeats.Missed).To(BeFalse())
-	b.Status.MissedTime, b.Status.MissedUntilTime = nil, minuteStamp(3)
-	policy = PolicyOf(integration, nil, b, a)
-	g.Expect(policy.Heartbeats.Missed).To(BeFalse())
-	g.Expect(policy.Heartbeats.HeardSince).To(Equal(minute(3)))
-	a.Status.ObservedTime = minuteStamp(4)
-	g.Expect(PolicyOf(integration, nil, b, a).Heartbeats.HeardSince).To(Equal(minute(4)), "one that was missed was deleted and defined again")
-}
-
 func TestAnIncidentIsDueWhenTheFirstOfItsRulesIs(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		acknowledged int // minutes from the second one on
@@ -232,7 +211,7 @@ func TestTheIncidentOfAHeartbeatDoesNotEndForItsAge(t *testing.T) {
 	} {
 		t.Run("with the heartbeat "+key, func(t *testing.T) {
 			bench := newBench()
-			bench.policy.AutoResolveAfter, bench.policy.Heartbeats.Keys = time.Minute, []string{key}
+			bench.policy.AutoResolveAfter, bench.policy.Sender.Keys = time.Minute, []string{key}
 			bench.fold(eventOf(0, firingAlert()))
 			bench.now = minute(60)
 			bench.fold()

@@ -66,9 +66,9 @@ type Policy struct {
 	Flapping                    *v1alpha1.FlappingPolicy // nil: the defaults
 	AcknowledgementExpiresAfter time.Duration            // 0: never
 
-	Heartbeats Heartbeats
-	Muting     Muting // of its Incidents; nil: nothing mutes them
-	Stub       bool   // Muting is not known: what is muted stays so; and nothing ends for its age
+	Sender Sender
+	Muting Muting // of its Incidents; nil: nothing mutes them
+	Stub   bool   // Muting is not known: what is muted stays so; and nothing ends for its age
 }
 
 // Presets knows the presets that read payloads.
@@ -77,29 +77,20 @@ type Presets interface {
 	LateFiringWindow(preset string) (window time.Duration, ok bool)
 }
 
-// Heartbeats is what the heartbeats of an integration mean for its Incidents.
-type Heartbeats struct {
-	Missed     bool      // one is missed, or none watches the integration's link: no Incident ends for want of alerts
-	HeardSince time.Time // all are looked at since then, and none has been missed; zero without any
-	Keys       []string  // their dedup keys: their own Incidents end when they are heard
+// Sender is what features know of an integration's sender.
+type Sender struct {
+	Missing     bool      // it may be dead, or its job may have failed: no Incident ends for want of alerts
+	PresentFrom time.Time // it is looked at since then, and has not been missing; zero: nobody looks
+	Keys        []string  // dedup keys of Incidents that are about the sender, and end when it is there again
 }
 
 // HeartbeatType is the type of the alerts about heartbeats. Package heartbeat resolves the Incident of one that was deleted only
 // if it has this type.
 const HeartbeatType = "heartbeat"
 
-func heartbeatsOf(beats []*v1alpha1.Heartbeat) (h Heartbeats) {
-	for _, beat := range beats {
-		h.Missed = h.Missed || beat.Status.MissedTime != nil
-		h.HeardSince = Latest(h.HeardSince, valueOf(beat.Status.MissedUntilTime).Time, valueOf(beat.Status.ObservedTime).Time)
-		h.Keys = append(h.Keys, v1alpha1.HeartbeatKey(beat.Name))
-	}
-	return h
-}
-
-// PolicyOf returns the policy of an integration with its heartbeats; nil stands for one that does not exist. The presets may be
-// nil if the window for late firings does not matter.
-func PolicyOf(integration *v1alpha1.WebhookIntegration, presets Presets, beats ...*v1alpha1.Heartbeat) Policy {
+// PolicyOf returns the policy of an integration, without what features add; nil stands for one that does not exist. The presets
+// may be nil if the window for late firings does not matter.
+func PolicyOf(integration *v1alpha1.WebhookIntegration, presets Presets) Policy {
 	p := Policy{Retention: DefaultRetention, LateFiringWindow: defaultLateFiringWindow, Presets: presets, Absent: true}
 	if integration == nil {
 		return p
@@ -113,7 +104,6 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presets Presets, beats .
 		Refusing:         true, // also one that is new or restored: alerts may have been rejected until now
 		Stub:             !integrations.IsWhole(integration),
 		Unavailable:      valueOf(integration.Status.LastUnavailableTime).Time,
-		Heartbeats:       heartbeatsOf(beats),
 		Flapping:         spec.Flapping,
 
 		AcknowledgementExpiresAfter: durationOr(spec.AcknowledgementExpiresAfter, 0),

@@ -18,7 +18,6 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
-	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
@@ -212,8 +211,7 @@ func (r *reconciler) inCommitOrder(a, b *v1alpha1.AlertEvent) int {
 	return order
 }
 
-// readPolicy returns the policy of the Incident's integration, or of the one whose alerts may create it. Its heartbeats are those
-// of the cache, which has a bounded number of them: this leader itself notes which are missed.
+// readPolicy returns the policy of the Incident's integration, or of the one whose alerts may create it.
 func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *facts) (fold.Policy, error) {
 	policy := fold.PolicyOf(nil, r.Presets)
 	if key := o.integration(); key.Name != "" {
@@ -221,17 +219,11 @@ func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *fa
 		err := reader.Get(ctx, key, &integration, client.UnsafeDisableDeepCopy)
 		switch {
 		case err == nil:
-			beats, err := heartbeats.List(ctx, r.cache, key)
-			if err != nil {
-				return policy, err
-			}
-			policy = fold.PolicyOf(&integration, r.Presets, beats...)
-			if integration.Spec.Federate && !slices.ContainsFunc(beats, heartbeats.WatchesLink) {
-				policy.Heartbeats.Missed = true // nobody tells whether the leaf is there
-			}
-			policy.Heartbeats.HeardSince = fold.Latest(policy.Heartbeats.HeardSince, r.missedUntil(key, o.apiTime))
+			policy = fold.PolicyOf(&integration, r.Presets)
 			for _, feature := range r.Features {
-				feature.AddTo(&policy, &integration)
+				if err := feature.AddTo(ctx, &policy, &integration); err != nil {
+					return policy, err
+				}
 			}
 		case !apierrors.IsNotFound(err):
 			return policy, fmt.Errorf("reading the WebhookIntegration: %w", err)
@@ -245,18 +237,6 @@ func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *fa
 		policy.AutoResolveAfter = integrations.GeneratedAutoResolve // hardly any sender sends a resolve for it
 	}
 	return r.withQuiet(policy, o), nil
-}
-
-// missedUntil returns until when a heartbeat of an integration was missed that was deleted lately; zero if none was. A time of
-// the future is of now: the API server's clock was set back.
-func (r *reconciler) missedUntil(integration types.NamespacedName, now time.Time) time.Time {
-	deleted, _ := r.missedBeats.Get(integration)
-	until, _ := deleted.(time.Time)
-	if fold.IsFuture(until, now) {
-		until = now
-		r.missedBeats.Add(integration, now, missedMemory)
-	}
-	return until
 }
 
 // confirmPolicy returns the policy after the quorum list, which may have taken long. If the Incident is about to end for want of

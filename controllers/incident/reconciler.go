@@ -46,11 +46,6 @@ const (
 	retentionMemory = 2 * time.Hour
 	maxRetentions   = 4096
 
-	// missedMemory is how long it is remembered that a heartbeat was deleted that was missed, and maxMissed of how many
-	// integrations: until then, none of its Incidents ended for want of alerts.
-	missedMemory = 24 * time.Hour
-	maxMissed    = 4096
-
 	// deletionRetry bounds when to look again at an expired Incident that AlertEvents still hold on to, or that is not archived.
 	deletionRetry = time.Minute
 )
@@ -83,8 +78,7 @@ type reconciler struct {
 	notices  flowcontrol.RateLimiter // of Kubernetes Events
 	gate     *writeGate
 
-	retentions  *expirecache.LRUExpireCache // of integrations that were deleted lately: time.Duration by types.NamespacedName
-	missedBeats *expirecache.LRUExpireCache // when a heartbeat was deleted that was missed: time.Time by the name of the integration
+	retentions *expirecache.LRUExpireCache // of integrations that were deleted lately: time.Duration by types.NamespacedName
 
 	decideFold func(fold.Input) fold.Plan          // fold.Decide outside of tests
 	wake       func(incident types.NamespacedName) // has one folded that can be created again

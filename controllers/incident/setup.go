@@ -41,7 +41,7 @@ type Options struct {
 	// Ingest has priority over folding.
 	Ingest Ingest
 
-	// Features are those of the program that follow objects of their own.
+	// Features add to the policies of integrations.
 	Features []Feature
 
 	// Presets have windows for integrations without spec.lateFiringWindow.
@@ -59,19 +59,13 @@ type Options struct {
 	Clock replica.Clock
 }
 
-// Feature is what a feature adds to the controllers, beside its rule of the fold.
+// Feature is what a feature adds to the folds, beside its rule.
 type Feature interface {
-	// Synced reports whether it knows the objects that existed at the start. No term begins before that.
-	Synced() bool
-
 	// AddTo adds to the policy of an integration.
-	AddTo(policy *fold.Policy, integration *v1alpha1.WebhookIntegration)
+	AddTo(ctx context.Context, policy *fold.Policy, integration *v1alpha1.WebhookIntegration) error
 
-	// Source has Incidents folded when that changes. Each term has a new one.
+	// Source has Incidents folded when that changes. Each term of a leader has one.
 	Source() source.Source
-
-	// Lead adds the feature's own controllers to the manager of a term.
-	Lead(mgr ctrl.Manager, live client.Client) error
 }
 
 // Add adds the controller to the manager of a leader's term. It returns the Incidents that cannot be written.
@@ -102,7 +96,6 @@ func Add(
 		Watches(&v1alpha1.AlertEvent{}, r.onEvent()).
 		Watches(&v1alpha1.Incident{}, r.onIncident()).
 		Watches(&v1alpha1.WebhookIntegration{}, r.onIntegration()).
-		Watches(&v1alpha1.Heartbeat{}, r.onHeartbeat()).
 		WatchesRawSource(requests.Source("sweeps", func(ctx context.Context, queue requests.Queue) error {
 			sweeper.Start(ctx, queue, r)
 			return nil
@@ -123,7 +116,6 @@ func newReconciler(cache client.Reader, live client.Client, lists *quorumLists, 
 		writes:  &writeMemory{expirecache.NewLRUExpireCacheWithClock(maxRememberedWrites, o.Clock)},
 		loading: fair.NewPlaces(loadingFolds), loaded: lru.New(keptLoads),
 		gate: newWriteGate(writeConcurrency, o.Ingest), blocked: newBlocked(o.Clock), decideFold: fold.Decide,
-		retentions: expirecache.NewLRUExpireCache(maxRetentions), missedBeats: expirecache.NewLRUExpireCache(maxMissed),
-		wake: func(types.NamespacedName) {},
+		retentions: expirecache.NewLRUExpireCache(maxRetentions), wake: func(types.NamespacedName) {},
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,7 +16,6 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
-	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 	"github.com/tocsin-dev/tocsin/internal/queue"
@@ -141,47 +139,6 @@ func (r *reconciler) onIntegration() handler.EventHandler {
 		if before == nil || after == nil || fold.RetentionOf(before) != fold.RetentionOf(after) {
 			r.sweeper.Revisit(integration.Namespace) // which reads all of them
 		}
-	})
-}
-
-// onHeartbeat enqueues the Incidents of a WebhookIntegration when the first of its heartbeats is missed, when the last one is
-// not missed any more, and when one begins or ceases to watch its link: their deadlines may be other ones. The Incident of a
-// heartbeat itself is enqueued when that comes or goes.
-func (r *reconciler) onHeartbeat() handler.EventHandler {
-	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.Heartbeat, initial bool, folds requests.Queue) {
-		if initial {
-			return
-		}
-		h, was, is := cmp.Or(after, before), isMissed(before), isMissed(after)
-		integration := heartbeats.IntegrationOf(h)
-		if after == nil && was {
-			r.missedBeats.Add(integration, r.Health.APITime(), missedMemory)
-		}
-		if before == nil || after == nil {
-			requests.Add(folds, heartbeats.IncidentOf(h))
-		}
-		if watchesLink(before) == watchesLink(after) && (was == is || r.missesAnother(ctx, h, is)) {
-			return
-		}
-		for _, name := range r.counts.OfIntegration(integration.Namespace, integration.Name) {
-			requests.Add(folds, types.NamespacedName{Namespace: integration.Namespace, Name: name})
-		}
-	})
-}
-
-func isMissed(h *v1alpha1.Heartbeat) bool { return h != nil && h.Status.MissedTime != nil }
-
-func watchesLink(h *v1alpha1.Heartbeat) bool { return h != nil && heartbeats.WatchesLink(h) }
-
-// missesAnother reports whether another heartbeat of the same integration is missed, for longer if h is missed too. Of heartbeats
-// that are missed together, each sees the others in the cache, perhaps before their events.
-func (r *reconciler) missesAnother(ctx context.Context, h *v1alpha1.Heartbeat, both bool) bool {
-	beats, err := heartbeats.List(ctx, r.cache, heartbeats.IntegrationOf(h))
-	return err == nil && slices.ContainsFunc(beats, func(other *v1alpha1.Heartbeat) bool {
-		if other.Name == h.Name || !isMissed(other) {
-			return false
-		}
-		return !both || cmp.Or(other.Status.MissedTime.Compare(h.Status.MissedTime.Time), cmp.Compare(other.Name, h.Name)) < 0
 	})
 }
 

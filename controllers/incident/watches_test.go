@@ -6,12 +6,8 @@ import (
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	expirecache "k8s.io/apimachinery/pkg/util/cache"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -124,57 +120,6 @@ func TestAPolicyEnqueuesItsIncidents(t *testing.T) {
 	g.Expect(kept).To(Equal(time.Hour))
 }
 
-// An outage in which 500 heartbeats of an integration are missed enqueues its Incidents twice: at its beginning and at its end.
-func TestHeartbeatsEnqueueTheirIncidents(t *testing.T) {
-	g := NewWithT(t)
-	queue, _ := requests.NewQueue(1, requests.NameOf)("", requests.Backoff[reconcile.Request]()).(*fair.Queue[reconcile.Request])
-	defer queue.ShutDown()
-	scheme := runtime.NewScheme()
-	g.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	beat := func(name string, missed time.Duration) *v1alpha1.Heartbeat {
-		h := &v1alpha1.Heartbeat{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: name}}
-		h.Spec.IntegrationName = "mon"
-		if missed > 0 {
-			h.Status.MissedTime = new(v1alpha1.NewTimestamp(now.Add(missed)))
-		}
-		return h
-	}
-	own := []string{v1alpha1.IncidentName("mon", "a"), v1alpha1.IncidentName("mon", "b")}
-	r := &reconciler{
-		Options: Options{Health: always{clocktesting.NewFakeClock(now)}}, counts: namesOf{"mon": own}, missedBeats: expirecache.NewLRUExpireCache(1),
-	}
-	changes := func(before, after *v1alpha1.Heartbeat, others ...client.Object) []string {
-		cached := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&v1alpha1.Heartbeat{}, v1alpha1.IntegrationField,
-			func(client.Object) []string { return []string{"mon"} }).WithObjects(others...)
-		if after != nil {
-			after.ResourceVersion = "2"
-			cached = cached.WithObjects(after.DeepCopy())
-		}
-		r.cache = cached.Build()
-		if after == nil {
-			r.onHeartbeat().Delete(t.Context(), event.DeleteEvent{Object: before}, queue)
-		} else {
-			r.onHeartbeat().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, queue)
-		}
-		return taken(queue)
-	}
-	const first, second = time.Second, 2 * time.Second
-	g.Expect(changes(beat("x", 0), beat("x", first), beat("y", 0))).To(ConsistOf(own), "it is the first")
-	g.Expect(changes(beat("x", 0), beat("x", first), beat("y", second))).To(ConsistOf(own), "though the cache has the next one")
-	g.Expect(changes(beat("y", 0), beat("y", second), beat("x", first))).To(BeEmpty())
-	g.Expect(changes(beat("y", second), beat("y", 0), beat("x", first))).To(BeEmpty(), "another one is still missed")
-	g.Expect(changes(beat("y", second), beat("y", 0), beat("x", 0))).To(ConsistOf(own), "it was the last")
-	g.Expect(changes(beat("y", 0), beat("y", 0))).To(BeEmpty())
-	g.Expect(r.missedBeats.Keys()).To(BeEmpty())
-
-	y := v1alpha1.IncidentName("mon", v1alpha1.HeartbeatKey("y"))
-	g.Expect(changes(beat("y", 0), nil)).To(ConsistOf(y))
-	g.Expect(changes(beat("y", second), nil, beat("x", 0))).To(ConsistOf(append([]string{y}, own...)))
-	at, _ := r.missedBeats.Get(types.NamespacedName{Namespace: "n", Name: "mon"})
-	g.Expect(at).To(Equal(now), "since then, its Incidents may end for want of alerts")
-}
-
 // namesOf are the names of the Incidents of integrations.
 type namesOf map[string][]string
 
@@ -195,18 +140,4 @@ func taken(queue *fair.Queue[reconcile.Request]) []string {
 		queue.Done(request)
 	}
 	return names
-}
-
-// TestAHeartbeatWasNotMissedUntilTheFuture sets the API server's clock back after a heartbeat was deleted that was missed.
-func TestAHeartbeatWasNotMissedUntilTheFuture(t *testing.T) {
-	g, integration := NewWithT(t), types.NamespacedName{Namespace: "team", Name: "app"}
-	r := newReconciler(nil, nil, nil, Options{Clock: clocktesting.NewFakePassiveClock(testEpoch), Ingest: backlogOf(0)})
-	g.Expect(r.missedUntil(integration, testEpoch)).To(BeZero())
-	r.missedBeats.Add(integration, testEpoch, missedMemory)
-	for _, passed := range []time.Duration{0, time.Hour, -time.Minute} {
-		g.Expect(r.missedUntil(integration, testEpoch.Add(passed))).To(Equal(testEpoch), "%s", passed)
-	}
-	back := testEpoch.Add(-time.Hour)
-	g.Expect(r.missedUntil(integration, back)).To(Equal(back))
-	g.Expect(r.missedUntil(integration, back.Add(time.Minute))).To(Equal(back), "not from each look on")
 }

@@ -36,7 +36,7 @@ const (
 	maxOpenNames = 10
 )
 
-// Muting has the windows of a cache mute Incidents. It implements incident.Feature and forward.Muting.
+// Muting has the windows of a cache mute Incidents. It implements controllers.Feature and forward.Muting.
 type Muting struct {
 	*maintenance.Windows
 
@@ -57,8 +57,9 @@ func (m *Muting) Of(integration *v1alpha1.WebhookIntegration) fold.Muting {
 }
 
 // AddTo implements incident.Feature.
-func (m *Muting) AddTo(policy *fold.Policy, integration *v1alpha1.WebhookIntegration) {
+func (m *Muting) AddTo(_ context.Context, policy *fold.Policy, integration *v1alpha1.WebhookIntegration) error {
 	policy.Muting = m.Of(integration)
+	return nil
 }
 
 // Describe implements forward.Muting. It adds the open windows.

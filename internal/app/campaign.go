@@ -17,7 +17,6 @@ import (
 
 	"github.com/tocsin-dev/tocsin/controllers"
 	"github.com/tocsin-dev/tocsin/controllers/forward"
-	"github.com/tocsin-dev/tocsin/controllers/incident"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/internal/leader"
 )
@@ -46,7 +45,7 @@ type worker struct {
 	muting  forward.Muting // nil: nothing is muted
 
 	// The rest is of newCampaign.
-	features    []incident.Feature
+	features    []controllers.Feature
 	controllers *controllers.Replica
 	forwarder   *forward.Forwarder // nil without Alertmanagers
 	campaign    *leader.Campaign
@@ -57,7 +56,7 @@ func newCampaign(o Options, environment Environment, folding controllers.Options
 	if err != nil {
 		return nil, fmt.Errorf("preparing the leader election: %w", err)
 	}
-	w.features = folding.Folds.Features
+	w.features = folding.Features
 	if o.alertmanagers != "" {
 		w.forwarder = forward.New(o.alertmanagers, w.clock, identify(w.mgr, o, lease), w.mgr.GetLogger().WithName("forward"))
 		w.forwarder.PageURL, w.forwarder.Muting = o.pageURL, w.muting

@@ -116,7 +116,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	}
 	o.webhook.Health, o.webhook.Schemas = health, checker
 	folding := foldingOptions(o, environment, memory, health)
-	folding.Folds.Features = []incident.Feature{muting}
+	folding.Features = []controllers.Feature{muting}
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())
 		if err != nil {

@@ -1,0 +1,130 @@
+package heartbeat
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	expirecache "k8s.io/apimachinery/pkg/util/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/replica"
+	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats"
+)
+
+// missedMemory is how long it is remembered that a heartbeat was deleted that was missed, and maxMissed of how many integrations:
+// until then, none of its Incidents ended for want of alerts.
+const (
+	missedMemory = 24 * time.Hour
+	maxMissed    = 4096
+)
+
+// Deadlines has no Incident of an integration end for want of alerts while one of its heartbeats is missed. The heartbeats are
+// those of the cache, which has a bounded number of them: this leader itself notes which are missed.
+type Deadlines struct {
+	cache     client.Reader
+	informers cache.Cache
+	health    replica.Health
+	incidents incidents
+	missed    *expirecache.LRUExpireCache // when a heartbeat was deleted that was missed: time.Time by the name of the integration
+}
+
+// incidents knows those that are not Resolved. It is a *capacity.Counts outside of tests.
+type incidents interface {
+	OfIntegration(namespace, integration string) []string
+}
+
+// NewDeadlines returns those of a leader's term.
+func NewDeadlines(cache cache.Cache, health replica.Health, incidents incidents) *Deadlines {
+	return &Deadlines{cache, cache, health, incidents, expirecache.NewLRUExpireCache(maxMissed)}
+}
+
+// AddTo implements incident.Feature.
+func (d *Deadlines) AddTo(ctx context.Context, policy *fold.Policy, integration *v1alpha1.WebhookIntegration) error {
+	key := client.ObjectKeyFromObject(integration)
+	beats, err := heartbeats.List(ctx, d.cache, key)
+	if err != nil {
+		return err
+	}
+	policy.Sender = senderOf(beats)
+	if integration.Spec.Federate && !slices.ContainsFunc(beats, heartbeats.WatchesLink) {
+		policy.Sender.Missing = true // nobody tells whether the leaf is there
+	}
+	policy.Sender.PresentFrom = fold.Latest(policy.Sender.PresentFrom, d.missedUntil(key, d.health.APITime()))
+	return nil
+}
+
+func senderOf(beats []*v1alpha1.Heartbeat) (s fold.Sender) {
+	for _, beat := range beats {
+		s.Missing = s.Missing || isMissed(beat)
+		s.PresentFrom = fold.Latest(s.PresentFrom, beat.Status.MissedUntilTime.OrZero(), beat.Status.ObservedTime.OrZero())
+		s.Keys = append(s.Keys, v1alpha1.HeartbeatKey(beat.Name))
+	}
+	return s
+}
+
+// missedUntil returns until when a heartbeat of an integration was missed that was deleted lately; zero if none was. A time of
+// the future is of now: the API server's clock was set back.
+func (d *Deadlines) missedUntil(integration types.NamespacedName, now time.Time) time.Time {
+	deleted, _ := d.missed.Get(integration)
+	until, _ := deleted.(time.Time)
+	if fold.IsFuture(until, now) {
+		until = now
+		d.missed.Add(integration, now, missedMemory)
+	}
+	return until
+}
+
+// Source implements incident.Feature.
+func (d *Deadlines) Source() source.Source {
+	return source.Kind[client.Object](d.informers, &v1alpha1.Heartbeat{}, d.onHeartbeat())
+}
+
+// onHeartbeat enqueues the Incidents of a WebhookIntegration when the first of its heartbeats is missed, when the last one is
+// not missed any more, and when one begins or ceases to watch its link: their deadlines may be other ones. The Incident of a
+// heartbeat itself is enqueued when that comes or goes.
+func (d *Deadlines) onHeartbeat() handler.EventHandler {
+	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.Heartbeat, initial bool, folds requests.Queue) {
+		if initial {
+			return
+		}
+		h, was, is := cmp.Or(after, before), isMissed(before), isMissed(after)
+		integration := heartbeats.IntegrationOf(h)
+		if after == nil && was {
+			d.missed.Add(integration, d.health.APITime(), missedMemory)
+		}
+		if before == nil || after == nil {
+			requests.Add(folds, heartbeats.IncidentOf(h))
+		}
+		if watchesLink(before) == watchesLink(after) && (was == is || d.missesAnother(ctx, h, is)) {
+			return
+		}
+		for _, name := range d.incidents.OfIntegration(integration.Namespace, integration.Name) {
+			requests.Add(folds, types.NamespacedName{Namespace: integration.Namespace, Name: name})
+		}
+	})
+}
+
+func isMissed(h *v1alpha1.Heartbeat) bool { return h != nil && h.Status.MissedTime != nil }
+
+func watchesLink(h *v1alpha1.Heartbeat) bool { return h != nil && heartbeats.WatchesLink(h) }
+
+// missesAnother reports whether another heartbeat of the same integration is missed, for longer if h is missed too. Of heartbeats
+// that are missed together, each sees the others in the cache, perhaps before their events.
+func (d *Deadlines) missesAnother(ctx context.Context, h *v1alpha1.Heartbeat, both bool) bool {
+	beats, err := heartbeats.List(ctx, d.cache, heartbeats.IntegrationOf(h))
+	return err == nil && slices.ContainsFunc(beats, func(other *v1alpha1.Heartbeat) bool {
+		if other.Name == h.Name || !isMissed(other) {
+			return false
+		}
+		return !both || cmp.Or(other.Status.MissedTime.Compare(h.Status.MissedTime.Time), cmp.Compare(other.Name, h.Name)) < 0
+	})
+}
