@@ -217,11 +217,12 @@ func TestAPageOfAListHasFewObjects(t *testing.T) {
 			return c.List(ctx, list, options...)
 		},
 	})
-	_, err := Heartbeats(t.Context(), c, "")
-	g.Expect(err).NotTo(HaveOccurred())
+	for _, err := range Integrations(t.Context(), c, "") {
+		g.Expect(err).NotTo(HaveOccurred())
+	}
 	f := Follow(c, "", Prune, func(Change) {})
 	f.listOpen(t.Context())
-	g.Expect(limits).To(Equal(map[string]int64{"*v1alpha1.HeartbeatList": 50, "*v1alpha1.IncidentList": 50}))
+	g.Expect(limits).To(Equal(map[string]int64{"*v1alpha1.WebhookIntegrationList": 50, "*v1alpha1.IncidentList": 50}))
 }
 
 func TestSentence(t *testing.T) {

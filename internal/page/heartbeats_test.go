@@ -33,12 +33,12 @@ func TestTheHeartbeats(t *testing.T) {
 	s, _ := start(t, "", objects...)
 	response := s.get(t, "api/heartbeats", nil)
 	g.Expect(response.StatusCode).To(Equal(http.StatusOK))
-	var list heartbeatList
+	var list partList
 	g.Expect(json.NewDecoder(response.Body).Decode(&list)).To(Succeed())
 	g.Expect(list.Total).To(Equal(1201))
 	g.Expect(list.Tally).To(Equal("61 missed, 1140 heard"))
-	g.Expect(list.Heartbeats).To(HaveLen(maxHeartbeats))
-	g.Expect(list.Heartbeats[60].State).To(BeEquivalentTo(v1alpha1.ReasonMissed), "these come first")
+	g.Expect(list.Parts).To(HaveLen(maxParts))
+	g.Expect(list.Parts[60].State).To(BeEquivalentTo(v1alpha1.ReasonMissed), "these come first")
 	g.Expect(s.get(t, "api/heartbeats", func(r *http.Request) { r.Header.Del("Authorization") }).StatusCode).
 		To(Equal(http.StatusUnauthorized))
 
@@ -46,7 +46,7 @@ func TestTheHeartbeats(t *testing.T) {
 
 	of, _ := start(t, "bank", objects...)
 	g.Expect(json.NewDecoder(of.get(t, "api/heartbeats", nil).Body).Decode(&list)).To(Succeed())
-	g.Expect(list.Heartbeats).To(ConsistOf(HaveField("Namespace", "bank")))
+	g.Expect(list.Parts).To(ConsistOf(HaveField("Namespace", "bank")))
 }
 
 // While alerts cannot become Incidents, the page must not say that all is quiet.
@@ -59,7 +59,7 @@ func TestThePageTellsThatAlertsDoNotBecomeIncidents(t *testing.T) {
 		"shop": "alerts for shop/mon (QuotaExceeded) do not become incidents: The quota is used up.", "bank": "",
 	} {
 		s, _ := start(t, namespace, blocked.DeepCopy())
-		var list heartbeatList
+		var list partList
 		g.Expect(json.NewDecoder(s.get(t, "api/heartbeats?folded=1", nil).Body).Decode(&list)).To(Succeed())
 		g.Expect(list.NotFolded).To(HaveValue(Equal(says)))
 	}

@@ -140,7 +140,6 @@ func (s *Server) Handler() http.Handler {
 	for pattern, answer := range map[string]endpoint{
 		"GET /api/stream":                       s.stream,
 		"GET /api/counts":                       s.limited(s.counts),
-		"GET /api/heartbeats":                   s.limited(s.heartbeats),
 		"GET /api/history":                      s.limited(s.past((*pastStream).history)),
 		"GET /api/report":                       s.limited(s.past((*pastStream).report)),
 		"GET /api/incidents":                    s.limited(s.incidents),
@@ -148,6 +147,9 @@ func (s *Server) Handler() http.Handler {
 		"POST /api/actions":                     s.act,
 	} {
 		mux.HandleFunc(pattern, s.handle(answer))
+	}
+	for _, f := range features {
+		mux.HandleFunc("GET /api/"+strings.ToLower(f.Kind())+"s", s.handle(s.limited(parts(f))))
 	}
 	mux.HandleFunc("GET /"+incidentPath+"{namespace}/{name}", toIncident)
 	mux.Handle("GET /", http.FileServerFS(files))

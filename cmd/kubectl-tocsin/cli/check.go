@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats/states"
 	"github.com/tocsin-dev/tocsin/internal/live"
 	"github.com/tocsin-dev/tocsin/internal/tally"
 )
@@ -72,7 +74,9 @@ func (o *checkOptions) run(ctx context.Context, c *cluster, _ []string) error {
 			s.printf("%s/%s %s %s\n", incident.Namespace, incident.Name,
 				s.styled(look, string(incident.Status.Alert.Severity)), safe(incident.Status.Alert.Title))
 		}
-		o.listHeartbeats(o.heartbeats(ctx, c))
+		for _, f := range features {
+			o.listParts(f, o.parts(ctx, c, f))
+		}
 	}
 	if s.err == nil && len(open) > 0 {
 		return silentError{}
@@ -80,37 +84,37 @@ func (o *checkOptions) run(ctx context.Context, c *cluster, _ []string) error {
 	return s.err
 }
 
-// heartbeats returns the heartbeats of the selected integrations. They do not change the exit code: one that is missed or has
-// failed has an Incident. So an error is no reason to fail.
-func (o *checkOptions) heartbeats(ctx context.Context, c *cluster) []live.Heartbeat {
-	all, err := live.Heartbeats(ctx, c, o.filter.namespace(c))
+// features are those whose objects are listed.
+var features = []live.Feature{states.Heartbeats{}}
+
+// parts returns the objects of a feature that belong to the selected integrations. They do not change the exit code: for one with
+// which something is wrong, there is an Incident. So an error is no reason to fail.
+func (o *checkOptions) parts(ctx context.Context, c *cluster, f live.Feature) []live.Part {
+	all, err := f.List(ctx, c, o.filter.namespace(c))
 	if err != nil {
-		o.notef("Heartbeats are not listed: %s.", live.Sentence(err))
+		o.notef("%ss are not listed: %s.", f.Kind(), live.Sentence(err))
 		return nil
 	}
 	if len(o.filter.Integrations) > 0 {
-		all = slices.DeleteFunc(all, func(h live.Heartbeat) bool { return !slices.Contains(o.filter.Integrations, h.Integration) })
+		all = slices.DeleteFunc(all, func(part live.Part) bool { return !slices.Contains(o.filter.Integrations, part.Integration) })
 	}
 	return all
 }
 
-func (o *checkOptions) listHeartbeats(all []live.Heartbeat) {
+func (o *checkOptions) listParts(f live.Feature, all []live.Part) {
 	if len(all) == 0 {
 		return
 	}
-	o.screen.printf("\nHeartbeats: %s.\n", live.TallyHeartbeats(all))
-	t := &table[live.Heartbeat]{screen: o.screen, wide: true}
-	t.add("HEARTBEAT", 0, func(h live.Heartbeat) string { return h.Namespace + "/" + h.Integration + "/" + h.Name })
-	t.addCells("STATE", 0, func(h live.Heartbeat) cell { return cell{string(h.State), heartbeatStyles[h.State]} })
-	t.add("LAST-SIGNAL", 0, func(h live.Heartbeat) string { return ago(h.Last, o.now()) })
-	t.add("NEXT-DUE", 0, func(h live.Heartbeat) string { return fromNow(h.Due, o.now()) })
+	o.screen.printf("\n%ss: %s.\n", f.Kind(), f.Tally(all))
+	t := &table[live.Part]{screen: o.screen, wide: true}
+	t.add(strings.ToUpper(f.Kind()), 0, func(p live.Part) string { return p.Namespace + "/" + p.Integration + "/" + p.Name })
+	t.addCells("STATE", 0, func(p live.Part) cell { return cell{p.State, troubleStyles[p.Trouble]} })
+	t.add("LAST-SIGNAL", 0, func(p live.Part) string { return ago(p.Last, o.now()) })
+	t.add("NEXT-DUE", 0, func(p live.Part) string { return fromNow(p.Due, o.now()) })
 	_ = t.print(all) // the screen remembers it
 }
 
-var heartbeatStyles = map[live.HeartbeatState]style{
-	v1alpha1.ReasonMissed: red, v1alpha1.ReasonTooLong: red, v1alpha1.ReasonFailed: red, v1alpha1.ReasonInvalidSchedule: red,
-	v1alpha1.ReasonNoIntegration: yellow, v1alpha1.ReasonPingsUnsigned: yellow, v1alpha1.ReasonWaiting: yellow,
-}
+var troubleStyles = map[live.Trouble]style{live.Unsettled: yellow, live.Broken: red}
 
 // fromNow returns how long before or after now a time is, such as "in 5m" or "2h ago".
 func fromNow(at *v1alpha1.Timestamp, now time.Time) string {

@@ -205,11 +205,13 @@ func (o *integrationOptions) list(ctx context.Context, c *cluster, _ []string) e
 		o.notef("No integrations found%s.", f.place(c))
 		return nil
 	}
-	beats, err := live.Heartbeats(ctx, c, f.namespace(c))
-	if err != nil {
-		o.notef("Heartbeats are not counted: %s.", live.Sentence(err))
+	parts := make([][]live.Part, len(features))
+	for i, feature := range features {
+		if parts[i], err = feature.List(ctx, c, f.namespace(c)); err != nil {
+			o.notef("%ss are not counted: %s.", feature.Kind(), live.Sentence(err))
+		}
 	}
-	t := o.newTable(beats)
+	t := o.newTable(parts)
 	return t.print(integrations)
 }
 
@@ -228,7 +230,7 @@ func (p *plugin) integrations(ctx context.Context, c *cluster, f *filter) (all [
 	return all, nil
 }
 
-func (o *integrationOptions) newTable(beats []live.Heartbeat) *table[v1alpha1.WebhookIntegration] {
+func (o *integrationOptions) newTable(parts [][]live.Part) *table[v1alpha1.WebhookIntegration] {
 	t := &table[v1alpha1.WebhookIntegration]{screen: o.screen, noHeaders: o.output.noHeaders}
 	if o.allNamespaces {
 		t.add("NAMESPACE", 0, func(i v1alpha1.WebhookIntegration) string { return i.Namespace })
@@ -249,11 +251,13 @@ func (o *integrationOptions) newTable(beats []live.Heartbeat) *table[v1alpha1.We
 	t.addCells("READY", 0, condition(v1alpha1.ConditionReady))
 	t.addCells("FOLDED", 0, condition(v1alpha1.ConditionAlertsFolded))
 	t.addCells("FORWARDED", 0, condition(v1alpha1.ConditionForwarded))
-	t.add("HEARTBEATS", 0, func(i v1alpha1.WebhookIntegration) string {
-		return live.TallyHeartbeats(slices.DeleteFunc(slices.Clone(beats), func(h live.Heartbeat) bool {
-			return h.Namespace != i.Namespace || h.Integration != i.Name
-		}))
-	})
+	for n, feature := range features {
+		t.add(strings.ToUpper(feature.Kind())+"S", 0, func(i v1alpha1.WebhookIntegration) string {
+			return feature.Tally(slices.DeleteFunc(slices.Clone(parts[n]), func(part live.Part) bool {
+				return part.Namespace != i.Namespace || part.Integration != i.Name
+			}))
+		})
+	}
 	t.add("TOKENS", 0, func(i v1alpha1.WebhookIntegration) string { return strconv.Itoa(len(i.Spec.Tokens)) })
 	t.add("LAST-RECEIVED", 0, func(i v1alpha1.WebhookIntegration) string { return ago(i.Status.LastReceivedTime, o.now()) })
 	t.add("PRESET", 0, func(i v1alpha1.WebhookIntegration) string { return i.Spec.Preset })

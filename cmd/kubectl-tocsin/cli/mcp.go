@@ -150,7 +150,10 @@ func (m *mcpCommands) Check(ctx context.Context, said io.Writer, s *mcp.Selectio
 			return nil, err
 		}
 	}
-	checked.Heartbeats = o.heartbeats(ctx, c)
+	checked.Tallies = map[string]string{}
+	for _, feature := range features {
+		checked.Tallies[feature.Kind()] = feature.Tally(o.parts(ctx, c, feature))
+	}
 	return checked, nil
 }
 
@@ -214,7 +217,7 @@ func (a *alertResponse) explained(incidents []v1alpha1.Incident) (alert mcp.Expl
 // Integration implements mcp.Commands.
 func (m *mcpCommands) Integration(
 	ctx context.Context, said io.Writer, namespace, name string,
-) (*v1alpha1.WebhookIntegration, []live.Heartbeat, error) {
+) (*v1alpha1.WebhookIntegration, map[string][]live.Part, error) {
 	c, f, err := m.in(namespace)
 	if err != nil {
 		return nil, nil, err
@@ -224,7 +227,11 @@ func (m *mcpCommands) Integration(
 		return nil, nil, err
 	}
 	f.Integrations, f.allNamespaces = []string{name}, false
-	return integration, (&checkOptions{plugin: m.call(said), filter: f}).heartbeats(ctx, c), nil
+	o, parts := &checkOptions{plugin: m.call(said), filter: f}, map[string][]live.Part{}
+	for _, feature := range features {
+		parts[feature.Kind()] = o.parts(ctx, c, feature)
+	}
+	return integration, parts, nil
 }
 
 // Act implements mcp.Commands.

@@ -81,7 +81,7 @@ func hugestCommands() *fake {
 		incident.Spec = v1alpha1.IncidentSpec{IntegrationName: strings.Repeat("i", 63), DedupKey: widest(1024)}
 		f.incidents = append(f.incidents, incident)
 		f.episodes = append(f.episodes, &records.Record{Namespace: widest(999), Incident: widest(999), Integration: widest(999)})
-		f.heartbeats = append(f.heartbeats, live.Heartbeat{Name: strings.Repeat("h", 253), State: v1alpha1.ReasonInvalidSchedule})
+		f.heartbeats = append(f.heartbeats, live.Part{Name: strings.Repeat("h", 253), State: v1alpha1.ReasonInvalidSchedule})
 		alert := ExplainedAlert{Effect: widest(9999)}
 		for range 20 {
 			alert.Fields = append(alert.Fields, ExplainedField{widest(999), widest(999), widest(999)})

@@ -15,14 +15,15 @@ type Commands interface {
 	Get(ctx context.Context, said io.Writer, s *Selection, states []v1alpha1.IncidentState) ([]*v1alpha1.Incident, error)
 	// Show returns an Incident, and sentences about it.
 	Show(ctx context.Context, said io.Writer, name string) (*v1alpha1.Incident, []Fact, error)
-	// Check returns the selected Incidents that are open, and the heartbeats of their integrations.
+	// Check returns the selected Incidents that are open, and tallies of the objects of their integrations.
 	Check(ctx context.Context, said io.Writer, s *Selection) (*Checked, error)
 	// Explain returns what a payload would do.
 	Explain(ctx context.Context, said io.Writer, p *Payload) (*Explanation, error)
 	// ExplainIncident returns which key or expression gave which field of an Incident.
 	ExplainIncident(ctx context.Context, said io.Writer, name string) (*IncidentExplanation, error)
-	// Integration returns an integration and its heartbeats.
-	Integration(ctx context.Context, said io.Writer, namespace, name string) (*v1alpha1.WebhookIntegration, []live.Heartbeat, error)
+	// Integration returns an integration and its objects, by their kinds.
+	Integration(ctx context.Context, said io.Writer, namespace, name string) (
+		*v1alpha1.WebhookIntegration, map[string][]live.Part, error)
 	pastCommands
 	// Act does an action to an Incident, and says what it did.
 	Act(ctx context.Context, said io.Writer, a *Action) (string, error)
@@ -63,10 +64,10 @@ type Fact struct{ Name, Text string }
 
 // Checked is the result of a check.
 type Checked struct {
-	Open       []*v1alpha1.Incident
-	Tally      string
-	Unknown    string // why no Incident being open proves nothing; empty if it does
-	Heartbeats []live.Heartbeat
+	Open    []*v1alpha1.Incident
+	Tally   string
+	Unknown string            // why no Incident being open proves nothing; empty if it does
+	Tallies map[string]string // of the objects of the integrations, by their kinds
 }
 
 // Explanation describes what a payload would do.

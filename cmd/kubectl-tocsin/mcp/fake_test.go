@@ -24,7 +24,7 @@ type fake struct {
 	incidents   []*v1alpha1.Incident
 	facts       []Fact
 	integration v1alpha1.WebhookIntegration
-	heartbeats  []live.Heartbeat
+	heartbeats  []live.Part
 	explanation Explanation
 	origins     IncidentExplanation
 	episodes    []*records.Record
@@ -50,7 +50,7 @@ func (f *fake) Show(ctx context.Context, said io.Writer, _ string) (*v1alpha1.In
 
 func (f *fake) Check(ctx context.Context, said io.Writer, _ *Selection) (*Checked, error) {
 	return &Checked{
-		Open: f.incidents, Tally: fmt.Sprint(len(f.incidents), " open"), Heartbeats: f.heartbeats,
+		Open: f.incidents, Tally: fmt.Sprint(len(f.incidents), " open"), Tallies: map[string]string{"Heartbeat": fmt.Sprint(len(f.heartbeats), " with an invalid schedule")},
 	}, f.start(ctx, said)
 }
 
@@ -64,8 +64,8 @@ func (f *fake) ExplainIncident(ctx context.Context, said io.Writer, _ string) (*
 
 func (f *fake) Integration(
 	ctx context.Context, said io.Writer, _, _ string,
-) (*v1alpha1.WebhookIntegration, []live.Heartbeat, error) {
-	return &f.integration, f.heartbeats, f.start(ctx, said)
+) (*v1alpha1.WebhookIntegration, map[string][]live.Part, error) {
+	return &f.integration, map[string][]live.Part{"Heartbeat": f.heartbeats}, f.start(ctx, said)
 }
 
 func (f *fake) History(ctx context.Context, said io.Writer, _ *Past, most int) ([]*records.Record, error) {

@@ -178,6 +178,6 @@ func (s *server) check(ctx context.Context, said *notes, in checkInput) (out che
 	out.Unknown = lineOf(checked.Unknown)
 	out.Incidents, _ = fit(listedOf(open[:min(len(open), usualLimit)]), maxItems)
 	out.LeftOut = len(open) - len(out.Incidents)
-	out.Heartbeats, out.Notes = lineOf(live.TallyHeartbeats(checked.Heartbeats)), said.lines()
+	out.Heartbeats, out.Notes = lineOf(checked.Tallies["Heartbeat"]), said.lines()
 	return out, nil
 }

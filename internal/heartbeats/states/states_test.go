@@ -1,13 +1,20 @@
-package live
+package states
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/live"
 )
 
 func TestHeartbeats(t *testing.T) {
@@ -25,7 +32,9 @@ func TestHeartbeats(t *testing.T) {
 		}
 		return made
 	}
-	server := newServer(
+	scheme := runtime.NewScheme()
+	g.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	server := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
 		beat("shop", "heard", v1alpha1.ReasonHeard, at(30), at(42)),
 		beat("shop", "failed", v1alpha1.ReasonFailed, at(30), at(42)),
 		beat("shop", "missed", v1alpha1.ReasonMissed, at(1), nil),
@@ -33,11 +42,11 @@ func TestHeartbeats(t *testing.T) {
 		beat("shop", "new", "", nil, nil), // nobody has seen it yet
 		beat("shop", "off", v1alpha1.ReasonSuspended, at(2), nil),
 		beat("bank", "first", v1alpha1.ReasonWaiting, nil, at(15)),
-	)
-	all, err := Heartbeats(t.Context(), server, "")
+	).Build()
+	all, err := Heartbeats{}.List(t.Context(), server, "")
 	g.Expect(err).NotTo(HaveOccurred())
-	line := func(h Heartbeat) string {
-		text := h.Namespace + " " + h.Name + " " + string(h.State)
+	line := func(h live.Part) string {
+		text := h.Namespace + " " + h.Name + " " + h.State
 		for _, time := range []*v1alpha1.Timestamp{h.Last, h.Due} {
 			if time == nil {
 				text += " -"
@@ -55,13 +64,20 @@ func TestHeartbeats(t *testing.T) {
 		"shop missed Missed 12:01 -", "shop slow TooLong 12:01 -", "shop failed Failed 12:30 12:42", "bank first Waiting - 12:15",
 		"shop new Waiting - -", "shop off Suspended 12:02 -", "shop heard Heard 12:30 12:42",
 	}))
-	g.Expect(TallyHeartbeats(all)).To(Equal("1 missed, 1 too long, 1 failed, 2 waiting, 1 suspended, 1 heard"))
-	g.Expect(TallyHeartbeats(nil)).To(BeEmpty())
+	g.Expect(Heartbeats{}.Tally(all)).To(Equal("1 missed, 1 too long, 1 failed, 2 waiting, 1 suspended, 1 heard"))
+	g.Expect(Heartbeats{}.Tally(nil)).To(BeEmpty())
 
-	all, err = Heartbeats(t.Context(), server, "bank")
+	all, err = Heartbeats{}.List(t.Context(), server, "bank")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(all).To(HaveLen(1))
-	server.refuses.Store(true)
-	_, err = Heartbeats(t.Context(), server, "")
+	limit := int64(0)
+	refusing := interceptor.NewClient(server, interceptor.Funcs{
+		List: func(_ context.Context, _ client.WithWatch, _ client.ObjectList, options ...client.ListOption) error {
+			limit = (&client.ListOptions{}).ApplyOptions(options).Limit
+			return errors.New("refused")
+		},
+	})
+	_, err = Heartbeats{}.List(t.Context(), refusing, "")
 	g.Expect(err).To(MatchError(ContainSubstring("listing heartbeats: ")))
+	g.Expect(limit).To(BeEquivalentTo(live.PageSize), "a user decides how large an object is")
 }
