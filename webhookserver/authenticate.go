@@ -20,6 +20,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
 	"github.com/tocsin-dev/tocsin/webhookserver/capture"
+	"github.com/tocsin-dev/tocsin/webhookserver/feature"
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
 
@@ -34,6 +35,7 @@ type arrived struct {
 	received time.Time // the same by the API server's clock, with which alert times are compared
 
 	operation  *protocol.Operation // of the path; nil for an unknown path
+	feature    feature.Feature     // that has the operation; nil: it is one of package protocol
 	identifier string              // in the path
 	allowed    []string            // the methods of the path, if that of the request is not one of them
 	token      string
@@ -49,11 +51,11 @@ func (h *handler) arrive(r *http.Request) *arrived {
 	}
 	path = strings.Trim(path, "/")
 	if found || path != "" {
-		a.operation, a.identifier, a.allowed = protocol.Find(r.Method, path)
+		h.find(a, path)
 	}
 	if a.operation == nil && found {
 		token, rest, _ := strings.Cut(path, "/")
-		if a.operation, a.identifier, a.allowed = protocol.Find(r.Method, strings.TrimLeft(rest, "/")); a.operation != nil {
+		if h.find(a, strings.TrimLeft(rest, "/")); a.operation != nil {
 			a.token, _ = url.PathUnescape(token) // the path has been parsed
 		}
 	}
@@ -138,8 +140,8 @@ func (a *arrived) checkMethod() *problem {
 	if a.allowed == nil {
 		return nil
 	}
-	p := problemMethod.withDetail("Set the sender to use the method " + strings.Join(a.allowed, " or ") + ".")
-	p.allow = strings.Join(a.allowed, ", ")
+	p := problemMethod.WithDetail("Set the sender to use the method " + strings.Join(a.allowed, " or ") + ".")
+	p.Allow = strings.Join(a.allowed, ", ")
 	return p
 }
 

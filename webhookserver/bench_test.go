@@ -15,6 +15,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
+	"github.com/tocsin-dev/tocsin/webhookserver/heartbeat"
 )
 
 // BenchmarkHandler measures what a request costs besides the API server's part and the network's.
@@ -78,7 +79,7 @@ func BenchmarkHeartbeats(b *testing.B) {
 	reporter, cached, now := newReporter(nil, nil, logr.Discard()), manyHeartbeats(time.Now()), time.Now()
 	n := 0
 	for b.Loop() {
-		reporter.reportSignal(signal{heartbeat: cached[n%len(cached)], kind: v1alpha1.SignalSuccess, time: now})
+		reporter.addReport(heartbeat.Signal{Heartbeat: cached[n%len(cached)], Kind: v1alpha1.SignalSuccess, Time: now})
 		n++
 	}
 }

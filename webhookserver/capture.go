@@ -6,7 +6,6 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/capture"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
@@ -30,27 +29,24 @@ func (h *handler) capture(r *read, body []byte) {
 
 // ReplayLimit returns the MaxBodyBytes for replays of a request that an integration has received: more than the default if the
 // operator must have had more to read it. The limits of presets depend on it.
-func ReplayLimit(
-	ctx context.Context, current *v1alpha1.WebhookIntegration, beats []*v1alpha1.Heartbeat, kept *capture.Request,
-) int64 {
+func ReplayLimit(ctx context.Context, current Reader, kept *capture.Request) int64 {
 	size := int64(len(kept.Body))
 	if size <= DefaultMaxBodyBytes || kept.Code == 0 || kept.Code == http.StatusRequestEntityTooLarge {
 		return DefaultMaxBodyBytes
 	}
-	if code, _, _ := Replay(ctx, current, beats, kept, DefaultMaxBodyBytes); code == http.StatusRequestEntityTooLarge {
+	if code, _, _ := Replay(ctx, current, kept, DefaultMaxBodyBytes); code == http.StatusRequestEntityTooLarge {
 		return size
 	}
 	return DefaultMaxBodyBytes
 }
 
 // Replay answers a request as the endpoint answers a dry run of it.
-func Replay(
-	ctx context.Context, integration *v1alpha1.WebhookIntegration, beats []*v1alpha1.Heartbeat, kept *capture.Request,
-	maxBodyBytes int64,
-) (code int, body []byte, failures []mapping.Failure) {
+func Replay(ctx context.Context, reader Reader, kept *capture.Request, maxBodyBytes int64) (
+	code int, body []byte, failures []mapping.Failure,
+) {
 	request, err := dryRun(ctx, kept.Method, kept.Path, kept.Query, kept.Header, kept.Body)
 	if err != nil { // neither can be wrong but by hand
 		return problemNotFound.Status, encode(&problemNotFound).body, nil
 	}
-	return answerAt(integration, beats, request, kept.Time, maxBodyBytes)
+	return answerAt(reader, request, kept.Time, maxBodyBytes)
 }

@@ -17,6 +17,8 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/webhookserver/capture"
+	"github.com/tocsin-dev/tocsin/webhookserver/feature"
+	"github.com/tocsin-dev/tocsin/webhookserver/heartbeat"
 )
 
 // capturing has the requests to an integration be captured.
@@ -157,7 +159,7 @@ func TestOnlySignedHeadersAreCaptured(t *testing.T) {
 	all := b.captured(g)
 	g.Expect(all).To(HaveLen(1))
 	g.Expect(all[0].Header).To(And(HaveLen(2), HaveKey("Webhook-Id"), HaveKey("Webhook-Timestamp")))
-	code, answer, _ := Replay(t.Context(), w, nil, all[0], DefaultMaxBodyBytes)
+	code, answer, _ := Replay(t.Context(), Reader{WebhookIntegration: w}, all[0], DefaultMaxBodyBytes)
 	g.Expect(code).To(Equal(http.StatusOK))
 	g.Expect(string(answer)).To(ContainSubstring(`"region":"none"`))
 }
@@ -195,7 +197,7 @@ func TestAReplayIsADryRunOfThen(t *testing.T) {
 			response := b.post(dryRun, test.body, test.change...)
 			want, err := io.ReadAll(response.Body)
 			g.Expect(err).NotTo(HaveOccurred())
-			code, answer, _ := Replay(t.Context(), w, nil, all[0], DefaultMaxBodyBytes)
+			code, answer, _ := Replay(t.Context(), Reader{WebhookIntegration: w}, all[0], DefaultMaxBodyBytes)
 			g.Expect(code).To(Equal(response.StatusCode))
 			if code == http.StatusOK {
 				g.Expect(withoutMadeUp(string(answer))).To(MatchJSON(withoutMadeUp(string(want))))
@@ -206,6 +208,7 @@ func TestAReplayIsADryRunOfThen(t *testing.T) {
 
 // A crafted RequestCapture makes the plugin do nothing else.
 func TestAReplayAnswersPayloadsOnly(t *testing.T) {
+	reader := Reader{integration("team-a", "prometheus"), []feature.Feature{heartbeat.New()}}
 	for name, request := range map[string]capture.Request{
 		"a question":      {Method: http.MethodOptions, Path: eventsPath},
 		"a ping":          {Method: http.MethodGet, Path: eventsPath + "/heartbeat/x", Query: map[string][]string{"dryRun": {"false"}}},
@@ -218,7 +221,7 @@ func TestAReplayAnswersPayloadsOnly(t *testing.T) {
 		"one after a run": {Method: http.MethodPost, Path: eventsPath + "?dryRun=false", Body: []byte(firing)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			code, _, _ := Replay(t.Context(), integration("team-a", "prometheus"), nil, &request, DefaultMaxBodyBytes)
+			code, _, _ := Replay(t.Context(), reader, &request, DefaultMaxBodyBytes)
 			NewWithT(t).Expect(code).To(BeNumerically(">=", http.StatusBadRequest))
 		})
 	}

@@ -31,14 +31,14 @@ type decoded struct {
 	answer     *protocol.Reply // to a request that holds no alert but a question; nil for others
 	invalid    []string        // parts of the request that are not valid
 	noEffect   []bool          // the alerts that change nothing, as far as is known
-	beats      []string        // the heartbeats of which the alerts are signals; empty for the others
+	takers     []string        // what of a feature takes the alerts, so that they are not stored; empty for the others
 }
 
 // kept returns the alerts that are to be stored.
 func (d *decoded) kept() []v1alpha1.Alert {
 	alerts := make([]v1alpha1.Alert, 0, len(d.Alerts))
 	for i := range d.Alerts {
-		if !d.Alerts[i].Dropped && d.beats[i] == "" {
+		if !d.Alerts[i].Dropped && d.takers[i] == "" {
 			alerts = append(alerts, d.Alerts[i].Alert)
 		}
 	}
@@ -96,7 +96,10 @@ func (h *handler) decodeBody(r *read, body []byte) (_ *decoded, p *problem) {
 		d.requestKey = r.operationKey(key)
 	}
 	identify(d.Alerts, r.integration.Name, d.requestKey, append([][]byte{identity}, r.queryIdentity()...))
-	d.findSignals(h.heartbeats(r.authenticated))
+	d.takers = make([]string, len(d.Alerts))
+	for _, f := range h.options.Features {
+		f.Take(r.integrationName(), d.Alerts, d.takers)
+	}
 	tellDefaults(d.Alerts, r.integration, r.operation.Path == "")
 	d.noEffect = h.findNoEffect(r.integration.Namespace, d.Alerts)
 	d.Warnings = allWarnings(content.Warnings, &d.Result)
@@ -117,9 +120,9 @@ func decodeProblem(err error) *problem {
 	case errors.As(err, &own):
 		return own
 	case errors.As(err, &invalid):
-		return problemInvalid.withDetail(invalid.Detail)
+		return problemInvalid.WithDetail(invalid.Detail)
 	case errors.As(err, &tooMany):
-		return problemTooManyAlerts.withDetail(tooMany.Error() + ".")
+		return problemTooManyAlerts.WithDetail(tooMany.Error() + ".")
 	case errors.Is(err, mapping.ErrInterrupted):
 		return &problemMappingTimeout
 	case errors.Is(err, payload.ErrNotObject):
@@ -129,11 +132,11 @@ func decodeProblem(err error) *problem {
 	case errors.Is(err, payload.ErrTooDeep):
 		return &problemTooDeep
 	case errors.As(err, &syntax):
-		p := problemSyntax.withDetail(fmt.Sprintf("At byte %d: %s.", syntax.Offset, strings.TrimSuffix(syntax.Detail, ".")))
+		p := problemSyntax.WithDetail(fmt.Sprintf("At byte %d: %s.", syntax.Offset, strings.TrimSuffix(syntax.Detail, ".")))
 		p.Offset = &syntax.Offset
 		return p
 	default:
-		return problemSyntax.withDetail("It could not be decoded.")
+		return problemSyntax.WithDetail("It could not be decoded.")
 	}
 }
 
@@ -213,7 +216,7 @@ func (d *decoded) invalidProblem() *problem {
 	if len(d.Alerts) > 0 {
 		detail += " The others were stored."
 	}
-	return problemInvalid.withDetail(detail)
+	return problemInvalid.WithDetail(detail)
 }
 
 // forOperation returns the request for its operation, without the body.

@@ -95,10 +95,12 @@ func TestProblemsAreDocumented(t *testing.T) {
 	g := NewWithT(t)
 	files, err := filepath.Glob("*.go")
 	g.Expect(err).NotTo(HaveOccurred())
+	ofFeatures, err := filepath.Glob("*/*.go")
+	g.Expect(err).NotTo(HaveOccurred())
 	text := httpDocs(t)
-	literal := regexp.MustCompile(`(?s)= problem\{\s*Type: "([^"]+)", Status: http\.\w+.*?\}`)
+	literal := regexp.MustCompile(`(?s)= (?:protocol\.)?[pP]roblem\{\s*Type: "([^"]+)", Status: http\.\w+.*?\}`)
 	var problems [][]string
-	for _, file := range files {
+	for _, file := range append(files, ofFeatures...) {
 		source, err := os.ReadFile(file)
 		g.Expect(err).NotTo(HaveOccurred())
 		problems = append(problems, literal.FindAllStringSubmatch(string(source), -1)...)
@@ -107,7 +109,7 @@ func TestProblemsAreDocumented(t *testing.T) {
 	for _, match := range problems {
 		row := regexp.MustCompile("(?m)^\\| `" + match[1] + "` .*$").FindString(text)
 		g.Expect(row).NotTo(BeEmpty(), "%s is not in the table", match[1])
-		if reason := regexp.MustCompile(`reason: *"(\w+)"`).FindStringSubmatch(match[0]); reason != nil {
+		if reason := regexp.MustCompile(`[rR]eason: *"(\w+)"`).FindStringSubmatch(match[0]); reason != nil {
 			g.Expect(row).To(ContainSubstring("`" + reason[1] + "`"))
 		}
 	}

@@ -138,7 +138,7 @@ func TestAzureEventGridAsks(t *testing.T) {
 	}
 	g := NewWithT(t)
 	g.Expect(newBench().post(eventsPath+"/no-token", "["+question+"]").StatusCode).To(Equal(http.StatusUnauthorized))
-	code, answer, failures := Explain(t.Context(), integration("team-a", "prometheus"), nil, nil, []byte("["+question+"]"))
+	code, answer, failures := Explain(t.Context(), Reader{WebhookIntegration: integration("team-a", "prometheus")}, nil, []byte("["+question+"]"))
 	g.Expect(code).To(Equal(http.StatusOK))
 	g.Expect(string(answer)).To(MatchJSON(`{"validationResponse":"512d38b6"}`))
 	g.Expect(failures).To(BeEmpty())

@@ -92,7 +92,7 @@ func (h *handler) beginEvaluation(r *read) *evaluation {
 func (e *evaluation) Pause() {
 	began := time.Now()
 	e.place.Pause()
-	e.ends = latest(e.ends, earliest(e.ends.Add(time.Since(began)), e.latest))
+	e.ends = e.ends.Add(max(0, min(time.Since(began), e.latest.Sub(e.ends))))
 }
 
 // IsOver implements mapping.Pauser.

@@ -1,7 +1,6 @@
 package webhookserver
 
 import (
-	"cmp"
 	"strconv"
 	"time"
 
@@ -9,12 +8,11 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/alertcontent"
-	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
-// periodsPerExpiry times the time after which its heartbeat is missed is the least time for which an alert of a federated
-// integration is valid: when the link breaks, the heartbeat has to be missed before the first alert ends.
+// periodsPerExpiry times the time after which people are told that its sender is gone is the least time for which an alert of a
+// federated integration is valid: when the link breaks, they have to be told before the first alert ends.
 const periodsPerExpiry = 2
 
 // annotationAcknowledged is the annotation by which the forwarding tells who has acknowledged an Incident.
@@ -34,12 +32,9 @@ func (h *handler) federate(integration *v1alpha1.WebhookIntegration, alert *mapp
 		received = start.Time // by the clock of the other cluster
 	}
 	var period time.Duration
-	for _, beat := range h.options.Heartbeats.Of(client.ObjectKeyFromObject(integration)) {
-		if heartbeats.WatchesLink(beat) {
-			period = max(period, beat.Spec.Every.Duration+heartbeats.Grace(beat))
-		}
+	for _, f := range h.options.Features {
+		period = max(period, f.LinkPeriod(client.ObjectKeyFromObject(integration)))
 	}
-	period = cmp.Or(period, heartbeats.LinkPeriod) // of the one that is to come
 	if least := received.Add(periodsPerExpiry * period); alert.ExpiryTime.Before(least) {
 		alert.ExpiryTime = new(v1alpha1.NewTimestamp(least))
 	}

@@ -22,7 +22,7 @@ func federated(change ...func(*v1alpha1.WebhookIntegrationSpec)) *bench {
 	w.Spec.Federate = true
 	leaf := beatEvery("leaf", 2*time.Minute, &v1alpha1.HeartbeatMatch{AnyRequest: true})
 	leaf.Spec.Grace = &metav1.Duration{Duration: time.Minute}
-	b.options.Heartbeats.Set(leaf)
+	b.beats.Set(leaf)
 	for _, f := range change {
 		f(&w.Spec)
 	}
@@ -154,7 +154,7 @@ func TestExpiryOfFederatedAlertsOutlastTheHeartbeat(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			g := NewWithT(t)
 			b := federated(func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Federate = c.federate })
-			b.options.Heartbeats.Set(beatEvery("slow", 24*time.Hour, nil)) // of pings
+			b.beats.Set(beatEvery("slow", 24*time.Hour, nil)) // of pings
 			now := time.Now().Truncate(time.Second)
 			alerts, _ := b.alertsOfTocsin(g, "["+forwarded(now, c.expiry, "")+"]")
 			switch {

@@ -13,8 +13,8 @@
 //  6. stored: the AlertEvent, by package commit. Alerts that need a new Incident are rejected where the namespace may have none
 //     (store.go). Only then the sender gets 202 (handler.answerAccepted).
 //
-// A query and a ping of a heartbeat are answered once they are checked (query.go, heartbeat.go). The metrics, the log, the span
-// and the reports are made from what served says of the request.
+// A query, and a request for an operation of a feature, are answered once they are checked (query.go, features.go). The metrics,
+// the log, the span and the reports are made from what served says of the request.
 //
 // A problem of a request that bore a token of an integration is shown in that integration's status and in
 // a Kubernetes Event (reports.go, statuswriter.go). The token itself is in no log, metric, status, Event or answer:
@@ -39,6 +39,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/httpserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/capture"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
+	"github.com/tocsin-dev/tocsin/webhookserver/feature"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
@@ -73,16 +74,16 @@ type committer interface {
 	Find(ctx context.Context, name types.NamespacedName) (commit.Receipt, error)
 }
 
-// reporter shows a rejection on the integration whose token the request bore. Only writeFailure waits, until the status says that
-// a heartbeat has failed: after an error it may say so later.
+// reporter shows a rejection on the integration whose token the request bore. Only writeReport waits, until the status has the
+// report of a feature: after an error it may have it later.
 type reporter interface {
 	reportRejection(integration *v1alpha1.WebhookIntegration, reason, message string)
 	reportFailures(integration *v1alpha1.WebhookIntegration, failures []mapping.Failure)
 	reportHandshake(integration *v1alpha1.WebhookIntegration, message string)
 	reportUnavailable(integration types.NamespacedName)
 	reportUse(integration *v1alpha1.WebhookIntegration, token *v1alpha1.Token)
-	reportSignal(heard signal)
-	writeFailure(ctx context.Context, failed signal) error
+	addReport(report feature.Report)
+	writeReport(ctx context.Context, report feature.Report) error
 }
 
 func newHandler(
@@ -157,7 +158,7 @@ func (h *handler) respond(a *arrived) (s served) {
 			s.owner.leave()
 		}
 		if s.problem != nil {
-			s.reply = s.problem.reply(a.operation)
+			s.reply = s.problem.Reply(a.operation)
 		}
 	}()
 	if s.owner, s.problem = h.authenticate(a); s.problem == nil {
@@ -174,8 +175,8 @@ func (h *handler) serve(s *served) (reply protocol.Reply, p *problem) {
 	}
 	s.dryRun = checked.dryRun
 	switch {
-	case checked.operation.IsHeartbeat:
-		return h.ping(checked)
+	case checked.feature != nil:
+		return h.answerByFeature(checked)
 	case checked.operation.IsQuery():
 		return h.query(checked)
 	}
@@ -205,10 +206,10 @@ func (h *handler) report(s *served) {
 	if owner == nil || p == nil {
 		return
 	}
-	if p.reason != "" {
-		h.reports.reportRejection(owner.integration, p.reason, p.ownerMessage())
+	if p.Reason != "" {
+		h.reports.reportRejection(owner.integration, p.Reason, p.OwnerMessage())
 	}
-	if s.reply.Status >= http.StatusInternalServerError && !s.dryRun && !p.blocksOnlyNew() {
+	if s.reply.Status >= http.StatusInternalServerError && !s.dryRun && !blocksOnlyNew(p) {
 		h.reports.reportUnavailable(owner.integrationName())
 		h.options.Health.Missed(owner.integrationName())
 	}

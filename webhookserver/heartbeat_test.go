@@ -24,7 +24,12 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
+	"github.com/tocsin-dev/tocsin/webhookserver/feature"
+	"github.com/tocsin-dev/tocsin/webhookserver/heartbeat"
 )
+
+// listedSignals is how many a status has.
+const listedSignals = 10
 
 // newBeatingBench has an integration with heartbeats of every kind.
 func newBeatingBench() *bench {
@@ -35,7 +40,7 @@ func newBeatingBench() *bench {
 		beatEvery("backup", time.Hour, nil),
 		beatEvery("sync", time.Hour, nil),
 	} {
-		b.options.Heartbeats.Set(h)
+		b.beats.Set(h)
 	}
 	return b
 }
@@ -52,8 +57,8 @@ func beatEvery(name string, every time.Duration, match *v1alpha1.HeartbeatMatch)
 func (b *bench) heard() string {
 	var names []string
 	for _, signal := range b.reports.signals {
-		name := signal.heartbeat.Name
-		switch signal.kind {
+		name := signal.Heartbeat.Name
+		switch signal.Kind {
 		case v1alpha1.SignalFailure:
 			name += "!"
 		case v1alpha1.SignalStart:
@@ -195,7 +200,7 @@ func TestAFailedPingIsAnsweredWhenTheStatusSaysSo(t *testing.T) {
 	b.options.Health = timeFunc(func() time.Time { return now })
 	g.Expect(b.post(testPath+"/heartbeat/backup/3", "").StatusCode).To(Equal(http.StatusAccepted))
 	g.Expect(b.reports.signals[0]).To(Equal(
-		signal{heartbeat: b.reports.signals[0].heartbeat, kind: v1alpha1.SignalFailure, time: now, exit: 3}))
+		heartbeat.Signal{Heartbeat: b.reports.signals[0].Heartbeat, Kind: v1alpha1.SignalFailure, Time: now, Exit: 3}))
 	b.reports.failureError = errors.New("away")
 	response := b.post(testPath+"/heartbeat/backup/3", "")
 	g.Expect(response.StatusCode).To(Equal(http.StatusServiceUnavailable))
@@ -284,14 +289,14 @@ func (s *beating) edit(change func(status *v1alpha1.HeartbeatStatus)) {
 }
 
 // says returns a signal that comes now.
-func (s *beating) says(cached *v1alpha1.Heartbeat, kind v1alpha1.SignalKind) signal {
-	return signal{heartbeat: cached, kind: kind, time: s.now}
+func (s *beating) says(cached *v1alpha1.Heartbeat, kind v1alpha1.SignalKind) heartbeat.Signal {
+	return heartbeat.Signal{Heartbeat: cached, Kind: kind, Time: s.now}
 }
 
 // hear has a replica hear the heartbeat, and both write what is due. It returns when it was last heard by the status.
 func (s *beating) hear(replica int, after time.Duration) time.Duration {
 	s.now = s.now.Add(after)
-	s.replicas[replica].reportSignal(s.says(s.get(), v1alpha1.SignalSuccess))
+	s.replicas[replica].addReport(s.says(s.get(), v1alpha1.SignalSuccess))
 	return s.flush(0)
 }
 
@@ -346,7 +351,7 @@ func TestAStartAndItsEnd(t *testing.T) {
 		if kind == v1alpha1.SignalFailure {
 			s.Expect(s.fail(s.replicas[replica], s.get(), exit)).To(Succeed())
 		} else {
-			s.replicas[replica].reportSignal(s.says(s.get(), kind))
+			s.replicas[replica].addReport(s.says(s.get(), kind))
 		}
 		for _, r := range s.replicas {
 			r.writeAll(t.Context(), false)
@@ -361,7 +366,7 @@ func TestAStartAndItsEnd(t *testing.T) {
 	s.Expect(status.NextDueTime.Time).To(BeTemporally("==", s.now.Add(3*time.Minute+36*time.Second)))
 	status = say(1, 5*time.Second, v1alpha1.SignalStart, 0)
 	s.Expect(heartbeats.IsRunning(status)).To(BeFalse())
-	s.flush(signalRecheck - 5*time.Second)
+	s.flush(feature.Recheck - 5*time.Second)
 	s.Expect(heartbeats.IsRunning(&s.get().Status)).To(BeTrue())
 	status = say(0, 75*time.Second, v1alpha1.SignalFailure, 3)
 	s.Expect(status.LastDuration.Duration).To(Equal(90 * time.Second))
@@ -383,20 +388,20 @@ func TestAStartAndItsEnd(t *testing.T) {
 	for range 10 {
 		say(0, time.Hour, v1alpha1.SignalSuccess, 0)
 	}
-	s.Expect(s.get().Status.Signals).To(HaveLen(maxListedSignals))
+	s.Expect(s.get().Status.Signals).To(HaveLen(listedSignals))
 
 	t.Log("the clock of the one that hears the start is a second ahead")
 	s.now = s.now.Add(time.Minute + time.Second)
-	s.replicas[0].reportSignal(s.says(s.get(), v1alpha1.SignalStart))
+	s.replicas[0].addReport(s.says(s.get(), v1alpha1.SignalStart))
 	s.replicas[0].writeAll(t.Context(), false)
 	status = say(1, -500*time.Millisecond, v1alpha1.SignalSuccess, 0)
 	s.Expect(heartbeats.IsRunning(status)).To(BeTrue())
-	s.flush(signalRecheck + time.Second)
+	s.flush(feature.Recheck + time.Second)
 	s.Expect(heartbeats.IsRunning(&s.get().Status)).To(BeFalse(), "it has ended")
 
 	t.Log("one replica hears both before it can write either")
 	s.now = s.now.Add(time.Second)
-	s.replicas[0].reportSignal(s.says(s.get(), v1alpha1.SignalStart))
+	s.replicas[0].addReport(s.says(s.get(), v1alpha1.SignalStart))
 	s.now = s.now.Add(time.Second)
 	status = say(0, 0, v1alpha1.SignalSuccess, 0)
 	s.Expect(status.LastDuration.Duration).To(Equal(time.Second))
@@ -413,9 +418,9 @@ func TestAShortRunOverTwoReplicasIsKnownInTime(t *testing.T) {
 	cached := s.get()
 	s.now = s.now.Add(5 * time.Second)
 	start := s.now
-	s.replicas[0].reportSignal(s.says(cached, v1alpha1.SignalStart))
+	s.replicas[0].addReport(s.says(cached, v1alpha1.SignalStart))
 	s.now = s.now.Add(time.Second)
-	s.replicas[1].reportSignal(s.says(cached, v1alpha1.SignalSuccess))
+	s.replicas[1].addReport(s.says(cached, v1alpha1.SignalSuccess))
 	known := false
 	for s.now.Before(start.Add(time.Minute - 10*time.Second)) {
 		s.flush(time.Second)
@@ -451,7 +456,7 @@ func TestManySignalsAreWrittenNowAndThen(t *testing.T) {
 			writes, version := 0, s.get().ResourceVersion
 			for n := range 600 {
 				s.now = s.now.Add(time.Second)
-				s.replicas[n/2%2].reportSignal(s.says(s.get(), test.kinds[n%len(test.kinds)]))
+				s.replicas[n/2%2].addReport(s.says(s.get(), test.kinds[n%len(test.kinds)]))
 				for _, r := range s.replicas {
 					r.writeAll(t.Context(), false)
 				}
@@ -465,38 +470,11 @@ func TestManySignalsAreWrittenNowAndThen(t *testing.T) {
 	}
 }
 
-// A signal that comes while others are written leaves nothing behind that is written again and again.
-func TestASignalComesDuringAWrite(t *testing.T) {
-	var times heardTimes
-	g, h := NewWithT(t), beatEvery("beat", time.Minute, nil)
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	times.hear(signal{heartbeat: h, kind: v1alpha1.SignalStart, time: now})
-	was := times
-	_, failure, _ := was.mergeInto(h, now)
-	times.hear(signal{heartbeat: h, kind: v1alpha1.SignalSuccess, time: now.Add(time.Second)})
-	times.subtract(was, failure)
-	g.Expect(times.started).To(BeZero())
-	g.Expect(times.heard).To(Equal(now.Add(time.Second)))
-}
-
-func TestAFailureThatWaitedIsListedAtItsTime(t *testing.T) {
-	g, h := NewWithT(t), beatEvery("beat", time.Minute, nil)
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	h.Status.LastDuration = &metav1.Duration{Duration: time.Second}
-	take(&h.Status, v1alpha1.HeartbeatSignal{Time: v1alpha1.NewTimestamp(now), Kind: v1alpha1.SignalSuccess})
-	waited := heardTimes{heard: now.Add(-time.Minute), failed: now.Add(-time.Minute)}
-	_, _, changed := waited.mergeInto(h, now)
-	g.Expect(changed).To(BeTrue())
-	g.Expect(h.Status.Signals).To(HaveLen(2))
-	g.Expect(h.Status.Signals[0].Kind).To(Equal(v1alpha1.SignalSuccess))
-	g.Expect(h.Status.LastSignalTime.Time).To(Equal(now))
-}
-
 // What the sender of a deleted heartbeat has said is not for another one of its name.
 func TestAHeartbeatIsDefinedAnew(t *testing.T) {
 	s := newBeating(t)
 	s.hear(0, 0)
-	s.replicas[0].reportSignal(s.says(s.get(), v1alpha1.SignalSuccess))
+	s.replicas[0].addReport(s.says(s.get(), v1alpha1.SignalSuccess))
 	s.now = s.now.Add(time.Minute)
 	h := s.get()
 	s.Expect(s.client.Delete(t.Context(), h)).To(Succeed())
@@ -545,7 +523,7 @@ func TestSignalsWaitForTheAPIServer(t *testing.T) {
 
 	s.Expect(s.client.Delete(t.Context(), s.get())).To(Succeed())
 	s.now = s.now.Add(reportPause)
-	r.reportSignal(s.says(beatEvery("beat", time.Minute, nil), v1alpha1.SignalSuccess))
+	r.addReport(s.says(beatEvery("beat", time.Minute, nil), v1alpha1.SignalSuccess))
 	r.writeAll(t.Context(), false)
 	s.Expect(r.pending).To(BeEmpty(), "the heartbeat is gone")
 }
@@ -556,7 +534,7 @@ func TestTheIntervalOfAPendingSignalChanges(t *testing.T) {
 	h := s.get()
 	h.Spec.Every = &metav1.Duration{Duration: 720 * time.Hour}
 	s.now = s.now.Add(time.Second)
-	s.replicas[0].reportSignal(s.says(h, v1alpha1.SignalSuccess))
+	s.replicas[0].addReport(s.says(h, v1alpha1.SignalSuccess))
 	s.now = s.now.Add(-time.Second)
 	s.Expect(s.flush(time.Hour)).To(Equal(time.Hour - time.Second))
 }
@@ -574,7 +552,7 @@ func manyHeartbeats(now time.Time) (all []*v1alpha1.Heartbeat) {
 				LastTransitionTime: metav1.NewTime(now),
 			}},
 		}
-		for range maxListedSignals {
+		for range listedSignals {
 			h.Status.Signals = append(h.Status.Signals, v1alpha1.HeartbeatSignal{Time: heard, Kind: v1alpha1.SignalSuccess})
 		}
 		all = append(all, h)
@@ -602,7 +580,7 @@ func TestWhatTenThousandHeartbeatsCost(t *testing.T) {
 	r.health = timeFunc(func() time.Time { return now })
 	ping := func() {
 		for _, h := range all {
-			r.reportSignal(signal{heartbeat: h, kind: v1alpha1.SignalSuccess, time: now})
+			r.addReport(heartbeat.Signal{Heartbeat: h, Kind: v1alpha1.SignalSuccess, Time: now})
 		}
 	}
 	ping()
@@ -636,83 +614,12 @@ func TestWhatTenThousandHeartbeatsCost(t *testing.T) {
 	g.Expect(writes.Load()).To(BeNumerically("==", thirds*len(all)), "one write in a third of the time")
 }
 
-func TestASignalIsMergedIntoTheStatus(t *testing.T) {
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	at := func(s int) *v1alpha1.Timestamp {
-		return new(v1alpha1.NewTimestamp(now.Add(time.Duration(s) * time.Second)))
-	}
-	heard := heardTimes{heard: now.Add(-2 * time.Second)}
-	for sentence, test := range map[string]struct {
-		known, want *v1alpha1.Timestamp
-		changed     bool
-		due         time.Time
-	}{
-		"a later one is there":     {at(-1), at(-1), false, now.Add(19 * time.Second)},
-		"one of a wrong clock":     {at(1000), at(-2), true, time.Time{}},
-		"the first one":            {nil, at(-2), true, time.Time{}},
-		"an earlier one is there":  {at(-12), at(-2), true, now.Add(8 * time.Second)},
-		"one long before is there": {at(-1000), at(-2), true, now.Add(-980 * time.Second)},
-	} {
-		g, h := NewWithT(t), beatEvery("beat", time.Minute, nil)
-		h.Status.LastSignalTime = test.known
-		due, failure, changed := heard.mergeInto(h, now)
-		g.Expect(changed).To(Equal(test.changed), sentence)
-		g.Expect(due).To(Equal(test.due), sentence)
-		g.Expect(failure).To(BeZero(), sentence)
-		g.Expect(h.Status.LastSignalTime).To(Equal(test.want), sentence)
-	}
-}
-
-// The time of the API server is known to a second, and replicas hold signals back.
-func TestASignalEndsAFailureOnlyIfItCameLater(t *testing.T) {
-	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	at := func(ms int) time.Time { return now.Add(time.Duration(ms) * time.Millisecond) }
-	stamp := func(ms int) *v1alpha1.Timestamp { return new(v1alpha1.NewTimestamp(at(ms))) }
-	for sentence, test := range map[string]struct {
-		status v1alpha1.HeartbeatStatus
-		heard  heardTimes
-		fails  bool
-	}{
-		"a failure": {heard: heardTimes{heard: at(0), failed: at(0)}, fails: true},
-		"a failure after a success, to the same replica":         {heard: heardTimes{heard: at(10), failed: at(10)}, fails: true},
-		"a success after a failure, to the same replica":         {heard: heardTimes{heard: at(10), failed: at(0)}},
-		"a failure after a success that seems to be later":       {v1alpha1.HeartbeatStatus{LastSignalTime: stamp(900)}, heardTimes{heard: at(0), failed: at(0)}, true},
-		"a failure that waited while the heartbeat was heard":    {v1alpha1.HeartbeatStatus{LastSignalTime: stamp(9000)}, heardTimes{heard: at(0), failed: at(0)}, false},
-		"a success of before the failure that seems to be later": {v1alpha1.HeartbeatStatus{LastSignalTime: stamp(0), FailedTime: stamp(0)}, heardTimes{heard: at(900)}, true},
-		"a success of after the failure that seems to be earlier": {
-			v1alpha1.HeartbeatStatus{LastSignalTime: stamp(0), FailedTime: stamp(0)}, heardTimes{heard: at(-900), after: at(0)}, false},
-		"a success after a failure of another replica that was not known": {
-			v1alpha1.HeartbeatStatus{LastSignalTime: stamp(0), FailedTime: stamp(0)}, heardTimes{heard: at(2001)}, false},
-		"a success that knew only an earlier failure": {
-			v1alpha1.HeartbeatStatus{LastSignalTime: stamp(0), FailedTime: stamp(0)}, heardTimes{heard: at(500), after: at(-100)}, true},
-		"a failure after the heartbeat was missed": {
-			v1alpha1.HeartbeatStatus{LastSignalTime: stamp(-9e6), MissedTime: stamp(500), AlertTime: stamp(500)},
-			heardTimes{heard: at(0), failed: at(0)}, true},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			g, before, h := NewWithT(t), test.status, beatEvery("beat", time.Minute, nil)
-			h.Status = *before.DeepCopy()
-			status := &h.Status
-			_, failure, changed := test.heard.mergeInto(h, now)
-			failed := !failure.IsZero()
-			g.Expect(status.HasFailed()).To(Equal(test.fails))
-			for _, earlier := range []*v1alpha1.Timestamp{before.FailedTime, before.MissedTime, before.AlertTime} {
-				if failed && earlier != nil {
-					g.Expect(status.FailedTime.After(earlier.Time)).To(BeTrue(), "the leader finds what is new by the time")
-				}
-			}
-			_, _, again := test.heard.mergeInto(h, now)
-			g.Expect(changed && again && !failed).To(BeFalse())
-		})
-	}
-}
-
 // fail returns how a replica answers a ping that reports a failure.
 func (s *beating) fail(r *statusReporter, cached *v1alpha1.Heartbeat, exit int64) error {
 	answered := make(chan error, 1)
 	failed := s.says(cached, v1alpha1.SignalFailure)
-	failed.exit = exit
-	go func() { answered <- r.writeFailure(s.t.Context(), failed) }()
+	failed.Exit = exit
+	go func() { answered <- r.writeReport(s.t.Context(), failed) }()
 	s.Eventually(func() bool {
 		r.writeAll(s.t.Context(), false)
 		return len(answered) > 0
@@ -729,7 +636,7 @@ func TestTheLastPingOfASenderCounts(t *testing.T) {
 		if failed {
 			s.Expect(s.fail(r, cached, 7)).To(Succeed())
 		} else {
-			r.reportSignal(s.says(cached, v1alpha1.SignalSuccess))
+			r.addReport(s.says(cached, v1alpha1.SignalSuccess))
 			s.flush(reportPause)
 		}
 		return s.get().Status.HasFailed()
@@ -742,7 +649,7 @@ func TestTheLastPingOfASenderCounts(t *testing.T) {
 		s.now = s.now.Add(-2*reportPause - 100*time.Millisecond) // it is known to a second
 	}
 	s.Expect(*s.get().Status.ExitCode).To(BeEquivalentTo(7))
-	s.flush(2 * signalRecheck)
+	s.flush(2 * feature.Recheck)
 	s.Expect(r.pending).To(BeEmpty(), "the cache knows the failure now")
 
 	t.Log("without the API server the sender has to try again")

@@ -100,15 +100,6 @@ const (
 	reportPause    = time.Second     // also between two looks at what is due
 	maxReportPause = 16 * time.Second
 
-	// Signals of heartbeats. signalRecheck is also the least between a start and what is written before or after it: twice that is
-	// shorter than the shortest maxDuration.
-	signalRecheck = 20 * time.Second // until a signal that is not due is looked at again: the spec may have changed
-
-	maxSignalLead    = time.Minute     // of the stored time of a signal before the API server's clock; a later one is wrong
-	maxClockSkew     = 2 * time.Second // between the times of two replicas: each knows that of the API server to a second
-	maxListedSignals = 10              // of a heartbeat, equal to that of the schema
-	maxListedBeats   = 20              // that an answer names
-
 	lossShown           = time.Hour   // for which a rejection with which alerts are lost is not replaced by a lesser one
 	reportInterval      = time.Minute // the least between two reports of the same kind for one integration
 	useInterval         = time.Hour   // the least between two reports of the use of one token

@@ -29,8 +29,8 @@ func (h *handler) logServed(s *served, took time.Duration) {
 			log.V(1).Info("Accepted a request", "event", accepted.Event, "alerts", len(accepted.Alerts),
 				"incident", accepted.Alerts[0].Incident, "warnings", len(accepted.Warnings))
 		}
-	case status >= http.StatusInternalServerError && p.cause != nil:
-		log.Error(p.cause, "Could not store an alert", "problem", string(p.Type))
+	case status >= http.StatusInternalServerError && p.Cause != nil:
+		log.Error(p.Cause, "Could not store an alert", "problem", string(p.Type))
 	case owner != nil:
 		log = log.WithValues("address", s.address())
 		if p.Offset != nil {

@@ -86,7 +86,7 @@ func (s *served) observe(took time.Duration) {
 	requestsTotal.Of(integration, strconv.Itoa(code), s.route()).Inc()
 	requestDuration.WithLabelValues(strconv.Itoa(code/100) + "xx").Observe(took.Seconds())
 	if s.problem != nil && s.problem.Type == problemDenied.Type {
-		deniedTotal.Of(integration, s.problem.reason).Inc()
+		deniedTotal.Of(integration, s.problem.Reason).Inc()
 	}
 }
 

@@ -15,12 +15,12 @@ var openAPIDocument []byte
 
 // problemReadOnly answers requests that would change the document.
 var problemReadOnly = problem{Type: "method-not-allowed", Status: http.StatusMethodNotAllowed, Title: "Only GET is allowed",
-	Detail: "This is the endpoint's OpenAPI document.", allow: "GET, HEAD"}
+	Detail: "This is the endpoint's OpenAPI document.", Allow: "GET, HEAD"}
 
 // serveOpenAPI answers with the OpenAPI document. These requests are none of senders, and are not counted.
 func serveOpenAPI(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		reply := problemReadOnly.reply(nil)
+		reply := problemReadOnly.Reply(nil)
 		encode(reply.Body).write(w, reply)
 		return
 	}

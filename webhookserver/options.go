@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tocsin-dev/tocsin/internal/capacity"
-	"github.com/tocsin-dev/tocsin/internal/heartbeats"
+	"github.com/tocsin-dev/tocsin/webhookserver/feature"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
@@ -44,8 +44,8 @@ type Options struct {
 	// Capacity has what the namespaces may store. It follows the manager's cache. Default: counts of nothing.
 	Capacity *capacity.Counts
 
-	// Heartbeats knows the Heartbeats. Its maker has it follow the manager's cache. Nil: there are none.
-	Heartbeats *heartbeats.Index
+	// Features are optional. Their makers have them follow the manager's cache.
+	Features []feature.Feature
 
 	// Mappings remembers compiled mappings. Default: a cache of the server's own.
 	Mappings *mapping.Cache

@@ -23,10 +23,8 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
+	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
-
-// dryRunParameter is the parameter of a query that is no field of an alert. Its case is of no account.
-const dryRunParameter = "dryRun"
 
 // checked is a request whose query and headers are valid, to an integration that accepts it.
 type checked struct {
@@ -48,7 +46,7 @@ func (h *handler) check(a *authenticated) (_ *checked, p *problem) {
 	if a.operation.IsQuery() {
 		return c, nil
 	}
-	if !a.operation.IsHeartbeat {
+	if a.feature == nil {
 		if p = h.checkBody(c); p != nil {
 			return nil, p
 		}
@@ -81,7 +79,7 @@ func (c *checked) parseParameters() *problem {
 	given := false
 	for name, value := range c.queryParts() {
 		switch {
-		case strings.EqualFold(name, dryRunParameter):
+		case strings.EqualFold(name, protocol.DryRunParameter):
 			dryRun, err := strconv.ParseBool(value)
 			if err != nil || given && dryRun != c.dryRun {
 				return &problemParameterValue
@@ -103,7 +101,7 @@ func (c *checked) addField(name, value string) *problem {
 	field, same, isText := payload.FieldOf(name)
 	invalid := func(why string) *problem {
 		shown := plaintext.Shorten(plaintext.SanitizeLine(name), maxShownParameter)
-		return problemParameterValue.withDetail(fmt.Sprintf("The parameter %q %s. Nothing was stored.", shown, why))
+		return problemParameterValue.WithDetail(fmt.Sprintf("The parameter %q %s. Nothing was stored.", shown, why))
 	}
 	given, twice := c.query[field]
 	switch {
@@ -166,7 +164,7 @@ func resemblesDryRun(name string) bool {
 		}
 		return r
 	}, strings.ToLower(name))
-	word := strings.ToLower(dryRunParameter)
+	word := strings.ToLower(protocol.DryRunParameter)
 	return name == "dry" || strings.Contains(name, word) || strings.HasPrefix(name, "d") && payload.Distance(name, word) <= maxTypos
 }
 
@@ -270,7 +268,7 @@ func (h *handler) checkBody(c *checked) *problem {
 	case c.ContentLength > c.limit:
 		return tooLargeFor(c.limit)
 	case c.gzipped && c.integration.Spec.Verify != nil:
-		return problemEncoding.withDetail("The integration requires signatures of the body as it is: send it uncompressed.")
+		return problemEncoding.WithDetail("The integration requires signatures of the body as it is: send it uncompressed.")
 	}
 	return nil
 }

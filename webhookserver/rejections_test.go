@@ -310,7 +310,7 @@ func TestReplicasDoNotOverwriteTheUsesOfEachOther(t *testing.T) {
 	store := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithStatusSubresource(w).WithObjects(w).Build()
 	other := newReporter(store, nil, logr.Discard())
 	write := func(r *statusReporter, use v1alpha1.TokenUse) {
-		_, _, err := r.write(t.Context(), reportKey{NamespacedName: key}, &pendingReports{uses: map[string]v1alpha1.TokenUse{use.SHA256: use}})
+		_, err := r.write(t.Context(), reportKey{NamespacedName: key}, &pendingReports{uses: map[string]v1alpha1.TokenUse{use.SHA256: use}})
 		g.Expect(err).NotTo(HaveOccurred())
 	}
 	reads := 0

@@ -17,14 +17,15 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
+	"github.com/tocsin-dev/tocsin/webhookserver/feature"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
 // statusReporter shows rejected requests and failed expressions in the status of their integration, each at most once a minute,
 // and rejections as a Kubernetes Event as well. Every replica reports its own requests; through the status in the cache they
-// share the minute. It also reports the uses of tokens, and 5xx answers: the leader measures no quiet meanwhile. The signals of a
-// heartbeat it writes to the status of that. The messages come from the list of problems, which have nothing of a request, or
-// from a policy; neither contains the token.
+// share the minute. It also reports the uses of tokens, and 5xx answers: the leader measures no quiet meanwhile. What a
+// feature reports is written to the status of its object. The messages come from the list of problems, which have nothing of a
+// request, or from a policy; neither contains the token.
 //
 // Several objects are written at a time, each by one patch for everything that is due. Namespaces take turns, so one whose status
 // cannot be written, or with very many integrations, delays another by one write at most.
@@ -52,7 +53,7 @@ type rejection struct {
 }
 
 // losesNone is the reason of a rejection with which no alert is lost.
-var losesNone = problemMethod.reason
+var losesNone = problemMethod.Reason
 
 // reportState holds the last reports of an integration by this replica.
 type reportState struct {
@@ -232,16 +233,16 @@ func (r *statusReporter) reportUse(integration *v1alpha1.WebhookIntegration, tok
 	})
 }
 
-func (r *statusReporter) reportSignal(heard signal) {
+func (r *statusReporter) addReport(report feature.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.noteSignal(heard)
+	r.noteReport(report)
 }
 
-func (r *statusReporter) writeFailure(ctx context.Context, failed signal) error {
+func (r *statusReporter) writeReport(ctx context.Context, report feature.Report) error {
 	written := make(chan error, 1)
 	r.mu.Lock()
-	r.noteSignal(failed, written)
+	r.noteReport(report, written)
 	r.mu.Unlock()
 	select {
 	case err := <-written:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/informers"
 	"github.com/tocsin-dev/tocsin/webhookserver/capture"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
+	"github.com/tocsin-dev/tocsin/webhookserver/feature"
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=create;get;list;watch
@@ -64,7 +66,10 @@ func New(mgr ctrl.Manager, options Options) (*Server, error) {
 	committer := commit.New(store, options.MaxInFlightWrites, options.TracerProvider)
 	reports := newReporter(mgr.GetClient(), mgr.GetEventRecorder("tocsin"), log)
 	reports.health, reports.live = options.Health, mgr.GetAPIReader()
-	ready := func() bool { return synced() && options.Heartbeats.Synced() && options.Capacity.Synced() }
+	ready := func() bool {
+		unsynced := func(f feature.Feature) bool { return !f.Synced() }
+		return synced() && !slices.ContainsFunc(options.Features, unsynced) && options.Capacity.Synced()
+	}
 	h := newHandler(options, ready, tokens, committer, mgr.GetAPIReader(), reports, log)
 	h.captures = captures
 	return &Server{options: options, handler: h, committer: committer, store: store, reports: reports, log: log}, nil

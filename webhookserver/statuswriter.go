@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -19,37 +20,37 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/integrations"
+	"github.com/tocsin-dev/tocsin/webhookserver/feature"
 )
 
-// +kubebuilder:rbac:groups=tocsin.dev,resources=heartbeats;webhookintegrations,verbs=get;list;watch
-// +kubebuilder:rbac:groups=tocsin.dev,resources=heartbeats/status;webhookintegrations/status,verbs=patch
+// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations,verbs=get;list;watch
+// +kubebuilder:rbac:groups=tocsin.dev,resources=webhookintegrations/status,verbs=patch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// reportKey names an object whose status is written: an integration, or a heartbeat.
+// reportKey names an object whose status is written: an integration, or an object of a feature.
 type reportKey struct {
 	types.NamespacedName
-	isBeat bool
+	kind reflect.Type // of the object of a feature; nil: it is an integration
 }
 
 // object returns an empty object of the kind, with the name.
 func (k reportKey) object() client.Object {
 	var object client.Object = &v1alpha1.WebhookIntegration{}
-	if k.isBeat {
-		object = &v1alpha1.Heartbeat{}
+	if k.kind != nil {
+		object, _ = reflect.New(k.kind.Elem()).Interface().(client.Object)
 	}
 	object.SetNamespace(k.Namespace)
 	object.SetName(k.Name)
 	return object
 }
 
-// pendingReports is what is to be written to the status of an integration or of a heartbeat, by one patch. What cannot be written
-// stays.
+// pendingReports is what is to be written to the status of an integration or of an object of a feature, by one patch. What cannot
+// be written stays.
 type pendingReports struct {
 	fields      map[string]any               // of the integration's status, written whatever they were
 	unavailable int                          // 5xx answers
 	uses        map[string]v1alpha1.TokenUse // by the hash of the token
-	beat        heardTimes                   // of the heartbeat
-	uid         types.UID                    // of the heartbeat: what another one of its name was told is not for it
+	feature     feature.Reports              // nil: it is an integration
 	waiting     []chan<- error               // requests that are answered after the write
 
 	due     time.Time             // when it is to be written, or looked at
@@ -58,14 +59,14 @@ type pendingReports struct {
 	turn    *fair.Turn[reportKey] // while it is written
 }
 
-// noteSignal notes a signal of a heartbeat, and who waits until it is written, if anybody does. The caller holds the mutex.
-func (r *statusReporter) noteSignal(s signal, waiting ...chan<- error) {
-	r.note(reportKey{client.ObjectKeyFromObject(s.heartbeat), true}, func(p *pendingReports) time.Time {
-		if p.uid != s.heartbeat.UID {
-			p.uid, p.beat = s.heartbeat.UID, heardTimes{}
-		}
+// noteReport notes the report of a feature, and who waits until it is written, if anybody does. The caller holds the mutex.
+func (r *statusReporter) noteReport(report feature.Report, waiting ...chan<- error) {
+	object := report.Object()
+	key := reportKey{client.ObjectKeyFromObject(object), reflect.TypeOf(object)}
+	r.note(key, func(p *pendingReports) (due time.Time) {
 		p.waiting = append(p.waiting, waiting...)
-		return p.beat.hear(s)
+		p.feature, due = report.AddTo(p.feature)
+		return due
 	})
 }
 
@@ -86,12 +87,14 @@ func (r *statusReporter) noteField(integration types.NamespacedName, name string
 func (r *statusReporter) note(key reportKey, add func(p *pendingReports) (due time.Time)) {
 	p := r.pending[key]
 	if p == nil {
-		p = &pendingReports{due: r.now().Add(signalRecheck)}
+		p = &pendingReports{due: r.now().Add(feature.Recheck)}
 		r.pending[key] = p
 	}
 	due := add(p)
 	if len(p.waiting) == 0 {
-		due = latest(due, r.restOf(key))
+		if rest := r.restOf(key); rest.After(due) {
+			due = rest
+		}
 	}
 	if due.Before(p.due) && (p.failed == 0 || len(p.waiting) > 0) {
 		p.due = due
@@ -113,7 +116,7 @@ func (r *statusReporter) restOf(key reportKey) time.Time {
 // caller holds the mutex.
 func (r *statusReporter) enqueue(key reportKey, p *pendingReports, all bool) {
 	if p.turn == nil && (all || !p.due.After(r.now())) {
-		r.turns.Add(key.Namespace, key, p.unavailable > 0 || key.isBeat)
+		r.turns.Add(key.Namespace, key, p.unavailable > 0 || key.kind != nil)
 		r.changed.Signal()
 	}
 }
@@ -158,10 +161,10 @@ func (r *statusReporter) writeNext(ctx context.Context) bool {
 	}
 	ctx, cancel := context.WithTimeout(ctx, reportTimeout)
 	defer cancel()
-	failure, due, err := r.write(ctx, key, &p)
+	due, err := r.write(ctx, key, &p)
 	if err != nil && !apierrors.IsNotFound(err) {
 		r.log.V(1).Info("Could not write a status; trying again",
-			"namespace", key.Namespace, "name", key.Name, "isHeartbeat", key.isBeat, "reason", err.Error())
+			"namespace", key.Namespace, "name", key.Name, "isHeartbeat", key.kind != nil, "reason", err.Error())
 	}
 	for _, waiting := range p.waiting {
 		waiting <- err
@@ -170,7 +173,7 @@ func (r *statusReporter) writeNext(ctx context.Context) bool {
 		r.recorder.Eventf(rejected.of, nil, corev1.EventTypeWarning, "Rejected", "Receive",
 			"Rejected a request (%s): %s", rejected.Reason, rejected.Message)
 	}
-	r.finish(key, &p, failure, due, err)
+	r.finish(key, &p, due, err)
 	return true
 }
 
@@ -194,38 +197,37 @@ func (r *statusReporter) next() (key reportKey, p pendingReports, ok bool) {
 	}
 }
 
-// write writes what is pending for an object. It returns when the signals of a heartbeat are due that it did not write, and the
-// time of a failure among those that it wrote. What depends on the status carries the resourceVersion that it was read with: of
-// two replicas, the second one reads again.
-func (r *statusReporter) write(ctx context.Context, key reportKey, p *pendingReports) (failure, due time.Time, err error) {
+// write writes what is pending for an object. It leaves the reports of a feature that are written, or returns when they are due.
+// What depends on the status carries the resourceVersion that it was read with: of two replicas, the second one reads again.
+func (r *statusReporter) write(ctx context.Context, key reportKey, p *pendingReports) (due time.Time, err error) {
 	var reader client.Reader = r.client
+	reports := p.feature
 	err = retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		fields, object := map[string]any{}, key.object()
 		maps.Copy(fields, p.fields)
 		if p.unavailable > 0 { // the time of the write is never before the answers, so no report replaces a later one
 			fields["lastUnavailableTime"] = v1alpha1.NewTimestamp(r.now())
 		}
-		if key.isBeat || len(p.uses) > 0 {
+		if key.kind != nil || len(p.uses) > 0 {
 			if err := r.read(ctx, reader, key, object); err != nil {
 				return err
 			}
 			reader = r.live // the next time: the cache is old
 		}
-		switch object := object.(type) {
-		case *v1alpha1.Heartbeat:
-			if object.UID != p.uid {
-				return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("heartbeats").GroupResource(), key.Name)
+		if integration, ok := object.(*v1alpha1.WebhookIntegration); ok {
+			p.addUses(fields, integration)
+		}
+		if reports != nil {
+			if p.feature, due, err = reports.Write(fields, object, r.now(), r.ending.Load()); err != nil {
+				return err
 			}
-			failure, due = p.addSignals(fields, object, r.now(), r.ending.Load())
-		case *v1alpha1.WebhookIntegration:
-			p.addUses(fields, object)
 		}
 		if len(fields) == 0 {
 			return nil
 		}
 		return patchStatus(ctx, r.client, object, fields)
 	})
-	return failure, due, err
+	return due, err
 }
 
 // read reads an object whole.
@@ -256,28 +258,9 @@ func (p *pendingReports) addUses(fields map[string]any, integration *v1alpha1.We
 	fields["tokens"] = uses
 }
 
-// addSignals adds the signals of a heartbeat if they are due, or all are to be written. It returns the time of the failure that
-// it adds, and when the signals are due that it does not add.
-func (p *pendingReports) addSignals(
-	fields map[string]any, h *v1alpha1.Heartbeat, now time.Time, all bool,
-) (failure, due time.Time) {
-	due, failure, changed := p.beat.mergeInto(h, now)
-	switch due = earliest(due, now.Add(signalRecheck)); {
-	case !changed:
-		return failure, time.Time{}
-	case !all && due.After(now):
-		return failure, due
-	}
-	s := &h.Status
-	maps.Copy(fields, map[string]any{
-		"lastSignalTime": s.LastSignalTime, "lastStartTime": s.LastStartTime, "lastDuration": s.LastDuration,
-		"nextDueTime": s.NextDueTime, "failedTime": s.FailedTime, "exitCode": s.ExitCode, "signals": s.Signals,
-	})
-	return failure, time.Time{}
-}
-
-// finish removes what is written from what is pending. due is when the signals are due that are not written, zero if all are.
-func (r *statusReporter) finish(key reportKey, written *pendingReports, failure, due time.Time, err error) {
+// finish removes what is written from what is pending. due is when the reports of a feature are due that are not written, zero if
+// all are.
+func (r *statusReporter) finish(key reportKey, written *pendingReports, due time.Time, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, now := r.pending[key], r.now()
@@ -298,7 +281,7 @@ func (r *statusReporter) finish(key reportKey, written *pendingReports, failure,
 			p.due = now
 		}
 	default:
-		p.subtract(written, failure, due.IsZero())
+		p.subtract(written)
 		if written.unavailable > 0 {
 			r.state(key.NamespacedName).unavailable = now
 		}
@@ -312,7 +295,7 @@ func (r *statusReporter) finish(key reportKey, written *pendingReports, failure,
 		case p.changes > written.changes: // something was added meanwhile
 			p.due = r.rests[key]
 		case due.IsZero():
-			p.due = now.Add(signalRecheck)
+			p.due = now.Add(feature.Recheck)
 		default:
 			p.due = due
 		}
@@ -322,7 +305,7 @@ func (r *statusReporter) finish(key reportKey, written *pendingReports, failure,
 	}
 }
 
-func (p *pendingReports) subtract(written *pendingReports, failure time.Time, signals bool) {
+func (p *pendingReports) subtract(written *pendingReports) {
 	for name, value := range written.fields {
 		if p.fields[name] == value {
 			delete(p.fields, name)
@@ -334,13 +317,13 @@ func (p *pendingReports) subtract(written *pendingReports, failure time.Time, si
 			delete(p.uses, token)
 		}
 	}
-	if signals {
-		p.beat.subtract(written.beat, failure)
+	if written.feature != nil {
+		p.feature = p.feature.Without(written.feature)
 	}
 }
 
 func (p *pendingReports) isEmpty() bool {
-	return len(p.fields)+len(p.uses)+len(p.waiting)+p.unavailable == 0 && p.beat == heardTimes{}
+	return len(p.fields)+len(p.uses)+len(p.waiting)+p.unavailable == 0 && p.feature == nil
 }
 
 // patchStatus sets fields of an object's status, unless it is not the version any more that was read, if it was.

@@ -56,11 +56,11 @@ func (h *handler) store(d *decoded) (_ *acceptance, p *problem) {
 		return nil, &problemBatchTooLarge
 	}
 	if !d.dryRun && len(alerts) > 0 {
-		if receipt, p = h.storeAlerts(d, alerts); p != nil && !p.blocksOnlyNew() {
+		if receipt, p = h.storeAlerts(d, alerts); p != nil && !blocksOnlyNew(p) {
 			return nil, p
 		}
 	}
-	h.noteSignals(d.checked, d.Alerts, len(d.invalid) == 0) // also at the limit of Incidents: the sender is alive
+	h.tellFeatures(d.checked, d.Alerts, len(d.invalid) == 0) // also at the limit of Incidents: the sender is alive
 	switch {
 	case p != nil:
 		return nil, p
@@ -87,7 +87,7 @@ func (h *handler) storeAlerts(d *decoded, alerts []v1alpha1.Alert) (commit.Recei
 		return commit.Receipt{}, &problemIncidentLimit
 	}
 	if rejected := len(alerts) - len(receipt.Alerts); rejected > 0 {
-		return commit.Receipt{}, problemIncidentLimit.withDetail(fmt.Sprintf(
+		return commit.Receipt{}, problemIncidentLimit.WithDetail(fmt.Sprintf(
 			"Of %d alerts, %d need a new incident, and the namespace has reached its limit; they were not stored. "+
 				"The others were. Try again later.", len(alerts), rejected))
 	}
@@ -169,7 +169,7 @@ func (h *handler) submit(d *decoded, alerts []v1alpha1.Alert, part int) (commit.
 		defer memory.Release()
 		receipt, err := h.committer.Find(ctx, types.NamespacedName{Namespace: d.integration.Namespace, Name: d.eventName(part)})
 		if err != nil {
-			return receipt, problemUnknown.causedBy(err)
+			return receipt, problemUnknown.CausedBy(err)
 		}
 		return receipt, nil
 	}
@@ -195,21 +195,21 @@ func commitProblem(err error, token string) *problem {
 	var denied *commit.DeniedError
 	switch {
 	case errors.As(err, &denied):
-		p := problemDenied.causedBy(err)
-		p.reason, p.ownerDetail = denied.Reason, denied.Message
+		p := problemDenied.CausedBy(err)
+		p.Reason, p.OwnerDetail = denied.Reason, denied.Message
 		// A policy may quote an alert that has the sender's own address in it, and its message may be cut.
-		if strings.Contains(p.ownerDetail, token[:min(len(token), quotedTokenPrefix)]) {
-			p.ownerDetail, p.cause = "", errQuotedToken
+		if strings.Contains(p.OwnerDetail, token[:min(len(token), quotedTokenPrefix)]) {
+			p.OwnerDetail, p.Cause = "", errQuotedToken
 		}
 		return p
 	case errors.As(err, &invalid):
-		return problemRejected.withDetail("The alert is " + invalid.Message + ".").causedBy(err)
+		return problemRejected.WithDetail("The alert is " + invalid.Message + ".").CausedBy(err)
 	case errors.Is(err, commit.ErrOverloaded):
-		return problemOverload.causedBy(err)
+		return problemOverload.CausedBy(err)
 	case errors.Is(err, commit.ErrUnavailable):
-		return problemUnavailable.causedBy(err)
+		return problemUnavailable.CausedBy(err)
 	default:
-		return problemUnknown.causedBy(err) // the one that promises least
+		return problemUnknown.CausedBy(err) // the one that promises least
 	}
 }
 
@@ -230,7 +230,7 @@ func newAcceptance(d *decoded, receipt commit.Receipt) *acceptance {
 			continue
 		}
 		alert := &d.Alerts[i].Alert
-		if name := d.beats[i]; name != "" {
+		if name := d.takers[i]; name != "" {
 			a.Alerts = append(a.Alerts, acceptedAlert{Dropped: true, DedupKey: alert.DedupKey, Heartbeat: name})
 			continue
 		}
@@ -290,7 +290,7 @@ func (h *handler) encode(s *served) (a answer) {
 		accepted.Alert, accepted.Sources = nil, nil // they may be collected while the answer is written
 	}
 	if failed != nil {
-		s.problem, s.reply = failed, failed.reply(s.operation)
+		s.problem, s.reply = failed, failed.Reply(s.operation)
 		a = encode(s.reply.Body)
 	}
 	return a

@@ -31,10 +31,12 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/memorystore"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
-	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/internal/tokens"
 	"github.com/tocsin-dev/tocsin/webhookserver/commit"
+	"github.com/tocsin-dev/tocsin/webhookserver/feature"
+	"github.com/tocsin-dev/tocsin/webhookserver/heartbeat"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
+	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
 
 // restConfig is the configuration for the control plane of the tests that need one.
@@ -63,7 +65,7 @@ type recordedReports struct {
 	reasons     []string
 	texts       []string
 	unavailable []types.NamespacedName
-	signals     []signal
+	signals     []heartbeat.Signal
 
 	failureError error // of writing a failure
 }
@@ -91,14 +93,15 @@ func (r *recordedReports) reportUnavailable(integration types.NamespacedName) {
 	r.unavailable = append(r.unavailable, integration)
 }
 
-func (r *recordedReports) reportSignal(heard signal) {
+func (r *recordedReports) addReport(report feature.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	heard, _ := report.(heartbeat.Signal)
 	r.signals = append(r.signals, heard)
 }
 
-func (r *recordedReports) writeFailure(_ context.Context, failed signal) error {
-	r.reportSignal(failed)
+func (r *recordedReports) writeReport(_ context.Context, report feature.Report) error {
+	r.addReport(report)
 	return r.failureError
 }
 
@@ -131,16 +134,17 @@ type bench struct {
 	live    client.Client // what the API server has
 	group   *commit.Committer
 	reports *recordedReports
+	beats   *heartbeat.Listener
 	logs    *logBuffer
 }
 
 func newBench() *bench {
-	b := &bench{store: &memorystore.Store{}, reports: &recordedReports{}, logs: &logBuffer{}}
+	b := &bench{store: &memorystore.Store{}, reports: &recordedReports{}, beats: heartbeat.New(), logs: &logBuffer{}}
 	scheme := runtime.NewScheme()
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
 	b.live = fake.NewClientBuilder().WithScheme(scheme).Build()
 	b.group = commit.New(b.store, DefaultMaxInFlightWrites, nil)
-	options := Options{Heartbeats: heartbeats.NewIndex()}.withDefaults()
+	options := Options{Features: []feature.Feature{b.beats}}.withDefaults()
 	ready := func() bool { return true }
 	b.handler = newHandler(options, ready, newTokenIndex(), b.group, b.live, b.reports, b.logs.logger())
 	b.tokens.set(integration("team-a", "prometheus"))
@@ -205,7 +209,7 @@ type problemBody struct {
 }
 
 // kind is the part of the type that tells problems apart.
-func (p problemBody) kind() string { return strings.TrimPrefix(p.Type, problemTypePrefix) }
+func (p problemBody) kind() string { return strings.TrimPrefix(p.Type, protocol.ProblemTypePrefix) }
 
 // decode reads the body of an answer.
 func decode[T any](g *WithT, response *http.Response) T {

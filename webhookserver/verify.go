@@ -26,11 +26,11 @@ const (
 
 var (
 	problemSignature = problem{Type: "invalid-signature", Status: http.StatusUnauthorized, Title: "The signature is not valid",
-		Detail: "The integration of this token requires a valid signature.", reason: "InvalidSignature"}
+		Detail: "The integration of this token requires a valid signature.", Reason: "InvalidSignature"}
 	problemUnsignedPath = problem{Type: "unsigned-path", Status: http.StatusForbidden, Title: "The path is not signed",
 		Detail: "The integration of this token requires signatures, which do not include the path. " +
 			"Post to the address of the integration.",
-		reason: "UnsignedPath"}
+		Reason: "UnsignedPath"}
 )
 
 // signature is what a sender signed besides the body, and its signatures, as Standard Webhooks describes it for
@@ -59,14 +59,14 @@ func (a *authenticated) readSignature() (*signature, *problem) {
 	s := &signature{id: read("Id"), timestamp: read("Timestamp")}
 	list := read("Signature")
 	if s.id == "" || len(s.id) > maxIdempotencyKeyLength || s.timestamp == "" || list == "" || len(list) > maxSignatureHeader {
-		return nil, problemSignature.toOwner("webhook-id, webhook-timestamp or webhook-signature is missing or too long.")
+		return nil, invalidSignature("webhook-id, webhook-timestamp or webhook-signature is missing or too long.")
 	}
 	seconds, err := strconv.ParseInt(s.timestamp, 10, 64)
 	if err != nil {
-		return nil, problemSignature.toOwner("webhook-timestamp is not a Unix time in seconds.")
+		return nil, invalidSignature("webhook-timestamp is not a Unix time in seconds.")
 	}
 	if a.received.Sub(time.Unix(seconds, 0)).Abs() > maxSignatureAge {
-		return nil, problemSignature.toOwner("webhook-timestamp is more than 5 minutes from the cluster's clock.")
+		return nil, invalidSignature("webhook-timestamp is more than 5 minutes from the cluster's clock.")
 	}
 	for candidate := range strings.FieldsSeq(list) {
 		version, encoded, _ := strings.Cut(candidate, ",")
@@ -78,7 +78,7 @@ func (a *authenticated) readSignature() (*signature, *problem) {
 		}
 	}
 	if len(s.candidates) == 0 {
-		return nil, problemSignature.toOwner("webhook-signature has no signature with the version v1a.")
+		return nil, invalidSignature("webhook-signature has no signature with the version v1a.")
 	}
 	return s, nil
 }
@@ -108,11 +108,12 @@ func (s *signature) verify(required *v1alpha1.Verification, body []byte) *proble
 			}
 		}
 	}
-	return problemSignature.toOwner("no signature is valid for a public key of spec.verify.")
+	return invalidSignature("no signature is valid for a public key of spec.verify.")
 }
 
-func (p problem) toOwner(detail string) *problem {
-	p.ownerDetail = detail
+func invalidSignature(detail string) *problem {
+	p := problemSignature
+	p.OwnerDetail = detail
 	return &p
 }
 

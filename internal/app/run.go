@@ -25,12 +25,13 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/buildinfo"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
-	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/internal/leader"
 	"github.com/tocsin-dev/tocsin/internal/process"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 	"github.com/tocsin-dev/tocsin/internal/schemacheck"
 	"github.com/tocsin-dev/tocsin/webhookserver"
+	"github.com/tocsin-dev/tocsin/webhookserver/feature"
+	"github.com/tocsin-dev/tocsin/webhookserver/heartbeat"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
@@ -103,11 +104,11 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	}
 	health := replica.NewIngestHealth(environment.Clock)
 	muting, err := maintenance.NewMuting(mgr.GetCache(), health, o.webhook.Capacity)
-	beats := heartbeats.NewIndex()
+	beats := heartbeat.New()
 	if err := errors.Join(err, beats.Follow(mgr.GetCache())); err != nil {
 		return err
 	}
-	o.webhook.Heartbeats = beats
+	o.webhook.Features = []feature.Feature{beats}
 	checker, canary, err := addCanary(mgr, replica.CanaryOptions{
 		Namespace: ownNamespace(&o), Memory: memory, Health: health, Watches: informers,
 	})

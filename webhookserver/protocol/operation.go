@@ -19,6 +19,9 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
+// DryRunParameter is the parameter of a query that is no field of an alert. Its case is of no account.
+const DryRunParameter = "dryRun"
+
 // Operation is one request of an API that tools know.
 type Operation struct {
 	// Path is the path after the address of the integration, empty for the address itself. {identifier} stands for one
@@ -29,15 +32,14 @@ type Operation struct {
 	Preset     string // reads the payloads; empty: the preset and the mapping of the integration do
 	ListPreset string // reads the payloads that are lists, if the integration has neither a preset nor a mapping
 
-	// One of these is set. Read returns the payloads of a request; its errors are those of Request.Parse, *InvalidError and
-	// *mapping.TooManyError. Answer answers a query, a request that stores nothing and whose body is not read. IsHeartbeat says
-	// that a request is a signal of the heartbeat that the identifier names; its body is not read.
-	Read        func(r *Request) (Content, error)
-	Answer      func(r *Request) Reply
-	IsHeartbeat bool
+	// One of these is set, unless the operation is that of a feature. Read returns the payloads of a request; its errors are
+	// those of Request.Parse, *InvalidError and *mapping.TooManyError. Answer answers a query, a request that stores nothing
+	// and whose body is not read.
+	Read   func(r *Request) (Content, error)
+	Answer func(r *Request) Reply
 
-	// Accepted returns the answer to a request whose alerts are stored, or to a ping, and Rejected the body of the answer to a
-	// request with a problem. Nil: Tocsin's own answer, and problem details.
+	// Accepted returns the answer to a request whose alerts are stored, or that a feature accepts, and Rejected the body of the
+	// answer to a request with a problem. Nil: the answer of Tocsin or the feature, and problem details.
 	Accepted func(stored Stored) Reply
 	Rejected func(status int, title, detail string) any
 }
@@ -112,15 +114,12 @@ type Reply struct {
 	Body   any // a string is sent as text, another value as JSON
 }
 
-// Operations returns all operations.
+// Operations returns all operations but those of features.
 func Operations() []Operation {
 	return slices.Concat(
 		[]Operation{
 			{Methods: []string{http.MethodPost}, Read: readEvents},
 			{Methods: []string{http.MethodOptions}, Answer: allowEvents},
-			{
-				Path: "/heartbeat/{identifier}", Methods: []string{http.MethodGet, http.MethodHead, http.MethodPost}, IsHeartbeat: true,
-			},
 		},
 		alertmanagerOperations(), pagerDutyOperations(), opsgenieOperations())
 }
@@ -132,25 +131,29 @@ type route struct {
 	identified     bool
 }
 
-var routes = func() []route {
-	all, slash := Operations(), func(r rune) bool { return r == '/' }
-	found := make([]route, len(all))
+// Routes are operations by their paths.
+type Routes []route
+
+// NewRoutes returns the routes of operations.
+func NewRoutes(all []Operation) Routes {
+	slash := func(r rune) bool { return r == '/' }
+	found := make(Routes, len(all))
 	for i := range all {
 		prefix, suffix, identified := strings.Cut(all[i].Path, "{identifier}")
 		found[i] = route{&all[i], strings.FieldsFunc(prefix, slash), strings.FieldsFunc(suffix, slash), identified}
 	}
 	return found
-}()
+}
 
 // Find returns the operation of a method and an escaped path after the address of the integration, without slashes around it.
 // If the path has operations but none with the method, it returns one of them, and all methods of the path as allowed.
-func Find(method, path string) (operation *Operation, identifier string, allowed []string) {
+func (all Routes) Find(method, path string) (operation *Operation, identifier string, allowed []string) {
 	var segments []string
 	if path != "" {
 		segments = strings.Split(path, "/")
 	}
-	for i := range routes {
-		candidate := &routes[i]
+	for i := range all {
+		candidate := &all[i]
 		found, ok := candidate.match(segments)
 		switch {
 		case !ok:

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
@@ -16,18 +17,18 @@ import (
 // opsgeniePreset is the preset for the bodies of the Alert API.
 const opsgeniePreset = "opsgenie-api"
 
-// opsgenieOperations are those of Opsgenie's Alert API that senders use, and the pings of its Heartbeat API. Jira Service
-// Management has them under another address: https://docs.opsgenie.com/docs/alert-api
+// opsgenieOperations are those of Opsgenie's Alert API that senders use. Jira Service Management has them under another address:
+// https://docs.opsgenie.com/docs/alert-api
 func opsgenieOperations() []Operation {
 	operation := func(path string, read func(*Request) (Content, error), methods ...string) Operation {
 		return Operation{
 			Path: "/v2/alerts" + path, Methods: methods, Preset: opsgeniePreset,
-			Read: read, Accepted: opsgenieAccepted, Rejected: opsgenieRejected,
+			Read: read, Accepted: opsgenieAccepted, Rejected: OpsgenieRejected,
 		}
 	}
 	ineffective := func(path, method, why string) Operation {
 		return Operation{
-			Path: "/v2/alerts" + path, Methods: []string{method}, Answer: opsgenieWithoutEffect(why), Rejected: opsgenieRejected,
+			Path: "/v2/alerts" + path, Methods: []string{method}, Answer: opsgenieWithoutEffect(why), Rejected: OpsgenieRejected,
 		}
 	}
 	return []Operation{
@@ -46,12 +47,7 @@ func opsgenieOperations() []Operation {
 		ineffective("/{identifier}/snooze", http.MethodPost, "an Incident is not snoozed; silence its alert in Alertmanager"),
 		{
 			Path: "/v2/alerts/requests/{identifier}", Methods: []string{http.MethodGet},
-			Answer: opsgenieRequestStatus, Rejected: opsgenieRejected,
-		},
-		{
-			Path:        "/v2/heartbeats/{identifier}/ping",
-			Methods:     []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch},
-			IsHeartbeat: true, Accepted: opsgenieHeard, Rejected: opsgenieRejected,
+			Answer: opsgenieRequestStatus, Rejected: OpsgenieRejected,
 		},
 	}
 }
@@ -162,17 +158,13 @@ func (a opsgenieAnswer) reply(status int) Reply {
 // opsgenieAccepted answers as Opsgenie does. The requestId is the end of the Incident's name, so that every replica can
 // answer the question what became of the request.
 func opsgenieAccepted(stored Stored) Reply {
-	answer := opsgenieAnswer{
-		Result: "Request will be processed", Took: max(stored.Took.Seconds(), minTook),
-		RequestID: cmp.Or(strings.TrimPrefix(stored.IncidentName, stored.Integration+"-"), "dropped"),
-	}
-	return answer.reply(http.StatusAccepted)
+	request := cmp.Or(strings.TrimPrefix(stored.IncidentName, stored.Integration+"-"), "dropped")
+	return OpsgenieReply("Request will be processed", request, stored.Took)
 }
 
-// opsgenieHeard answers a ping of a heartbeat (https://docs.opsgenie.com/docs/heartbeat-api#ping-heartbeat-request).
-func opsgenieHeard(stored Stored) Reply {
-	answer := opsgenieAnswer{Result: "PONG - Heartbeat received", Took: max(stored.Took.Seconds(), minTook), RequestID: "heartbeat"}
-	return answer.reply(http.StatusAccepted)
+// OpsgenieReply answers a request that was accepted and took a while.
+func OpsgenieReply(result, request string, took time.Duration) Reply {
+	return opsgenieAnswer{Result: result, Took: max(took.Seconds(), minTook), RequestID: request}.reply(http.StatusAccepted)
 }
 
 // opsgenieWithoutEffect accepts a request that Tocsin cannot apply, and says so in the answer. A rejection would make tools
@@ -190,7 +182,8 @@ func opsgenieWithoutEffect(why string) func(*Request) Reply {
 // minTook is the least time in seconds that an answer says it took: clients read 0 as absent.
 const minTook = 0.001
 
-func opsgenieRejected(_ int, title, detail string) any {
+// OpsgenieRejected returns the body of the answer to a request with a problem.
+func OpsgenieRejected(_ int, title, detail string) any {
 	return opsgenieAnswer{Message: title + ". " + detail, Took: minTook, RequestID: "refused"}
 }
 

@@ -28,8 +28,8 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/config/crd"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
-	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/webhookserver"
+	"github.com/tocsin-dev/tocsin/webhookserver/heartbeat"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
@@ -109,14 +109,15 @@ func (o *explainOptions) explain(ctx context.Context, body []byte) (*explanation
 	if err != nil {
 		return nil, err
 	}
-	integration, beats, err := o.reader(ctx)
+	reader, err := o.reader(ctx)
 	if err != nil {
 		return nil, err
 	}
+	integration := reader.WebhookIntegration
 	if _, err := mapping.Compile(mapping.PresetOf(&integration.Spec), integration.Spec.Mapping); err != nil {
 		return nil, fmt.Errorf("the mapping does not compile: %w", err)
 	}
-	code, answer, failures := webhookserver.Explain(ctx, integration, beats, header, body)
+	code, answer, failures := webhookserver.Explain(ctx, reader, header, body)
 	r, err := parseResponse(code, answer)
 	if err != nil {
 		return nil, fmt.Errorf("the payload would be %w", err)
@@ -129,46 +130,56 @@ func (o *explainOptions) explain(ctx context.Context, body []byte) (*explanation
 	return e, nil
 }
 
-// reader returns the integration that reads the payload, and its heartbeats if it is one of the cluster.
-func (o *explainOptions) reader(ctx context.Context) (*v1alpha1.WebhookIntegration, []*v1alpha1.Heartbeat, error) {
+// readerOf returns an integration as it reads payloads, with what features know of it in a cluster; nil: it is in none.
+func readerOf(
+	ctx context.Context, c client.Reader, integration *v1alpha1.WebhookIntegration,
+) (reader webhookserver.Reader, err error) {
+	reader.WebhookIntegration = integration
+	reader.Features, err = heartbeat.List(ctx, c, client.ObjectKeyFromObject(integration))
+	return reader, err
+}
+
+// reader returns what reads the payload: an integration of the cluster, or one that is made for it.
+func (o *explainOptions) reader(ctx context.Context) (reader webhookserver.Reader, err error) {
 	integration := &v1alpha1.WebhookIntegration{}
 	integration.Name = "example"
 	switch {
 	case o.integration != "":
 		c, err := o.cluster()
 		if err != nil {
-			return nil, nil, err
+			return reader, err
 		}
 		c.namespace = cmp.Or(o.namespace, c.namespace)
 		if integration, err = c.integration(ctx, o.integration); err != nil {
-			return nil, nil, err
+			return reader, err
 		}
-		beats, err := heartbeats.List(ctx, c, client.ObjectKeyFromObject(integration))
-		return integration, beats, err
+		return readerOf(ctx, c, integration)
 	case o.manifest != "":
-		var err error
 		if integration, err = readManifest(ctx, o.manifest); err != nil {
-			return nil, nil, err
+			return reader, err
 		}
 	case o.preset != "":
 		if err := checkPreset(o.preset); err != nil {
-			return nil, nil, err
+			return reader, err
 		}
 		integration.Spec.Preset = o.preset
 	case o.presetFile != "":
 		text, err := os.ReadFile(o.presetFile)
 		if err != nil {
-			return nil, nil, err
+			return reader, err
 		}
 		preset, err := mapping.UseDraft(text)
 		if err != nil {
-			return nil, nil, fmt.Errorf("reading the preset in %s: %w", o.presetFile, err)
+			return reader, fmt.Errorf("reading the preset in %s: %w", o.presetFile, err)
 		}
 		integration.Spec.Preset, integration.Spec.LateFiringWindow = preset.Name, preset.LateFiringWindow
 	}
 	namespace, _, err := o.config.ToRawKubeConfigLoader().Namespace() // "default" without a kubeconfig
+	if err != nil {
+		return reader, err
+	}
 	integration.Namespace = cmp.Or(integration.Namespace, namespace)
-	return integration, nil, err
+	return readerOf(ctx, nil, integration)
 }
 
 func (r *response) event(integration *v1alpha1.WebhookIntegration) *v1alpha1.AlertEvent {

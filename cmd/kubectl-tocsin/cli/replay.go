@@ -17,7 +17,6 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
-	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 	"github.com/tocsin-dev/tocsin/webhookserver/capture"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
@@ -111,7 +110,7 @@ func (o *explainOptions) replay(ctx context.Context, names []string) (*replay, e
 	if err != nil {
 		return nil, err
 	}
-	beats, err := heartbeats.List(ctx, c, client.ObjectKeyFromObject(current))
+	reader, err := readerOf(ctx, c, current)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +121,7 @@ func (o *explainOptions) replay(ctx context.Context, names []string) (*replay, e
 	if proposed != nil { // as one of the same name
 		proposed.Namespace, proposed.Name = current.Namespace, current.Name
 	}
-	return newReplay(ctx, kept, beats, current, proposed), nil
+	return newReplay(ctx, kept, reader, proposed), nil
 }
 
 // captured returns the captured requests of an integration.
@@ -145,7 +144,7 @@ func (c *cluster) captured(ctx context.Context, w *v1alpha1.WebhookIntegration) 
 
 // newReplay processes captured requests. proposed may be nil.
 func newReplay(
-	ctx context.Context, kept *v1alpha1.RequestCapture, beats []*v1alpha1.Heartbeat, current, proposed *v1alpha1.WebhookIntegration,
+	ctx context.Context, kept *v1alpha1.RequestCapture, current webhookserver.Reader, proposed *v1alpha1.WebhookIntegration,
 ) *replay {
 	r := &replay{Integration: current.Namespace + "/" + current.Name, LeftOut: kept.Spec.LeftOut, compares: proposed != nil}
 	for i := range kept.Spec.Requests {
@@ -155,7 +154,7 @@ func newReplay(
 		if err != nil {
 			replayed.Error = err.Error()
 		} else {
-			replayed.Current, replayed.Proposed = compare(ctx, current, proposed, beats, request)
+			replayed.Current, replayed.Proposed = compare(ctx, current, proposed, request)
 		}
 		if err == nil && proposed != nil {
 			replayed.Differs = !slices.EqualFunc(replayed.Current, replayed.Proposed, outcome.equal)
@@ -171,13 +170,13 @@ func newReplay(
 // compare returns what two integrations make of a request, both with the limit of bodies that the operator has. proposed may be
 // nil.
 func compare(
-	ctx context.Context, current, proposed *v1alpha1.WebhookIntegration, beats []*v1alpha1.Heartbeat, request *capture.Request,
+	ctx context.Context, current webhookserver.Reader, proposed *v1alpha1.WebhookIntegration, request *capture.Request,
 ) (now, then []outcome) {
-	current = awake(current)
-	limit := webhookserver.ReplayLimit(ctx, current, beats, request)
-	now = outcomes(ctx, current, beats, request, limit)
+	current.WebhookIntegration = awake(current.WebhookIntegration)
+	limit := webhookserver.ReplayLimit(ctx, current, request)
+	now = outcomes(ctx, current, request, limit)
 	if proposed != nil {
-		then = outcomes(ctx, awake(proposed), beats, request, limit)
+		then = outcomes(ctx, webhookserver.Reader{WebhookIntegration: awake(proposed), Features: current.Features}, request, limit)
 	}
 	return now, then
 }
@@ -190,17 +189,15 @@ func awake(w *v1alpha1.WebhookIntegration) *v1alpha1.WebhookIntegration {
 }
 
 // outcomes returns what an integration makes of a request: its alerts in their order, and the expressions that fail.
-func outcomes(
-	ctx context.Context, w *v1alpha1.WebhookIntegration, beats []*v1alpha1.Heartbeat, request *capture.Request, limit int64,
-) []outcome {
-	code, answer, failures := webhookserver.Replay(ctx, w, beats, request, limit)
+func outcomes(ctx context.Context, reader webhookserver.Reader, request *capture.Request, limit int64) []outcome {
+	code, answer, failures := webhookserver.Replay(ctx, reader, request, limit)
 	r, err := parseResponse(code, answer)
 	if err != nil {
 		return []outcome{{Effect: effectRejected, Detail: strings.TrimPrefix(err.Error(), "rejected with ")}}
 	}
-	event := r.event(w)
+	event := r.event(reader.WebhookIntegration)
 	event.Spec.ReceivedTime = v1alpha1.NewTimestamp(request.Time)
-	incidents := fold.Preview(event, w, mapping.PresetWindows{}, request.Time)
+	incidents := fold.Preview(event, reader.WebhookIntegration, mapping.PresetWindows{}, request.Time)
 	all := []outcome{}
 	for i := range r.Alerts {
 		all = append(all, r.Alerts[i].outcome(incidents))

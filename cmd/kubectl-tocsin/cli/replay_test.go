@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/webhookserver"
 )
 
 // kept is a captured request with a body.
@@ -91,7 +92,7 @@ func TestDifferences(t *testing.T) {
 			test.proposed(after)
 			capture := &v1alpha1.RequestCapture{}
 			capture.Spec.Requests = []v1alpha1.CapturedRequest{kept(test.body)}
-			r := newReplay(t.Context(), capture, nil, before, after)
+			r := newReplay(t.Context(), capture, webhookserver.Reader{WebhookIntegration: before}, after)
 			g.Expect(r.Differing).To(Equal(map[bool]int{true: 1}[test.want != ""]))
 			var printed bytes.Buffer
 			s := &screen{out: &printed}
@@ -134,7 +135,7 @@ func TestTheExampleOfAReplay(t *testing.T) {
 	var printed bytes.Buffer
 	p := newPlugin(genericiooptions.NewTestIOStreamsDiscard())
 	p.screen = &screen{out: &printed}
-	(&explainOptions{plugin: p}).printReplay(newReplay(t.Context(), capture, nil, current, proposed))
+	(&explainOptions{plugin: p}).printReplay(newReplay(t.Context(), capture, webhookserver.Reader{WebhookIntegration: current}, proposed))
 	g.Expect("$ kubectl tocsin explain --replay -f new.yaml\n" + printed.String()).To(Equal(want))
 }
 
@@ -169,7 +170,7 @@ func TestAChangeThatRejectsLargeBodies(t *testing.T) {
 			capture := &v1alpha1.RequestCapture{}
 			capture.Spec.Requests = []v1alpha1.CapturedRequest{kept(test.body)}
 			capture.Spec.Requests[0].Code = test.code
-			r := newReplay(t.Context(), capture, nil, test.before, test.after)
+			r := newReplay(t.Context(), capture, webhookserver.Reader{WebhookIntegration: test.before}, test.after)
 			g.Expect(r.Requests[0].Current).To(HaveExactElements(HaveField("Effect", test.current)))
 			g.Expect(r.Requests[0].Proposed).To(HaveExactElements(HaveField("Effect", test.changed)))
 		})
@@ -192,7 +193,7 @@ func TestARequestThatCannotBeReadIsNoDifference(t *testing.T) {
 	capture := &v1alpha1.RequestCapture{}
 	capture.Spec.Requests = []v1alpha1.CapturedRequest{{Code: 202, Content: "AAAA"}, kept(`{"name":"a"}`)}
 	w := reading(v1alpha1.MappingFields{Title: `alert.name`})
-	r := newReplay(t.Context(), capture, nil, w, w)
+	r := newReplay(t.Context(), capture, webhookserver.Reader{WebhookIntegration: w}, w)
 	g.Expect(r.Differing).To(BeZero())
 	g.Expect(r.Requests[0].Error).To(HavePrefix("decompressing the request: "))
 	g.Expect(r.Requests[1].Current).To(HaveLen(1))

@@ -1,4 +1,4 @@
-package webhookserver
+package heartbeat
 
 import (
 	"slices"
@@ -8,6 +8,17 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/heartbeats"
+	"github.com/tocsin-dev/tocsin/webhookserver/feature"
+)
+
+const (
+	// signalRecheck is also the least between a start and what is written before or after it: twice that is shorter than the
+	// shortest maxDuration.
+	signalRecheck = feature.Recheck
+
+	maxSignalLead    = time.Minute     // of the stored time of a signal before the API server's clock; a later one is wrong
+	maxClockSkew     = 2 * time.Second // between the times of two replicas: each knows that of the API server to a second
+	maxListedSignals = 10              // of a heartbeat, equal to that of the schema
 )
 
 // Signals of heartbeats are written to their status: each heartbeat at most once in a third of the time in which one is expected,
@@ -31,23 +42,23 @@ type heardTimes struct {
 }
 
 // hear notes a signal. It returns when the signals of the heartbeat are to be written, as far as the cache tells.
-func (t *heardTimes) hear(s signal) (due time.Time) {
-	known := &s.heartbeat.Status
-	at := latest(s.time.Truncate(time.Microsecond), next(t.heard), next(t.started), next(t.written))
-	if s.kind == v1alpha1.SignalStart {
+func (t *heardTimes) hear(s Signal) (due time.Time) {
+	known := &s.Heartbeat.Status
+	at := latest(s.Time.Truncate(time.Microsecond), next(t.heard), next(t.started), next(t.written))
+	if s.Kind == v1alpha1.SignalStart {
 		t.started = at
-		return t.due(s.heartbeat)
+		return t.due(s.Heartbeat)
 	}
 	t.heard, t.after = at, time.Time{}
 	switch {
-	case s.kind == v1alpha1.SignalFailure:
-		t.failed, t.exit = at, s.exit
+	case s.Kind == v1alpha1.SignalFailure:
+		t.failed, t.exit = at, s.Exit
 	case known.FailedTime != nil:
 		t.after = latest(t.written, known.FailedTime.Time)
 	default:
 		t.after = t.written
 	}
-	return t.due(s.heartbeat)
+	return t.due(s.Heartbeat)
 }
 
 // due is when the signals are to be written, as far as the status of the heartbeat tells.
@@ -211,11 +222,3 @@ func believed(t *v1alpha1.Timestamp, now time.Time) time.Time {
 func next(t time.Time) time.Time { return t.Add(time.Microsecond) }
 
 func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
-
-// earliest returns the earlier of two times. A time that is zero is earlier than any other.
-func earliest(a, b time.Time) time.Time {
-	if b.Before(a) {
-		return b
-	}
-	return a
-}
