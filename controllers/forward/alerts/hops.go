@@ -22,7 +22,7 @@ func hopsOf(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegratio
 	text, found := incident.Status.Alert.Labels[labelHops]
 	hops, err := strconv.Atoi(text)
 	switch {
-	case !found && v1alpha1.IsHeartbeatKey(incident.Spec.DedupKey): // an Incident of this Tocsin's own
+	case !found && v1alpha1.IsOwnKey(incident.Spec.DedupKey): // an Incident of this Tocsin's own
 		return 0
 	case err != nil || hops < 1 || hops > v1alpha1.MaxHops:
 		hops = v1alpha1.MaxHops

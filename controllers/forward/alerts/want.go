@@ -244,7 +244,7 @@ func (t *Target) ExcludesIntegration(integration *v1alpha1.WebhookIntegration) *
 // ExcludesIncident returns why an Incident of the integration is not posted, whatever its severity; nil if it is. The Incident
 // has the preset that read its alerts. The Incidents that Tocsin itself opens come from no Alertmanager.
 func (t *Target) ExcludesIncident(incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration) *Exclusion {
-	if v1alpha1.IsHeartbeatKey(incident.Spec.DedupKey) {
+	if v1alpha1.IsOwnKey(incident.Spec.DedupKey) {
 		return t.excludes(integration)
 	}
 	return t.excludes(integration, integration.Spec.Preset, incident.Status.Alert.Preset)

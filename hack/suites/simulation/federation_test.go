@@ -360,7 +360,7 @@ func (s *site) hops(state v1alpha1.IncidentState) []string {
 	s.Expect(s.users.List(context.Background(), list, client.InNamespace(siteNamespace))).To(Succeed())
 	var hops []string
 	for i := range list.Items {
-		if status := &list.Items[i].Status; !v1alpha1.IsHeartbeatKey(list.Items[i].Spec.DedupKey) {
+		if status := &list.Items[i].Status; !v1alpha1.IsOwnKey(list.Items[i].Spec.DedupKey) {
 			s.Expect(status.State).To(Equal(state))
 			hops = append(hops, status.Alert.Labels[v1alpha1.HopsLabel])
 		}
