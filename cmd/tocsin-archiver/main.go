@@ -18,7 +18,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/cmd/tocsin-archiver/archiver"
 	"github.com/tocsin-dev/tocsin/controllers/archive"
-	"github.com/tocsin-dev/tocsin/controllers/archive/bucket"
+	"github.com/tocsin-dev/tocsin/internal/bucket"
 	"github.com/tocsin-dev/tocsin/internal/process"
 )
 

@@ -14,11 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/archive/bucket"
-	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/app"
+	"github.com/tocsin-dev/tocsin/internal/bucket"
 	"github.com/tocsin-dev/tocsin/internal/process"
+	"github.com/tocsin-dev/tocsin/internal/records"
 )
 
 var config *rest.Config

@@ -99,5 +99,5 @@ func TestThePageHasNoLibraryOfACloud(t *testing.T) {
 	packages, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(string(packages)).To(And(ContainSubstring("/internal/page\n"), Not(MatchRegexp(
-		`cloud\.google\.com/|aws-sdk-go|Azure/azure-sdk|tocsin/(cmd/kubectl-tocsin|webhookserver(\n|/(capture|commit|protocol)\n)|controllers/archive/bucket)`))))
+		`cloud\.google\.com/|aws-sdk-go|Azure/azure-sdk|tocsin/(cmd/kubectl-tocsin|webhookserver(\n|/(capture|commit|protocol)\n)|internal/bucket)`))))
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/archive/bucket"
-	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+	"github.com/tocsin-dev/tocsin/internal/bucket"
+	"github.com/tocsin-dev/tocsin/internal/records"
 )
 
 func main() {

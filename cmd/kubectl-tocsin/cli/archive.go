@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 	"gocloud.dev/blob"
 
-	"github.com/tocsin-dev/tocsin/controllers/archive/bucket"
-	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+	"github.com/tocsin-dev/tocsin/internal/bucket"
 	"github.com/tocsin-dev/tocsin/internal/history"
+	"github.com/tocsin-dev/tocsin/internal/records"
 )
 
 const archiveVariable = "TOCSIN_ARCHIVE"

@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/mcp"
-	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 	"github.com/tocsin-dev/tocsin/internal/history"
+	"github.com/tocsin-dev/tocsin/internal/records"
 	"github.com/tocsin-dev/tocsin/internal/report"
 )
 

@@ -5,8 +5,8 @@ import (
 	"io"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 	"github.com/tocsin-dev/tocsin/internal/history"
+	"github.com/tocsin-dev/tocsin/internal/records"
 	"github.com/tocsin-dev/tocsin/internal/report"
 )
 

@@ -20,9 +20,9 @@ import (
 	"gocloud.dev/blob"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
+	"github.com/tocsin-dev/tocsin/internal/records"
 )
 
 // scenarios are run one after the other. The judge looks at all records after each. The last one leaves Incidents with forged

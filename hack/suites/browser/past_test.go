@@ -17,8 +17,8 @@ import (
 	"gocloud.dev/blob/memblob"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 	"github.com/tocsin-dev/tocsin/internal/page"
+	"github.com/tocsin-dev/tocsin/internal/records"
 	"github.com/tocsin-dev/tocsin/internal/report"
 )
 

@@ -17,8 +17,8 @@ import (
 	"github.com/onsi/gomega/gbytes"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/records"
 )
 
 // stuckArchive is an S3 server with an object for each of the last three days. The second one comes slowly, so that the

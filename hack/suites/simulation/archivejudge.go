@@ -17,11 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/hack/lib/apiserver"
 	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 	"github.com/tocsin-dev/tocsin/hack/lib/traces"
+	"github.com/tocsin-dev/tocsin/internal/records"
 )
 
 // archiveTime is how long after its end, or after the end of all faults, an episode is archived.

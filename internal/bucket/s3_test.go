@@ -19,9 +19,9 @@ import (
 	"gocloud.dev/blob"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/archive/bucket"
-	"github.com/tocsin-dev/tocsin/controllers/archive/records"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/bucket"
+	"github.com/tocsin-dev/tocsin/internal/records"
 )
 
 // s3 is a server with the part of the protocol that the archive needs. It answers requests with status while that is set.

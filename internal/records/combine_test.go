@@ -12,7 +12,7 @@ import (
 	. "github.com/onsi/gomega"
 	"gocloud.dev/blob"
 
-	"github.com/tocsin-dev/tocsin/controllers/archive/records"
+	"github.com/tocsin-dev/tocsin/internal/records"
 )
 
 const day = "2026-11-22"
