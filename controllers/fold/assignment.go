@@ -6,7 +6,7 @@ import (
 )
 
 // assignmentRule records who works on an Incident, as people report it. An assignment is no acknowledgement: it covers no
-// severity, silences nothing and does not expire. It stays with an episode that has ended, for the archive and for the labels
+// severity, silences nothing and does not expire. It stays with an episode that has ended, for its description and for the labels
 // with which the end is forwarded, and the next episode begins without it.
 type assignmentRule struct{ noRule }
 

@@ -85,8 +85,8 @@ func expiryOf(a receivedAlert) *metav1.Duration {
 func boundExpiry(expiry time.Duration) time.Duration { return min(max(expiry, minExpiry), maxExpiry) }
 
 // ReceivedTime is when an event was accepted. People may write any time into an AlertEvent of theirs, and a replica's
-// clock may be wrong: one that is too far from the creation counts as the creation. Otherwise the times of Incidents, and the
-// days of the archive, would be whatever a tenant writes.
+// clock may be wrong: one that is too far from the creation counts as the creation. Otherwise the times of Incidents, and all
+// that goes by them, would be whatever a tenant writes.
 func ReceivedTime(event *v1alpha1.AlertEvent) time.Time {
 	received, created := event.Spec.ReceivedTime.UTC(), event.CreationTimestamp.UTC()
 	ahead := received.Sub(created)

@@ -49,12 +49,13 @@ type Input struct {
 	Settled  []*v1alpha1.AlertEvent // settled earlier, and not among Events
 	HasMore  bool                   // further events are not to be folded yet, all of them behind Events in commit order
 
-	Queue           Queue
-	Policy          Policy
-	Silencing       Silencing
-	Forwarding      KnownForwarding
-	Now             time.Time // by the API server's clock, as all times that are compared with it
-	ArchiveRequired bool      // ended episodes are kept until the archive has them
+	Queue      Queue
+	Policy     Policy
+	Silencing  Silencing
+	Forwarding KnownForwarding
+	Now        time.Time // by the API server's clock, as all times that are compared with it
+
+	ArchiveRequired bool // ended episodes are kept until the archive has them
 }
 
 // Queue knows the AlertEvents of an Incident.
@@ -160,7 +161,7 @@ var rules = [...]rule{
 	muteRule{},            // a maintenance window mutes the Incident
 	forwardingRule{},      // whether people are told: not of what a silence covers, is held back or muted
 	archiveRule{},         // ended episodes wait for the archive, in the version that the whole fold makes of them
-	assignmentRule{},      // who works on the episode; when the next one opens, the archive has it
+	assignmentRule{},      // who works on the episode; as the next one opens, the rules before still see it
 	clockRule{},           // times of the future become now, after the rules that look for them; of an acknowledgement, at once
 }
 

@@ -15,9 +15,6 @@ import (
 )
 
 const (
-	// smallBytes is the size below which an object is combined with others.
-	smallBytes = 8 << 20
-
 	// manySmall is how many small objects of a day are combined before the day is over.
 	manySmall = 64
 

@@ -28,6 +28,9 @@ const (
 	// maxHeldBytes bounds the compressed objects of a day that are kept in memory. The others are read twice.
 	maxHeldBytes = 32 << 20
 
+	// smallBytes is the size below which an object is combined with others.
+	smallBytes = 8 << 20
+
 	// shortPeriod is for how long a period each day is listed, also one that has no objects.
 	shortPeriod = 100 * 24 * time.Hour
 )

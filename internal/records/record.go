@@ -55,33 +55,21 @@ func (r *Record) Day() string { return Day(r.ResolvedTime.Time) }
 // Day returns the UTC day of a time, such as 2026-11-22.
 func Day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
-// Of returns the records of an Incident: of the episodes in status.unarchivedEpisodes and, if it is Resolved, of the last
-// one. Episodes that cannot be decoded are left out and returned as errors.
-func Of(incident *v1alpha1.Incident) (records []Record, errs []error) {
-	add := func(episode fold.EndedEpisode) {
-		records = append(records, Record{
-			SchemaVersion:   SchemaVersion,
-			Namespace:       incident.Namespace,
-			Integration:     incident.Spec.IntegrationName,
-			Incident:        incident.Name,
-			UID:             string(incident.UID),
-			DedupKey:        incident.Spec.DedupKey,
-			ResourceVersion: incident.ResourceVersion,
-			EndedEpisode:    episode,
-		})
+// New returns the record of an episode of an Incident.
+func New(incident *v1alpha1.Incident, episode fold.EndedEpisode) Record {
+	return Record{
+		SchemaVersion: SchemaVersion, Namespace: incident.Namespace, Integration: incident.Spec.IntegrationName,
+		Incident: incident.Name, UID: string(incident.UID), DedupKey: incident.Spec.DedupKey,
+		ResourceVersion: incident.ResourceVersion, EndedEpisode: episode,
 	}
-	for i := range incident.Status.UnarchivedEpisodes {
-		episode, err := fold.UnpackEpisode(&incident.Status.UnarchivedEpisodes[i])
-		if err != nil {
-			errs = append(errs, fmt.Errorf("episode %d: %w", incident.Status.UnarchivedEpisodes[i].Number, err))
-			continue
-		}
-		add(episode)
-	}
+}
+
+// Last returns the record of the last episode of a Resolved Incident, none of any other one.
+func Last(incident *v1alpha1.Incident) []Record {
 	if episode, ok := fold.DescribeEpisode(&incident.Status); ok {
-		add(episode)
+		return []Record{New(incident, episode)}
 	}
-	return records, errs
+	return nil
 }
 
 // Encode writes records as gzip-compressed NDJSON.
