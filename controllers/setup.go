@@ -8,6 +8,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/heartbeat"
 	"github.com/tocsin-dev/tocsin/controllers/incident"
 	"github.com/tocsin-dev/tocsin/controllers/integration"
@@ -86,7 +87,8 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	}
 	sweeper := sweep.New(sweep.Options{
 		Live: live, Namespaces: folds.Namespaces, Capacity: r.options.Capacity,
-		Listener: r.options.Forwarder, Clock: folds.Health, ArchiveRequired: folds.ArchiveRequired,
+		Listener: r.options.Forwarder, Clock: folds.Health,
+		ArchiveRequired: folds.ArchiveRequired,
 	})
 	blocked, err := incident.Add(mgr, live, folds, r.options.Capacity, releaser, sweeper)
 	if err != nil {
@@ -94,10 +96,10 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	}
 	status := integration.Options{
 		Mappings: r.options.Mappings, Capacity: r.options.Capacity, Clock: folds.Clock, Health: folds.Health,
-		Folded: blocked, Forwarded: r.options.Forwarder,
-	}
-	if folds.ArchiveRequired {
-		status.Archived = sweeper
+		Folded: blocked, Conditions: []integration.Condition{
+			{Type: v1alpha1.ConditionForwarded, Source: r.options.Forwarder},
+			{Type: v1alpha1.ConditionArchived, Source: sweeper},
+		},
 	}
 	for _, feature := range r.options.Features {
 		err = cmp.Or(err, feature.Lead(mgr, live))

@@ -38,8 +38,8 @@ type Options struct {
 	// Folded is the source of AlertsFolded, as far as Incidents cannot be written.
 	Folded ConditionSource
 
-	// Forwarded and Archived are the sources of these conditions. Nil: the integrations do not have them.
-	Forwarded, Archived ConditionSource
+	// Conditions are further ones that others decide, in the order in which they are added.
+	Conditions []Condition
 
 	Clock  replica.Clock
 	Health replica.Health // by whose time conditions change
@@ -51,10 +51,16 @@ type Mappings interface {
 	Check(integration *v1alpha1.WebhookIntegration) error
 }
 
+// Condition is a condition of a type that a source decides. Nil: the integrations do not have it.
+type Condition struct {
+	Type   string
+	Source ConditionSource
+}
+
 // ConditionSource decides a condition of integrations.
 type ConditionSource interface {
-	// Condition returns status, reason and message of the condition of an integration. It is not ok while the condition cannot be
-	// decided and stays as it is.
+	// Condition returns status, reason and message of the condition of an integration, which does not have it if there is no
+	// status. It is not ok while the condition cannot be decided and stays as it is.
 	Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool)
 }
 
@@ -138,18 +144,17 @@ func setKeyless(integration *v1alpha1.WebhookIntegration, keyless v1alpha1.Times
 
 // setOutside sets those conditions of an integration that others decide, and reports whether one was outdated.
 func (r *reconciler) setOutside(integration *v1alpha1.WebhookIntegration, conditions *[]metav1.Condition) (outdated bool) {
-	for _, outside := range []struct {
-		kind   string
-		source ConditionSource // nil: there is none
-	}{
-		{v1alpha1.ConditionAlertsFolded, alertsFolded{r}},
-		{v1alpha1.ConditionForwarded, r.options.Forwarded},
-		{v1alpha1.ConditionArchived, r.options.Archived},
-	} {
-		if outside.source == nil {
-			outdated = meta.RemoveStatusCondition(conditions, outside.kind) || outdated
-		} else if condition, ok := outside.source.Condition(integration); ok {
-			condition.Type, condition.ObservedGeneration = outside.kind, integration.Generation
+	for _, outside := range append([]Condition{{v1alpha1.ConditionAlertsFolded, alertsFolded{r}}}, r.options.Conditions...) {
+		condition, known := metav1.Condition{}, true
+		if outside.Source != nil {
+			condition, known = outside.Source.Condition(integration)
+		}
+		switch {
+		case !known:
+		case condition.Status == "":
+			outdated = meta.RemoveStatusCondition(conditions, outside.Type) || outdated
+		default:
+			condition.Type, condition.ObservedGeneration = outside.Type, integration.Generation
 			condition.LastTransitionTime = r.transitionTime()
 			outdated = meta.SetStatusCondition(conditions, condition) || outdated
 		}

@@ -515,7 +515,7 @@ func TestTheConditionsOfOthersShow(t *testing.T) {
 		spec.Tokens = []v1alpha1.Token{tokenOf("main", s.Namespace)}
 	})
 	archived := &fixedCondition{v1alpha1.ConditionArchived, metav1.ConditionTrue, v1alpha1.ReasonArchiving, false}
-	s.options.Archived = archived
+	s.options.Conditions = []Condition{{v1alpha1.ConditionArchived, archived}}
 	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(BeEmpty(), "nothing is known yet")
 	archived.known = true
 	integration.Status = s.IntegrationStatus()
@@ -523,7 +523,11 @@ func TestTheConditionsOfOthersShow(t *testing.T) {
 	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(Equal("True Archiving"))
 	archived.status, archived.reason = metav1.ConditionFalse, v1alpha1.ReasonArchiveBehind
 	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(Equal("False ArchiveBehind"))
-	s.options.Archived = nil // the flag was removed
+	archived.status = "" // the flag was removed
+	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(BeEmpty())
+	archived.status = metav1.ConditionTrue
+	s.Expect(s.shown(v1alpha1.ConditionArchived)).NotTo(BeEmpty())
+	s.options.Conditions[0].Source = nil
 	s.Expect(s.shown(v1alpha1.ConditionArchived)).To(BeEmpty())
 
 	s.Expect(s.shown(v1alpha1.ConditionAlertsFolded)).To(Equal("True Folding"))

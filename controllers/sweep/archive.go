@@ -27,6 +27,9 @@ func (s *Sweeper) isOverdue(incident *v1alpha1.Incident) bool {
 
 // Condition returns the condition Archived of an integration, as the last sweep has found it.
 func (s *Sweeper) Condition(integration *v1alpha1.WebhookIntegration) (condition metav1.Condition, ok bool) {
+	if !s.options.ArchiveRequired {
+		return condition, true // it has none
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	condition = metav1.Condition{Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonArchiving, Message: messageArchiving}

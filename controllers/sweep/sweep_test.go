@@ -136,11 +136,14 @@ func TestAnEvictionLeavesHeadroom(t *testing.T) {
 
 func TestTheConditionArchived(t *testing.T) {
 	onStage(t, 10, func(s *stage) {
-		s.options.ArchiveRequired = true
-		s.resolve(crowded, "disk")
 		integration := &v1alpha1.WebhookIntegration{}
 		integration.Namespace = crowded
-		_, known := s.Condition(integration)
+		none, known := s.Condition(integration)
+		s.Expect(known).To(BeTrue())
+		s.Expect(none.Status).To(BeEmpty(), "without an archive there is none")
+		s.options.ArchiveRequired = true
+		s.resolve(crowded, "disk")
+		_, known = s.Condition(integration)
 		s.Expect(known).To(BeFalse(), "nothing is known before the first sweep")
 		reason := func() string {
 			s.evictAll()
