@@ -2,8 +2,8 @@
 //
 // It wires its packages together: incident folds, release deletes and marks AlertEvents, sweep visits Resolved Incidents,
 // integration writes the status of WebhookIntegrations, summary counts the Incidents of a namespace, heartbeat finds heartbeats
-// that are missed, and replica has what every replica keeps. Package maintenance mutes Incidents, and the packages forward and
-// archive tell others: internal/app and cmd/tocsin-archiver wire them.
+// that are missed, and replica has what every replica keeps. Package maintenance mutes Incidents; the programs wire it and the
+// packages that tell others.
 //
 // This comment has the algorithm and its proof. docs/internals/architecture.md has the invariants, and what guards each of them.
 //

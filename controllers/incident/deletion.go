@@ -14,9 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
-	"github.com/tocsin-dev/tocsin/controllers/sweep"
 	"github.com/tocsin-dev/tocsin/internal/admission"
 )
 
@@ -110,19 +108,11 @@ func (r *reconciler) noteGone(ctx context.Context, shown *v1alpha1.Incident) boo
 }
 
 // deleteEnded deletes a Resolved Incident whose retention is over, or one that never got a status. It looks again at one
-// that cannot go yet after as long as it has waited so far: at the longest deletionRetry if AlertEvents hold it, at the
-// least so if the archive does not have it, since after an outage there may be very many, which the sweeps find.
-func (r *reconciler) deleteEnded(ctx context.Context, o *facts, due time.Time) (result ctrl.Result, err error) {
-	waited := o.apiTime.Sub(due)
-	if r.ArchiveRequired && !fold.IsArchived(&o.incident.Status) {
-		if waited = max(waited, deletionRetry); waited < sweep.Interval {
-			result.RequeueAfter = waited
-		}
-		return result, nil
-	}
+// that AlertEvents hold after as long as it has waited so far, at the longest deletionRetry.
+func (r *reconciler) deleteEnded(ctx context.Context, o *facts, due time.Time) (ctrl.Result, error) {
 	deleted, err := r.Delete(ctx, o.key.Namespace, []*v1alpha1.Incident{o.incident}, func() bool { return true })
 	if err != nil || deleted == 0 {
-		wait := min(max(waited, writeInterval), deletionRetry)
+		wait := min(max(o.apiTime.Sub(due), writeInterval), deletionRetry)
 		return ctrl.Result{RequeueAfter: wait}, err // a change of the Incident brings it back sooner
 	}
 	r.writes.forget(o.key)

@@ -22,17 +22,12 @@ var (
 		// Finer about one and two seconds, where the lag of a busy Incident lies.
 		Buckets: []float64{0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 2.5, 5, 10, 30, 60},
 	})
-
-	episodesOmitted = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "tocsin_archive_omitted_episodes_total",
-		Help: "Ended episodes that get no record in the archive, because their Incident was reopened too often while " +
-			"others waited. The record of an earlier episode counts them.",
-	})
 )
 
 // RegisterMetrics registers the metrics of the folds.
 func RegisterMetrics(registry prometheus.Registerer) {
-	registry.MustRegister(foldDuration, foldLag, episodesOmitted)
+	registry.MustRegister(foldDuration, foldLag)
+	registry.MustRegister(episodesOmitted)
 }
 
 // observeFold counts the alerts that one fold dealt with. The lag is that of the alerts that a status counts now.

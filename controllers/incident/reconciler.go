@@ -46,7 +46,7 @@ const (
 	retentionMemory = 2 * time.Hour
 	maxRetentions   = 4096
 
-	// deletionRetry bounds when to look again at an expired Incident that AlertEvents still hold on to, or that is not archived.
+	// deletionRetry bounds when to look again at an expired Incident that cannot be deleted yet.
 	deletionRetry = time.Minute
 )
 
@@ -284,10 +284,12 @@ func (r *reconciler) deleteOrWait(ctx context.Context, o *facts, plan fold.Plan)
 		return ctrl.Result{RequeueAfter: clockRetry}, nil
 	case at.After(o.apiTime):
 		return ctrl.Result{RequeueAfter: at.Sub(o.apiTime)}, nil
-	case plan.IsIdle() && o.incident.Status.State != v1alpha1.IncidentOpen:
-		return r.deleteEnded(ctx, o, at)
-	default:
+	case !plan.IsIdle() || o.incident.Status.State == v1alpha1.IncidentOpen:
 		return ctrl.Result{RequeueAfter: writeInterval}, nil
+	case r.ArchiveRequired && !fold.IsArchived(&o.incident.Status):
+		return ctrl.Result{RequeueAfter: archiveRetry(o.apiTime.Sub(at))}, nil
+	default:
+		return r.deleteEnded(ctx, o, at)
 	}
 }
 

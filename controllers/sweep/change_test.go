@@ -179,8 +179,7 @@ func (s *stage) resolve(namespace string, names ...string) {
 }
 
 func (s *stage) sweepOnce() {
-	_, err := s.sweep(s.ctx)
-	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(s.sweep(s.ctx)).To(Succeed())
 }
 
 func (s *stage) evictOnce() (evicted int) {
@@ -321,13 +320,12 @@ func TestASweepThatFailsChangesNoCount(t *testing.T) {
 		for call := range pageAttempts {
 			s.failing[call] = true
 		}
-		_, err := s.sweep(s.ctx)
-		s.Expect(err).To(HaveOccurred())
+		s.Expect(s.sweep(s.ctx)).NotTo(Succeed())
 		s.Expect(s.calls).To(HaveLen(pageAttempts))
 		s.Expect(s.counts.Incidents.Used(crowded)).To(BeEquivalentTo(2))
 		s.Expect(s.overLimit()).To(ConsistOf(crowded))
 		s.failing = map[int]bool{len(s.calls) + 1: true}
-		_, err = s.evict(s.ctx, crowded)
+		_, err := s.evict(s.ctx, crowded)
 		s.Expect(err).To(HaveOccurred(), "an Incident could not be read")
 		s.Expect(s.names()).To(Equal([]string{"a", "b", "c"}))
 		s.Expect(s.evictOnce()).To(Equal(2))

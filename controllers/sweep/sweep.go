@@ -29,6 +29,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
+	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/pages"
 )
 
@@ -93,8 +94,9 @@ type Sweeper struct {
 	swept  bool // counts are known
 	counts capacity.Usages
 	since  map[string]capacity.Usage // what has changed since a sweep or an eviction began to list
-	behind map[string]bool           // namespaces with Incidents that have waited for the archive for archivePatience
 	looks  sets.Set[string]          // namespaces whose Incidents are to be visited
+
+	overdue fair.Budget[string] // Incidents that have waited for the archive for archivePatience, by namespaces
 }
 
 // New returns a Sweeper that has not started.
@@ -157,12 +159,12 @@ func (s *Sweeper) run(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		if !time.Now().Before(due) {
 			due = time.Now().Add(Interval)
-			switch behind, err := s.sweep(ctx); {
+			switch err := s.sweep(ctx); {
 			case ctx.Err() != nil:
 			case err != nil:
 				logger.Error(err, "Resolved Incidents not visited")
 				due = time.Now().Add(retryInterval)
-			case behind:
+			case s.overdue.Sum() > 0:
 				due = time.Now().Add(archivePatience)
 			}
 		}
@@ -209,37 +211,36 @@ func (s *Sweeper) overLimit() []string {
 	return over
 }
 
-// sweep visits all Resolved Incidents, and counts them. behind says that the archive does not keep up.
-func (s *Sweeper) sweep(ctx context.Context) (behind bool, err error) {
-	counts, overdue, late := capacity.NewUsages(s.options.Capacity.IncidentLimit(), maxResolvedBytes), 0, map[string]bool{}
+// sweep visits all Resolved Incidents, and counts them.
+func (s *Sweeper) sweep(ctx context.Context) error {
+	counts := capacity.NewUsages(s.options.Capacity.IncidentLimit(), maxResolvedBytes)
+	var overdue fair.Budget[string]
 	s.mu.Lock()
 	clear(s.since)
 	s.mu.Unlock()
 	for _, namespace := range s.options.Namespaces {
 		err := s.each(ctx, namespace, func(incident *v1alpha1.Incident) {
 			counts.Add(incident.Namespace, capacity.UsageOf(incident))
-			if s.isOverdue(incident) {
-				overdue++
-				late[incident.Namespace] = true
-			}
+			s.noteOverdue(&overdue, incident)
 			if s.options.Listener != nil {
 				s.options.Listener.Observe(incident)
 			}
 			s.visit(ctx, incident)
 		})
 		if err != nil {
-			return false, err
+			return err
 		}
 	}
-	archiveOverdue.Set(float64(overdue))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for namespace, changed := range s.since { // the list began before
 		counts.Add(namespace, changed)
 	}
 	s.counts = counts
-	s.swept, s.behind = true, late
-	return overdue > 0, nil
+	s.swept = true
+	s.overdue = overdue
+	archiveOverdue.Set(float64(overdue.Sum()))
+	return nil
 }
 
 // visit has a Resolved Incident reconciled if it is due.
@@ -343,13 +344,13 @@ func (s *Sweeper) evictOnly(ctx context.Context, namespace string, candidates []
 	return s.folds.Delete(ctx, namespace, incidents, func() bool { return s.isOver(namespace) })
 }
 
-// mayGo reports whether a Resolved Incident may be deleted before its time: the archive has it, and its end is forwarded.
+// mayGo reports whether a Resolved Incident may be deleted before its time: nothing has still to be done with it.
 func (s *Sweeper) mayGo(incident *v1alpha1.Incident) bool {
 	return s.isArchived(incident) && !fold.EndIsKeptBack(&incident.Status, s.options.Clock.APITime())
 }
 
-// IsFull reports whether a namespace has twice its share of Resolved Incidents: they cannot be deleted, because the archive does
-// not have them, or their ends are kept from being forwarded. Then it may open no others, or etcd would fill.
+// IsFull reports whether a namespace has twice its share of Resolved Incidents: they cannot be deleted, see mayGo. Then it may
+// open no others, or etcd would fill.
 func (s *Sweeper) IsFull(namespace string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

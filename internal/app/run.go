@@ -167,7 +167,8 @@ func foldingOptions(
 	return controllers.Options{
 		Folds: incident.Options{
 			Namespaces: o.process.WatchNamespaces, EventNamespaces: eventNamespaces(&o), Memory: memory, Health: health,
-			Presets: mapping.PresetWindows{}, ArchiveRequired: o.archiveRequired, Clock: environment.Clock,
+			Presets: mapping.PresetWindows{}, Clock: environment.Clock,
+			ArchiveRequired: o.archiveRequired,
 		},
 		Mappings: o.webhook.Mappings, Capacity: o.webhook.Capacity,
 	}

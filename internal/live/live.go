@@ -90,7 +90,8 @@ func Follow(c client.WithWatch, namespace string, prune func(*v1alpha1.Incident)
 // Prune removes the fields of an Incident that no list, filter or chart of Incidents needs.
 func Prune(incident *v1alpha1.Incident) {
 	incident.ManagedFields = nil
-	incident.Status.Ledger, incident.Status.UnarchivedEpisodes = v1alpha1.Ledger{}, nil
+	incident.Status.Ledger = v1alpha1.Ledger{}
+	incident.Status.UnarchivedEpisodes = nil
 	alert := &incident.Status.Alert
 	alert.Description, alert.Annotations, alert.Values, alert.Custom = "", nil, nil, nil
 }

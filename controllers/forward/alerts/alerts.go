@@ -170,7 +170,8 @@ func Compact(incident *v1alpha1.Incident, settings *Settings) *v1alpha1.Incident
 			labels[name] = text
 		}
 	}
-	alert.Annotations, alert.Labels, alert.Values, alert.Custom, kept.Status.UnarchivedEpisodes = annotations, labels, nil, nil, nil
+	alert.Annotations, alert.Labels, alert.Values, alert.Custom = annotations, labels, nil, nil
+	kept.Status.UnarchivedEpisodes = nil
 	alert.Description = plaintext.Shorten(alert.Description, maxDescriptionChars)
 	kept.ManagedFields, kept.Annotations, kept.Status.Ledger = nil, nil, v1alpha1.Ledger{}
 	return &kept
