@@ -16,7 +16,10 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/records"
 )
 
-const archiveVariable = "TOCSIN_ARCHIVE"
+const (
+	archiveVariable = "TOCSIN_ARCHIVE"
+	progressWidth   = 30
+)
 
 // archiveOptions are the options of the commands that read finished episodes, and what they have read.
 type archiveOptions struct {
@@ -24,7 +27,7 @@ type archiveOptions struct {
 
 	flush func() // prints the episodes that wait to be printed; nil: none ever waits
 
-	url         string
+	archive     archiveFlag
 	archiveOnly bool
 	period      period
 	filter      filter
@@ -35,7 +38,7 @@ type archiveOptions struct {
 }
 
 func (o *archiveOptions) addFlags(command *cobra.Command) {
-	o.addArchiveFlag(command)
+	o.archive.add(command)
 	o.filter.addFlags(command)
 	flags := command.Flags()
 	flags.BoolVar(&o.archiveOnly, "archive-only", false, "Do not read the incidents of the cluster.")
@@ -48,20 +51,13 @@ func (o *archiveOptions) addFlags(command *cobra.Command) {
 	flags.Lookup("unassigned").Usage = "Select episodes that were assigned to nobody at their end."
 }
 
-func (o *archiveOptions) addArchiveFlag(command *cobra.Command) {
-	command.Flags().StringVar(&o.url, "archive", "",
-		"URL of the archive: s3://…, gs://…, azblob://… or file:///… Default: $"+archiveVariable+".")
-}
-
 // read calls each for the selected episodes. It counts errors, and prints them and notices as warnings. A problem with the
 // cluster is a warning if there is an archive, since the history has to be readable without the cluster.
 func (o *archiveOptions) read(ctx context.Context, q history.Query, bar *progress, each func(*records.Record) error) error {
 	if err := o.open(ctx); err != nil {
 		return err
 	}
-	if o.source.Bucket != nil {
-		defer func() { _ = o.source.Bucket.Close() }()
-	}
+	defer archive{o.source.Bucket}.close()
 	defer bar.clear()
 	q.Filter, q.Progress = o.filter.Filter, bar.read
 	for record, err := range o.source.Episodes(ctx, q) {
@@ -100,13 +96,13 @@ func (o *archiveOptions) open(ctx context.Context) error {
 			return err
 		}
 	}
-	bucket, err := o.openBucket(ctx)
+	archive, err := o.archive.open(ctx)
 	if err != nil {
 		return err
 	}
-	o.source = &history.Source{Bucket: bucket}
+	o.source = &history.Source{Bucket: archive.Bucket}
 	if o.archiveOnly {
-		if bucket == nil {
+		if archive.Bucket == nil {
 			return errors.New("--archive-only requires --archive or " + archiveVariable)
 		}
 		return nil
@@ -115,23 +111,41 @@ func (o *archiveOptions) open(ctx context.Context) error {
 	switch {
 	case err == nil:
 		o.source.Cluster = c
-	case bucket == nil:
+	case archive.Bucket == nil:
 		return err
 	}
 	o.source.ClusterErr = err
 	return nil
 }
 
-func (o *archiveOptions) openBucket(ctx context.Context) (*blob.Bucket, error) {
-	url := cmp.Or(o.url, os.Getenv(archiveVariable))
+// archiveFlag is the flag for the URL of the archive.
+type archiveFlag struct{ url string }
+
+func (f *archiveFlag) add(command *cobra.Command) {
+	command.Flags().StringVar(&f.url, "archive", "",
+		"URL of the archive: s3://…, gs://…, azblob://… or file:///… Default: $"+archiveVariable+".")
+}
+
+// archive is an open archive. It has no bucket if there is no archive.
+type archive struct{ *blob.Bucket }
+
+// open opens the archive that the flag or the environment names.
+func (f *archiveFlag) open(ctx context.Context) (archive, error) {
+	url := cmp.Or(f.url, os.Getenv(archiveVariable))
 	if url == "" {
-		return nil, nil
+		return archive{}, nil
 	}
 	opened, err := bucket.Open(ctx, url)
 	if err != nil {
-		return nil, fmt.Errorf("--archive: %w", err)
+		return archive{}, fmt.Errorf("--archive: %w", err)
 	}
-	return opened, nil
+	return archive{opened}, nil
+}
+
+func (a archive) close() {
+	if a.Bucket != nil {
+		_ = a.Close()
+	}
 }
 
 // finish prints what is missing, and returns the error for the exit code.

@@ -22,19 +22,21 @@ import (
 const callTimeout = 45 * time.Second
 
 type mcpOptions struct {
-	archiveOptions
+	*plugin
+	archive      archiveFlag
+	filter       filter
 	allowActions bool
 	timeout      time.Duration
 }
 
 func (p *plugin) mcpCommand() *cobra.Command {
-	o := &mcpOptions{archiveOptions: archiveOptions{plugin: p}, timeout: callTimeout}
+	o := &mcpOptions{plugin: p, timeout: callTimeout}
 	command := &cobra.Command{
 		Use:   "mcp",
 		Short: "Serve incidents to assistants by the Model Context Protocol",
 		RunE:  p.withCluster(o.run),
 	}
-	o.addArchiveFlag(command)
+	o.archive.add(command)
 	flags := command.Flags()
 	flags.BoolVarP(&o.filter.allNamespaces, "all-namespaces", "A", false, "Read all namespaces, unless a call names one.")
 	flags.BoolVar(&o.allowActions, "allow-actions", false,

@@ -24,7 +24,7 @@ func (m *mcpCommands) past(said io.Writer, p *mcp.Past, usual time.Duration) (o 
 	if !f.allNamespaces {
 		f.Namespace = c.namespace
 	}
-	o = archiveOptions{plugin: m.call(said), url: m.url, filter: f, search: p.Search}
+	o = archiveOptions{plugin: m.call(said), archive: m.archive, filter: f, search: p.Search}
 	o.period = period{since: usual, from: p.From, to: p.To}
 	switch {
 	case p.Since != "" && p.From != "":

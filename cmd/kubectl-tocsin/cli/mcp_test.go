@@ -397,7 +397,7 @@ func TestManyIncidents(t *testing.T) {
 	const open = 10_000
 	s := newListServer(10 * open)
 	p := &plugin{now: time.Now}
-	o := &mcpOptions{archiveOptions: archiveOptions{plugin: p}}
+	o := &mcpOptions{plugin: p}
 	o.filter.allNamespaces = true
 	commands := &mcpCommands{o, &cluster{WithWatch: s}}
 	requests, stdin := io.Pipe()

@@ -127,7 +127,6 @@ const (
 	// progressDelay is how long a read takes before its progress is shown.
 	progressDelay    = time.Second
 	progressInterval = 100 * time.Millisecond
-	progressWidth    = 30
 
 	eraseLine = "\r\x1b[K"
 )

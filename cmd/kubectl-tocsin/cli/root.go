@@ -127,7 +127,9 @@ func (p *plugin) command() *cobra.Command {
 	root.SetErr(p.ErrOut)
 	root.SetUsageTemplate(usageTemplate)
 	addGroup(root, "Incident Commands:", append(p.actionCommands(), p.getCommand(), p.watchCommand(), p.showCommand(),
-		p.checkCommand(), p.historyCommand(), p.reportCommand(), p.uiCommand(), p.mcpCommand())...)
+		p.checkCommand(),
+		p.historyCommand(), p.reportCommand(),
+		p.uiCommand(), p.mcpCommand())...)
 	addGroup(root, "Sender Commands:", p.integrationCommand(), p.tokenCommand(), p.maintenanceCommand(),
 		p.sendCommand(), p.explainCommand())
 	root.AddCommand(p.optionsCommand(), p.versionCommand())

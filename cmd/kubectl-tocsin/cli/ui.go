@@ -13,20 +13,22 @@ import (
 )
 
 type uiOptions struct {
-	archiveOptions
+	*plugin
+	archive     archiveFlag
+	filter      filter
 	port        int
 	clusterName string
 	command     *cobra.Command
 }
 
 func (p *plugin) uiCommand() *cobra.Command {
-	o := &uiOptions{archiveOptions: archiveOptions{plugin: p}}
+	o := &uiOptions{plugin: p}
 	o.command = &cobra.Command{
 		Use:   "ui",
 		Short: "Show incidents in the browser",
 		RunE:  p.withCluster(o.run),
 	}
-	o.addArchiveFlag(o.command)
+	o.archive.add(o.command)
 	flags := o.command.Flags()
 	flags.BoolVarP(&o.filter.allNamespaces, "all-namespaces", "A", false, "Show incidents of all namespaces.")
 	flags.IntVar(&o.port, "port", 0, "Port on 127.0.0.1. Default: a free port.")
@@ -39,16 +41,15 @@ func (o *uiOptions) run(ctx context.Context, c *cluster, _ []string) error {
 	if err := o.checkList(ctx, c, &o.filter); err != nil {
 		return err
 	}
-	archive, err := o.openBucket(ctx)
+	archive, err := o.archive.open(ctx)
 	if err != nil {
 		return err
 	}
-	if archive != nil {
-		defer func() { _ = archive.Close() }()
-	}
+	defer archive.close()
 	server, err := page.ForOwner(ctx, c, page.Options{
-		Namespace: o.filter.namespace(c), Port: o.port, Command: o.sameCluster(), Archive: archive,
+		Namespace: o.filter.namespace(c), Port: o.port, Command: o.sameCluster(),
 		ClusterName: cmp.Or(o.clusterName, o.nameInKubeconfig()),
+		Archive:     archive.Bucket,
 	})
 	if err != nil {
 		return err
