@@ -260,46 +260,31 @@ func size(r *records.Record) int {
 
 // Filter selects episodes. An empty field selects all.
 type Filter struct {
-	Namespace    string
-	Integrations []string
-	// Severities selects by the highest severity of the episode.
-	Severities []string
-	Hosts      []string
-	// Labels select by the labels of the alert; all must match.
-	Labels []LabelSelector
+	live.Filter
+
+	Namespace string
+	Hosts     []string
 	// Words must all be contained in the title or another field that the user sees, regardless of case.
-	Words          []string
-	Unacknowledged bool
-	// Assignees select by who worked on the episode at its end.
-	Assignees  []string
-	Unassigned bool
+	Words []string
 }
 
 // Matches reports whether the filter selects an episode.
 func (f *Filter) Matches(r *records.Record) bool {
-	in := func(values []string, value string) bool { return len(values) == 0 || slices.Contains(values, value) }
-	return (f.Namespace == "" || f.Namespace == r.Namespace) && in(f.Integrations, r.Integration) &&
-		in(f.Severities, string(Severity(r))) && in(f.Hosts, r.Alert.Hostname) &&
-		(!f.Unacknowledged || r.AcknowledgedTime.IsZero()) && in(f.Assignees, r.Assignee) && (!f.Unassigned || r.Assignee == "") &&
-		!slices.ContainsFunc(f.Labels, func(matches LabelSelector) bool { return !matches(r.Alert.Labels) }) &&
-		f.matchesText(r)
+	return f.Selects(r.Integration, Severity(r), r.Assignee, !r.AcknowledgedTime.IsZero(), r.Alert.Labels) && f.matchesPlace(r)
 }
 
 // MatchesIncident reports whether the filter selects an Incident as it is now.
 func (f *Filter) MatchesIncident(incident *v1alpha1.Incident) bool {
-	status := &incident.Status
-	r := &records.Record{
-		Namespace: incident.Namespace, Integration: incident.Spec.IntegrationName, Incident: incident.Name,
-		DedupKey: incident.Spec.DedupKey,
-	}
-	r.Alert, r.Severity, r.Assignee = status.Alert, status.Alert.Severity, fold.AssigneeOf(status)
-	if live.IsAcknowledged(incident) {
-		r.AcknowledgedTime = v1alpha1.NewTimestamp(time.Now()) // any time: Matches asks only whether there is one
-	}
-	return f.Matches(r)
+	alert := incident.Status.Alert
+	r := records.New(incident, fold.EndedEpisode{Alert: alert, Severity: alert.Severity})
+	return f.Filter.Matches(incident) && f.matchesPlace(&r)
 }
 
-func (f *Filter) matchesText(r *records.Record) bool {
+// matchesPlace reports whether the filter selects the namespace, the host and the texts of an episode.
+func (f *Filter) matchesPlace(r *records.Record) bool {
+	if f.Namespace != "" && f.Namespace != r.Namespace || len(f.Hosts) > 0 && !slices.Contains(f.Hosts, r.Alert.Hostname) {
+		return false
+	}
 	if len(f.Words) == 0 {
 		return true
 	}

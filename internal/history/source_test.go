@@ -21,6 +21,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/internal/live"
 	"github.com/tocsin-dev/tocsin/internal/records"
 )
 
@@ -159,10 +160,10 @@ func TestEpisodesAgainstAModel(t *testing.T) {
 }
 
 func TestFilter(t *testing.T) {
-	labels := func(text string) []LabelSelector {
-		selector, err := ParseLabels(text)
+	labels := func(text string) []live.LabelSelector {
+		selector, err := live.ParseLabels(text)
 		NewWithT(t).Expect(err).NotTo(HaveOccurred())
-		return []LabelSelector{selector}
+		return []live.LabelSelector{selector}
 	}
 	record := recordOf(resolved("shop", "disk", begin))
 	record.HighestSeverity, record.Severity, record.Alert.Hostname = "critical", "warning", "db-1"
@@ -172,20 +173,20 @@ func TestFilter(t *testing.T) {
 		want   bool
 	}{
 		"an empty filter selects all":              {Filter{}, true},
-		"the highest severity counts":              {Filter{Severities: []string{"critical"}}, true},
-		"not the last one":                         {Filter{Severities: []string{"warning"}}, false},
-		"an integration":                           {Filter{Integrations: []string{"other", "mon"}}, true},
-		"another integration":                      {Filter{Integrations: []string{"other"}}, false},
+		"the highest severity counts":              {Filter{Filter: live.Filter{Severities: []string{"critical"}}}, true},
+		"not the last one":                         {Filter{Filter: live.Filter{Severities: []string{"warning"}}}, false},
+		"an integration":                           {Filter{Filter: live.Filter{Integrations: []string{"other", "mon"}}}, true},
+		"another integration":                      {Filter{Filter: live.Filter{Integrations: []string{"other"}}}, false},
 		"a host":                                   {Filter{Hosts: []string{"db-1"}}, true},
 		"another host":                             {Filter{Hosts: []string{"db-2"}}, false},
-		"a label":                                  {Filter{Labels: labels("team=storage")}, true},
-		"another label":                            {Filter{Labels: labels("team=storage,mount=/")}, false},
+		"a label":                                  {Filter{Filter: live.Filter{Labels: labels("team=storage")}}, true},
+		"another label":                            {Filter{Filter: live.Filter{Labels: labels("team=storage,mount=/")}}, false},
 		"words of several fields, in any case":     {Filter{Words: []string{"TITLE", "db-1", "team=STOR"}}, true},
 		"a word that is nowhere":                   {Filter{Words: []string{"title", "nowhere"}}, false},
-		"an episode that nobody acknowledged":      {Filter{Unacknowledged: true}, true},
-		"one of a person":                          {Filter{Assignees: []string{"alex", "maria"}}, true},
-		"one of somebody else":                     {Filter{Assignees: []string{"mari"}}, false},
-		"one of nobody":                            {Filter{Unassigned: true}, false},
+		"an episode that nobody acknowledged":      {Filter{Filter: live.Filter{Unacknowledged: true}}, true},
+		"one of a person":                          {Filter{Filter: live.Filter{Assignees: []string{"alex", "maria"}}}, true},
+		"one of somebody else":                     {Filter{Filter: live.Filter{Assignees: []string{"mari"}}}, false},
+		"one of nobody":                            {Filter{Filter: live.Filter{Unassigned: true}}, false},
 		"another namespace, of an archive of many": {Filter{Namespace: "web"}, false},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -193,9 +194,9 @@ func TestFilter(t *testing.T) {
 		})
 	}
 	record.Assignee = ""
-	NewWithT(t).Expect((&Filter{Unassigned: true}).Matches(&record)).To(BeTrue())
+	NewWithT(t).Expect((&Filter{Filter: live.Filter{Unassigned: true}}).Matches(&record)).To(BeTrue())
 	record.AcknowledgedTime = v1alpha1.NewTimestamp(begin)
-	NewWithT(t).Expect((&Filter{Unacknowledged: true}).Matches(&record)).To(BeFalse())
+	NewWithT(t).Expect((&Filter{Filter: live.Filter{Unacknowledged: true}}).Matches(&record)).To(BeFalse())
 }
 
 func TestProblemsDoNotHideTheRest(t *testing.T) {
@@ -228,7 +229,7 @@ func TestOpenIncidentsAreCountedAndNotListed(t *testing.T) {
 	g := NewWithT(t)
 	open := resolved("shop", "open", begin.Add(time.Hour))
 	open.Status.State, open.Status.ResolvedTime = v1alpha1.IncidentOpen, nil
-	query := Query{From: begin, To: begin.AddDate(0, 0, 1), Filter: Filter{Severities: []string{"error"}}}
+	query := Query{From: begin, To: begin.AddDate(0, 0, 1), Filter: Filter{Filter: live.Filter{Severities: []string{"error"}}}}
 	source := &Source{Cluster: incidents{*open}}
 	found, errs := read(t.Context(), source, query)
 	g.Expect(found).To(BeEmpty())

@@ -1,4 +1,4 @@
-// Package live lists the Incidents of a namespace or of the whole cluster, and follows them by a watch.
+// Package live lists the Incidents of a namespace or of the whole cluster, filters them, and follows them by a watch.
 //
 // A watch sends nothing while nothing changes, and also while the API server hangs. A Feed therefore also lists one
 // Incident's metadata every few seconds: its data is up to date as long as that succeeds and the watch is established.

@@ -56,8 +56,9 @@ func pastQuery(values url.Values, namespace string) (history.Query, error) {
 	}
 	to := time.Now()
 	q := history.Query{From: to.AddDate(0, 0, -days), To: to, Filter: history.Filter{
-		Namespace: namespace, Words: strings.Fields(values.Get("search")), Unacknowledged: values.Get("unacknowledged") != "",
+		Namespace: namespace, Words: strings.Fields(values.Get("search")),
 	}}
+	q.Filter.Unacknowledged = values.Get("unacknowledged") != ""
 	if namespace == "" {
 		q.Filter.Namespace = values.Get("namespace")
 	}
@@ -69,11 +70,11 @@ func pastQuery(values url.Values, namespace string) (history.Query, error) {
 		}
 	}
 	if label := values.Get("label"); label != "" {
-		selector, err := history.ParseLabels(label)
+		selector, err := live.ParseLabels(label)
 		if err != nil {
 			return q, badRequest("label: %s", err)
 		}
-		q.Filter.Labels = []history.LabelSelector{selector}
+		q.Filter.Labels = []live.LabelSelector{selector}
 	}
 	return q, nil
 }

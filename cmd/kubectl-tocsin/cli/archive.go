@@ -31,6 +31,8 @@ type archiveOptions struct {
 	archiveOnly bool
 	period      period
 	filter      filter
+	namespace   string // empty for all
+	hosts       []string
 	search      string
 
 	source  *history.Source
@@ -42,7 +44,7 @@ func (o *archiveOptions) addFlags(command *cobra.Command) {
 	o.filter.addFlags(command)
 	flags := command.Flags()
 	flags.BoolVar(&o.archiveOnly, "archive-only", false, "Do not read the incidents of the cluster.")
-	flags.StringSliceVar(&o.filter.Hosts, "host", nil, "Select episodes of one of these hosts.")
+	flags.StringSliceVar(&o.hosts, "host", nil, "Select episodes of one of these hosts.")
 	flags.StringVar(&o.search, "search", "",
 		"Select episodes whose title, description, host, labels, key or name contain all these words.")
 	flags.Lookup("severity").Usage = "Select episodes whose highest severity is one of these, such as critical,error."
@@ -59,7 +61,8 @@ func (o *archiveOptions) read(ctx context.Context, q history.Query, bar *progres
 	}
 	defer archive{o.source.Bucket}.close()
 	defer bar.clear()
-	q.Filter, q.Progress = o.filter.Filter, bar.read
+	q.Filter = history.Filter{Filter: o.filter.Filter, Namespace: o.namespace, Hosts: o.hosts, Words: strings.Fields(o.search)}
+	q.Progress = bar.read
 	for record, err := range o.source.Episodes(ctx, q) {
 		switch {
 		case ctx.Err() != nil:
@@ -90,9 +93,8 @@ func (o *archiveOptions) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	o.filter.Words = strings.Fields(o.search)
-	if !o.filter.allNamespaces && o.filter.Namespace == "" {
-		if o.filter.Namespace, _, err = o.config.ToRawKubeConfigLoader().Namespace(); err != nil {
+	if !o.filter.allNamespaces && o.namespace == "" {
+		if o.namespace, _, err = o.config.ToRawKubeConfigLoader().Namespace(); err != nil {
 			return err
 		}
 	}

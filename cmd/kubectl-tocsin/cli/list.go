@@ -12,14 +12,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/history"
 	"github.com/tocsin-dev/tocsin/internal/live"
 )
 
 const severityWords = "one of critical, error, warning and info"
 
 type filter struct {
-	history.Filter
+	live.Filter
 	allNamespaces bool
 	states        []string
 	labels        []string       // of Filter.Labels
@@ -54,7 +53,7 @@ func (f *filter) complete() error {
 		return err
 	}
 	for _, label := range f.labels {
-		selector, err := history.ParseLabels(label)
+		selector, err := live.ParseLabels(label)
 		if err != nil {
 			return fmt.Errorf("--label %q: %w", label, err)
 		}
@@ -98,7 +97,7 @@ func (f *filter) place(c *cluster) string {
 }
 
 func (f *filter) matches(incident *v1alpha1.Incident) bool {
-	return f.wants(incident.Status.State) && f.MatchesIncident(incident)
+	return f.wants(incident.Status.State) && f.Matches(incident)
 }
 
 func (f *filter) wants(state v1alpha1.IncidentState) bool {

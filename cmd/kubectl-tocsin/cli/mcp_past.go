@@ -20,11 +20,10 @@ func (m *mcpCommands) past(said io.Writer, p *mcp.Past, usual time.Duration) (o 
 	if err != nil {
 		return o, err
 	}
-	f.Hosts = p.Hosts
+	o = archiveOptions{plugin: m.call(said), archive: m.archive, filter: f, hosts: p.Hosts, search: p.Search}
 	if !f.allNamespaces {
-		f.Namespace = c.namespace
+		o.namespace = c.namespace
 	}
-	o = archiveOptions{plugin: m.call(said), archive: m.archive, filter: f, search: p.Search}
 	o.period = period{since: usual, from: p.From, to: p.To}
 	switch {
 	case p.Since != "" && p.From != "":

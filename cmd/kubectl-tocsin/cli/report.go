@@ -107,15 +107,15 @@ func (o *reportOptions) write(result *report.Report) error {
 
 func (o *reportOptions) scope() string {
 	text := "All namespaces"
-	if o.filter.Namespace != "" {
-		text = "Namespace " + o.filter.Namespace
+	if o.namespace != "" {
+		text = "Namespace " + o.namespace
 	}
 	for _, part := range []struct {
 		name   string
 		values []string
 	}{
-		{"severity", o.filter.Severities}, {"integration", o.filter.Integrations}, {"host", o.filter.Hosts},
-		{"label", o.filter.labels}, {"text", o.filter.Words},
+		{"severity", o.filter.Severities}, {"integration", o.filter.Integrations}, {"host", o.hosts},
+		{"label", o.filter.labels}, {"text", strings.Fields(o.search)},
 	} {
 		if len(part.values) > 0 {
 			text += ", " + part.name + " " + strings.Join(part.values, " ")
