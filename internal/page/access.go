@@ -11,8 +11,6 @@ import (
 type access interface {
 	// identify returns the user who sent a request, or why the page rejects it.
 	identify(r *http.Request) (*caller, error)
-	// verify returns an error if the API server rejects the token of a caller. An answer in lines reports all other errors in them.
-	verify(ctx context.Context, c *caller) error
 	// admit counts a request to the API server until release is called. It returns an error if there are too many.
 	admit(c *caller) (release func(), err error)
 	// join returns the watch of a caller, until its leave is called.

@@ -70,7 +70,7 @@ type Options struct {
 	Port int
 	// Command is the beginning of the command lines that the page offers to copy. Default: "kubectl tocsin".
 	Command string
-	// Archive has the finished episodes; nil if there is none.
+	// Archive has the finished episodes; nil if there is none. A page for users has none: all would see those of all namespaces.
 	Archive *blob.Bucket
 }
 
@@ -91,7 +91,7 @@ func ForOwner(ctx context.Context, c client.WithWatch, o Options) (*Server, erro
 
 // ForUsers opens the address, and returns the page of all users of a cluster. It answers for any host: with pasted tokens there
 // is nothing that a browser would send by itself to a host that was made to point here, and a proxy gives its cookie to its own
-// host only. It has no archive, whose credentials would show each user the episodes of all namespaces.
+// host only.
 func ForUsers(ctx context.Context, c Connector, address, clusterName string) (*Server, error) {
 	listener, err := listen(ctx, address)
 	if err != nil {
