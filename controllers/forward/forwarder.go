@@ -39,11 +39,9 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -69,16 +67,7 @@ type clock func() (now time.Time, ok bool)
 
 // Forwarder forwards Incidents while its replica leads. There is one for each process.
 type Forwarder struct {
-	// PageURL is the address of the page, for links to Incidents; nil if there is none.
-	PageURL *url.URL
-
-	// Muting knows when Incidents are muted. Nil: never.
-	Muting Muting
-
-	// Dialer connects to Alertmanagers. Default: a *net.Dialer.
-	Dialer alertmanager.Dialer
-
-	path         string
+	Options
 	clock        Clock
 	installation Installation
 	log          logr.Logger
@@ -134,10 +123,12 @@ type term struct {
 	reporter  *reporter
 }
 
-// New returns a Forwarder with the configuration in a file.
-func New(path string, clock Clock, installation Installation, log logr.Logger) *Forwarder {
-	f := &Forwarder{path: path, clock: clock, installation: installation, log: log}
-	f.Dialer = &net.Dialer{Timeout: alertmanager.RequestTimeout}
+// New returns a Forwarder with the configuration in the options' file.
+func New(o Options, clock Clock, installation Installation, log logr.Logger) *Forwarder {
+	f := &Forwarder{Options: o, clock: clock, installation: installation, log: log}
+	if f.Dialer == nil {
+		f.Dialer = &net.Dialer{Timeout: alertmanager.RequestTimeout}
+	}
 	f.file.Store(&file{config: config.Empty()})
 	return f
 }
@@ -159,7 +150,7 @@ func (f *Forwarder) load() {
 	}
 	var read *config.Config
 	if err == nil {
-		read, err = config.Parse(data, filepath.Dir(f.path), f.PageURL)
+		read, err = config.Parse(data, filepath.Dir(f.path), f.pageURL)
 	}
 	if err != nil {
 		if isNew || last.err == nil {
@@ -365,21 +356,4 @@ func (t *term) enqueue(key types.NamespacedName, received time.Time) {
 			p.schedule.changed.add(key, received)
 		}
 	}
-}
-
-// Check reads a configuration file as the manager would, and returns what it has, or its errors, one in each line.
-func Check(path string) (report string, err error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return "", err
-	}
-	checked, err := config.Parse(data, filepath.Dir(path), nil)
-	if err != nil {
-		return "", err
-	}
-	names := make([]string, 0, len(checked.Alertmanagers))
-	for _, target := range checked.Alertmanagers {
-		names = append(names, target.Name())
-	}
-	return path + " is valid. Alertmanagers: " + strings.Join(names, ", "), nil
 }

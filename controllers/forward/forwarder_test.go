@@ -18,7 +18,7 @@ func TestInvalidFileKeepsTheLastValidContent(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "alertmanager.yaml")
 	write := func(text string) { g.Expect(os.WriteFile(file, []byte(text), 0o600)).To(Succeed()) }
 	const valid = "alertmanagers: [{url: 'http://am'}]\nexpiry: 10m"
-	f := New(file, clockFunc(realTime), nil, logr.Discard())
+	f := New(Options{path: file}, clockFunc(realTime), nil, logr.Discard())
 
 	f.load()
 	g.Expect(f.current().IsEmpty()).To(BeTrue())

@@ -64,7 +64,7 @@ func TestAnIncidentResolvedAWhileAgoIsReadOnce(t *testing.T) {
 	_, whole := c.fold(v1alpha1.Alert{DedupKey: "a", Status: v1alpha1.AlertResolved})
 	whole.ResourceVersion = "5"
 	live, none := &oneIncident{Incident: whole}, apierrors.NewNotFound(schema.GroupResource{}, "")
-	x := newTerm(New("", clockFunc(realTime), nil, logr.Discard()), nil, live, nil)
+	x := newTerm(New(Options{}, clockFunc(realTime), nil, logr.Discard()), nil, live, nil)
 	read := func() *v1alpha1.Incident {
 		incident, _, err := x.incidents.read(t.Context(), client.ObjectKeyFromObject(whole))
 		g.Expect(err).NotTo(HaveOccurred())

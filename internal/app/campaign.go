@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -38,11 +37,10 @@ const (
 // worker folds while its replica leads, and forwards if there are Alertmanagers.
 type worker struct {
 	mgr     ctrl.Manager
-	objects cache.Cache   // of the manager
-	clock   forward.Clock // of the API server
+	objects cache.Cache // of the manager
+	clock   apiClock
 	schemas replica.Schemas
 	canary  *replica.Canary
-	muting  forward.Muting // nil: nothing is muted
 
 	// The rest is of newCampaign.
 	features    []controllers.Feature
@@ -51,21 +49,21 @@ type worker struct {
 	campaign    *leader.Campaign
 }
 
-func newCampaign(o Options, environment Environment, folding controllers.Options, w *worker) (*leader.Campaign, error) {
+// apiClock tells the time of the API server, once it is known.
+type apiClock interface {
+	Now() (now time.Time, ok bool)
+}
+
+func newCampaign(o Options, folding controllers.Options, w *worker) (*leader.Campaign, error) {
 	lease, err := newLease(w.mgr, o)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the leader election: %w", err)
 	}
 	w.features = folding.Features
-	if o.alertmanagers != "" {
-		w.forwarder = forward.New(o.alertmanagers, w.clock, identify(w.mgr, o, lease), w.mgr.GetLogger().WithName("forward"))
-		w.forwarder.PageURL, w.forwarder.Muting = o.pageURL, w.muting
-		if environment.Dialer != nil {
-			w.forwarder.Dialer = environment.Dialer
-		}
-		if err := w.mgr.Add(w.forwarder); err != nil {
-			return nil, fmt.Errorf("adding the configuration of Alertmanagers: %w", err)
-		}
+	if w.forwarder, err = o.forwarding.Add(w.mgr, w.clock, lease, o.process.WatchNamespaces); err != nil {
+		return nil, err
+	}
+	if w.forwarder != nil {
 		folding.Forwarder = w.forwarder
 	}
 	if w.controllers, err = controllers.NewReplica(w.mgr, folding); err != nil {
@@ -144,17 +142,3 @@ func newLease(mgr ctrl.Manager, o Options) (*leader.Lease, error) {
 	name := types.NamespacedName{Namespace: namespace, Name: leaseName}
 	return leader.NewLease(mgr.GetConfig(), name, mgr.GetLogger().WithName("leader"))
 }
-
-// identify returns what tells this Tocsin from others that share an Alertmanager: its Lease, which a leader may read, or without
-// leader election the address of the API server and the watched namespaces.
-func identify(mgr ctrl.Manager, o Options, lease *leader.Lease) forward.Installation {
-	if lease != nil {
-		return lease
-	}
-	id := uuid.NewSHA1(uuid.NameSpaceURL, fmt.Appendf(nil, "%s %q", mgr.GetConfig().Host, o.process.WatchNamespaces)).String()
-	return fixedInstallation(id)
-}
-
-type fixedInstallation string
-
-func (i fixedInstallation) ID(context.Context) (string, error) { return string(i), nil }

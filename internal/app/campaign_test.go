@@ -41,7 +41,7 @@ type schemasFunc func() error
 
 func (f schemasFunc) Verdict() error { return f() }
 
-// clockAfter is a forward.Clock that is known from a time on.
+// clockAfter is an apiClock that is known from a time on.
 type clockAfter time.Time
 
 func (c clockAfter) Now() (now time.Time, ok bool) {

@@ -23,6 +23,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/forward"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/process"
 	"github.com/tocsin-dev/tocsin/internal/queue"
@@ -88,7 +89,7 @@ func TestInstallation(t *testing.T) {
 			object := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name}}
 			g.Expect(client.IgnoreAlreadyExists(c.Create(t.Context(), object))).To(Succeed())
 		}
-		id, err := identify(mgr, o, lease).ID(t.Context())
+		id, err := forward.Identify(mgr, lease, o.process.WatchNamespaces).ID(t.Context())
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(id).To(MatchRegexp(`^[0-9a-f-]{36}$`))
 		return id

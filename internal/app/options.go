@@ -3,9 +3,9 @@ package app
 import (
 	"errors"
 	"flag"
-	"net/url"
 	"time"
 
+	"github.com/tocsin-dev/tocsin/controllers/forward"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 	"github.com/tocsin-dev/tocsin/internal/process"
@@ -17,14 +17,12 @@ const maxShutdownDelay = 15 * time.Second
 
 // Options holds the values of the command line.
 type Options struct {
-	process            process.Options
-	webhook            webhookserver.Options
-	capacity           capacity.Limits
-	tracing            bool
-	alertmanagers      string
-	pageURL            *url.URL
-	checkAlertmanagers string
-	archiveRequired    bool
+	process         process.Options
+	webhook         webhookserver.Options
+	capacity        capacity.Limits
+	tracing         bool
+	archiveRequired bool
+	forwarding      forward.Options
 }
 
 func newFlagSet(o *Options) *flag.FlagSet {
@@ -57,16 +55,7 @@ func newFlagSet(o *Options) *flag.FlagSet {
 		"How long to accept alerts after SIGTERM, so that load balancers can remove the replica; at most "+
 			maxShutdownDelay.String()+".")
 
-	flags.StringVar(&o.alertmanagers, "alertmanager-config", "",
-		"File with the Alertmanagers to forward Incidents to, reloaded when it changes. If empty, Incidents are not forwarded.")
-	flags.Func("page-url",
-		"`URL` of the page, such as https://incidents.example.com: forwarded alerts get the address of their Incident.",
-		func(text string) (err error) {
-			o.pageURL, err = parsePageURL(text)
-			return err
-		})
-	flags.StringVar(&o.checkAlertmanagers, "check-alertmanager-config", "",
-		"Check a file for --alertmanager-config and the files that it names, and exit: with 0 if it is valid, with 1 if it is not.")
+	o.forwarding.Bind(flags)
 	flags.BoolVar(&o.archiveRequired, "archive-required", false,
 		"Delete an Incident only after the archiver has noted in its status that the archive has its ended episodes.")
 	flags.BoolVar(&o.tracing, "tracing", false,
@@ -82,18 +71,6 @@ func ParseFlags(args []string) (Options, error) {
 		return o, err
 	}
 	return o, o.complete(flags)
-}
-
-func parsePageURL(text string) (*url.URL, error) {
-	if text == "" {
-		return nil, nil
-	}
-	address, err := url.Parse(text)
-	if err != nil || address.Host == "" || address.Scheme != "http" && address.Scheme != "https" ||
-		address.User != nil || address.RawQuery != "" || address.Fragment != "" {
-		return nil, errors.New("must be an http or https URL without user, query and fragment")
-	}
-	return address, nil
 }
 
 // complete sets what depends on other flags, and returns all errors of the options.

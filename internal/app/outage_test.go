@@ -362,7 +362,7 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 		Namespace: namespace, Health: health, Memory: memory, Schemas: newSchemas{},
 	})
 	g.Expect(err).NotTo(HaveOccurred())
-	campaign, err := newCampaign(o, Environment{}, folding,
+	campaign, err := newCampaign(o, folding,
 		&worker{mgr: mgr, objects: objects, clock: health, schemas: newSchemas{}, canary: canary})
 	g.Expect(err).NotTo(HaveOccurred())
 	ctx := startCache(t, mgr, objects)

@@ -44,12 +44,7 @@ func Execute(args []string, stdout, stderr io.Writer) int {
 		Usage:    "Tocsin turns alert webhooks into Incidents.",
 		Flags:    flags,
 		Validate: func() error { return o.complete(flags) },
-		Check: func() (report string, err error) {
-			if o.checkAlertmanagers == "" {
-				return "", nil
-			}
-			return forward.Check(o.checkAlertmanagers)
-		},
+		Check:    o.forwarding.Check,
 		Run: func(ctx context.Context, config *rest.Config, log logr.Logger) error {
 			webhookserver.RegisterMetrics(metrics.Registry) // those that all replicas of a process share, which is one outside of tests
 			controllers.RegisterMetrics(metrics.Registry)
@@ -131,8 +126,9 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		return fmt.Errorf("setting up the webhook server: %w", err)
 	}
 	folding.Folds.Ingest = server
-	campaign, err := newCampaign(o, environment, folding,
-		&worker{mgr: mgr, objects: objects, clock: health, schemas: checker, canary: canary, muting: muting})
+	o.forwarding.Dialer, o.forwarding.Muting = environment.Dialer, muting
+	campaign, err := newCampaign(o, folding,
+		&worker{mgr: mgr, objects: objects, clock: health, schemas: checker, canary: canary})
 	if err != nil {
 		return err
 	}
