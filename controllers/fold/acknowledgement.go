@@ -42,7 +42,7 @@ func (r acknowledgementRule) finish(f *folding, _ earlier) {
 		v1alpha1.ReasonExpired, messageAcknowledgementExpired)
 	f.status.Acknowledgement = nil
 	f.episode().ExpiredAcknowledgements++
-	f.plan.addEntry(entry)
+	f.plan.AddEntry(entry)
 	f.plan.Write, f.plan.Urgent, f.plan.ByTime = true, true, true
 }
 
@@ -65,7 +65,7 @@ func (f *folding) acknowledge(a receivedAlert) string {
 			v1alpha1.ReasonUnacknowledged, v1alpha1.ReasonUnacknowledgedByUser)
 		f.condition(v1alpha1.ConditionAcknowledged, metav1.ConditionFalse, a.received, reason, message)
 		f.status.Acknowledgement = nil
-		f.plan.addEntry(entry)
+		f.plan.AddEntry(entry)
 		f.plan.Urgent = true
 		return ResultUnacknowledged
 	case a.Status != v1alpha1.AlertAcknowledged:
@@ -75,7 +75,7 @@ func (f *folding) acknowledge(a receivedAlert) string {
 		v1alpha1.ReasonAcknowledged, v1alpha1.ReasonAcknowledgedByUser)
 	f.cover(&entry)
 	if !acknowledged || a.Comment != "" { // a further acknowledgement is recorded for its comment
-		f.plan.addEntry(entry)
+		f.plan.AddEntry(entry)
 		f.plan.Urgent = true
 	}
 	if acknowledged {

@@ -40,7 +40,7 @@ func (f *folding) assign(a receivedAlert) {
 	if !isSame {
 		f.status.Assignee = &v1alpha1.Assignee{Name: name, Time: entry.Time, By: entry.By}
 	}
-	f.plan.addEntry(entry)
+	f.plan.AddEntry(entry)
 	f.plan.Urgent = true
 }
 
@@ -49,7 +49,7 @@ func (f *folding) unassign(a receivedAlert) {
 		return
 	}
 	f.status.Assignee = nil
-	f.plan.addEntry(a.transition(v1alpha1.TransitionUnassigned, "Unassigned"))
+	f.plan.AddEntry(a.transition(v1alpha1.TransitionUnassigned, "Unassigned"))
 	f.plan.Urgent = true
 }
 

@@ -10,8 +10,8 @@ import (
 )
 
 // clockRule corrects times that were noted before the API server's clock was set back. Otherwise an Incident would stay open,
-// acknowledged, silenced or stored for longer, by as much as that clock was ahead. A time of the future, see IsFuture, becomes
-// now, which is written once, and what was to end a while after it ends as long after now.
+// acknowledged or stored for longer, by as much as that clock was ahead. A time of the future, see IsFuture, becomes now, which
+// is written once, and what was to end a while after it ends as long after now.
 //
 // The openedTime stays, because the forwarding tells episodes apart by it. So do the times that senders give.
 type clockRule struct{ noRule }
@@ -34,7 +34,6 @@ func (clockRule) finish(f *folding, _ earlier) {
 	if f.status.State == "" || f.in.Policy.Uncertain {
 		return
 	}
-	f.redateSilence()
 	status, redated := f.status, false
 	for _, t := range []*v1alpha1.Timestamp{status.LastAlertTime, status.ResolvedTime} {
 		redated = f.redate(t) > 0 || redated
@@ -69,20 +68,6 @@ func (f *folding) redateAcknowledgement() {
 	}
 	if longest := f.in.Now.Add(v1alpha1.MaxAcknowledgement); isSet(*end) && IsFuture((*end).Time, longest) {
 		*end, f.plan.Write = timestamp(longest), true
-	}
-}
-
-// redateSilence goes by the entry of the timeline for the request, which has no time of its own.
-func (f *folding) redateSilence() {
-	timeline, request := f.status.Timeline, f.status.Silence
-	if request == nil {
-		return
-	}
-	for i := range slices.Backward(timeline) {
-		if timeline[i].Type == v1alpha1.TransitionSilenced {
-			request.EndTime = *timestamp(request.EndTime.Add(-f.redate(&timeline[i].Time)))
-			return
-		}
 	}
 }
 

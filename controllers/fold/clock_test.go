@@ -49,12 +49,6 @@ func TestNoTimeOfTheFutureCountsAfterTheClockWasSetBack(t *testing.T) {
 			happens: func(b *foldBench) { b.tomorrow(2, acknowledgedFor(30)) },
 			after:   31, becomes: func(b *foldBench) bool { return b.status().Acknowledgement == nil },
 		},
-		"a request for a silence ends": {
-			happens: func(b *foldBench) { b.tomorrow(2, silencingAlert("30m")) },
-			after:   30, becomes: func(b *foldBench) bool {
-				return meta.FindStatusCondition(b.status().Conditions, v1alpha1.ConditionSilenced).Reason == v1alpha1.ReasonNotSilenced
-			},
-		},
 		"a Resolved Incident is deleted": {
 			happens: func(b *foldBench) { b.tomorrow(2, resolvingAlert()) },
 			after:   120, becomes: func(b *foldBench) bool {
@@ -185,10 +179,10 @@ func TestADescriptionOfAnEpisodeHasNoEndInTheFuture(t *testing.T) {
 func TestWhateverAWrongClockHasNotedEndsInTime(t *testing.T) {
 	const length, folds = 30 * time.Minute, 6
 	alerts := map[string]v1alpha1.Alert{
-		"firing": firingAlert(), "resolved": resolvingAlert(), "acknowledged": acknowledgedFor(30), "silenced": silencingAlert("30m"),
+		"firing": firingAlert(), "resolved": resolvingAlert(), "acknowledged": acknowledgedFor(30),
 		"unacknowledged": alertOf(v1alpha1.AlertUnacknowledged, v1alpha1.AlertContent{}), "nothing": {},
 	}
-	kinds := []string{"firing", "firing", "resolved", "acknowledged", "silenced", "unacknowledged", "nothing"}
+	kinds := []string{"firing", "firing", "resolved", "acknowledged", "unacknowledged", "nothing"}
 	rapid.Check(t, func(t *rapid.T) {
 		g, bench := NewWithT(t), newBench()
 		bench.policy = Policy{AutoResolveAfter: length, Retention: length, AcknowledgementExpiresAfter: length}
@@ -214,9 +208,6 @@ func TestWhateverAWrongClockHasNotedEndsInTime(t *testing.T) {
 		g.Expect(at).To(BeTemporally("<=", latest))
 		if given := status.Acknowledgement; given != nil {
 			g.Expect(given.ExpirationTime.Time).To(BeTemporally("<=", latest))
-		}
-		if request := status.Silence; request != nil {
-			g.Expect(request.EndTime.Time).To(BeTemporally("<=", latest))
 		}
 		g.Expect(bench.fold().Write).To(BeFalse(), "it is written once")
 	})

@@ -188,22 +188,6 @@ func TestAutoResolve(t *testing.T) {
 	})
 }
 
-func TestAnIncidentIsDueWhenTheFirstOfItsRulesIs(t *testing.T) {
-	for sentence, c := range map[string]struct {
-		acknowledged int // minutes from the second one on
-		silenced     string
-	}{
-		"an earlier rule": {acknowledged: 30, silenced: "2h"},
-		"a later rule":    {acknowledged: 120, silenced: "30m"},
-	} {
-		t.Run(sentence, func(t *testing.T) {
-			bench := openIncident()
-			bench.at(2, eventOf(2, acknowledgedFor(c.acknowledged), silencingAlert(c.silenced)))
-			NewWithT(t).Expect(Due(bench.incident, &bench.policy)).To(Equal(minute(32)))
-		})
-	}
-}
-
 // A job that has failed is not well again because autoResolveAfter has passed: its Incident ends when the heartbeat is heard.
 func TestTheIncidentOfAHeartbeatDoesNotEndForItsAge(t *testing.T) {
 	for key, want := range map[string]v1alpha1.IncidentState{

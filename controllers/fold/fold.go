@@ -4,7 +4,8 @@
 // does it: from the Incident as it was read, the AlertEvents and the time, it returns a Plan, which package incident
 // carries out. It follows docs/lifecycle.md: lifecycle.go has the states and what comes too late for them, merge.go the content,
 // ledger.go the memory of what was folded, expiry.go the deadlines, forwarding.go what Alertmanager should be told. What features
-// add to that is a list of rules (fold.go), each in a file of its own. Preview shows the Incidents that alerts would open.
+// add to that is a list of rules (fold.go), each in a file of its own, or in another package (Rule). Preview shows the Incidents
+// that alerts would open.
 //
 // Nothing here does I/O or reads a clock: the same input gives the same plan. Package controllers tells why each alert
 // counts exactly once.
@@ -31,7 +32,6 @@ const (
 	ResultReopened       = "reopened"
 	ResultAcknowledged   = "acknowledged"
 	ResultUnacknowledged = "unacknowledged"
-	ResultSilenced       = "silenced"
 	ResultAssigned       = "assigned"
 	ResultUnassigned     = "unassigned"
 	ResultLate           = "late" // it changes no state: stale, overtaken, or the Incident was Resolved already
@@ -51,7 +51,6 @@ type Input struct {
 
 	Queue      Queue
 	Policy     Policy
-	Silencing  Silencing
 	Forwarding KnownForwarding
 	Now        time.Time // by the API server's clock, as all times that are compared with it
 
@@ -108,7 +107,7 @@ func Decide(in Input) Plan {
 	f.autoResolve()
 	f.keepRetention()
 	f.closeLedger()
-	for _, r := range rules {
+	for _, r := range f.rules {
 		r.finish(f, before)
 	}
 	if f.plan.Write {
@@ -120,6 +119,7 @@ func Decide(in Input) Plan {
 // folding is one fold under way.
 type folding struct {
 	in             Input                    // with an empty Incident if there is none
+	rules          []rule                   // as Policy.allRules returns them
 	spec           v1alpha1.IncidentSpec    // of the Incident; empty while there is none
 	status         *v1alpha1.IncidentStatus // of the plan
 	sizeBound      int                      // the content is not larger than this
@@ -155,7 +155,6 @@ type rule interface {
 // rules are those of all features. The order matters where a rule reads what an earlier one has decided in the same fold.
 var rules = [...]rule{
 	acknowledgementRule{}, // acknowledgements expire
-	silenceRule{},         // requests for silences, and which silence covers the Incident
 	holdRule{},            // an episode is not forwarded yet
 	flappingRule{},        // the end of an episode that was forwarded is not forwarded yet
 	muteRule{},            // a maintenance window mutes the Incident
@@ -186,11 +185,12 @@ func openFold(in Input) *folding {
 	stored := &in.Incident.Status
 	f := &folding{in: in, spec: in.Incident.Spec, sizeBound: alertcontent.Size(&stored.Alert)}
 	f.plan.Status, f.status = *stored.DeepCopy(), &f.plan.Status
+	f.rules = in.Policy.allRules()
 	f.ledger = openLedger(stored.Ledger, in.Incident.ResourceVersion, in.Queue)
 	if stored.State == "" {
 		f.beforeIncident = f.settledBefore()
 	}
-	for _, r := range rules {
+	for _, r := range f.rules {
 		r.begin(f)
 	}
 	return f
@@ -302,7 +302,7 @@ func (f *folding) foldAlert(a receivedAlert) string {
 	}
 	before := f.earlier()
 	result := f.apply(a)
-	for _, r := range rules {
+	for _, r := range f.rules {
 		r.alert(f, a, before)
 	}
 	return result
@@ -382,7 +382,7 @@ func AlertID(event *v1alpha1.AlertEvent, index int) string {
 
 // Due is when a rule changes an Incident if no alert comes until then; zero if none does.
 func Due(incident *v1alpha1.Incident, p *Policy) (first time.Time) {
-	for _, r := range rules {
+	for _, r := range p.allRules() {
 		if at := r.due(&incident.Status, p); first.IsZero() || !at.IsZero() && at.Before(first) {
 			first = at
 		}

@@ -69,7 +69,6 @@ type foldBench struct {
 	incident *v1alpha1.Incident
 	gone     map[string]bool
 	policy   Policy
-	silenced Silencing
 	told     KnownForwarding
 	now      time.Time
 
@@ -87,7 +86,7 @@ func (b *foldBench) input(events ...*v1alpha1.AlertEvent) Input {
 		b.now = Latest(b.now, event.CreationTimestamp.Time)
 	}
 	return Input{
-		Name: testName, Incident: b.incident, Events: events, Policy: b.policy, Silencing: b.silenced, Forwarding: b.told, Now: b.now,
+		Name: testName, Incident: b.incident, Events: events, Policy: b.policy, Forwarding: b.told, Now: b.now,
 		ArchiveRequired: b.archiveRequired, Queue: b,
 	}
 }
@@ -111,6 +110,13 @@ func (b *foldBench) fold(events ...*v1alpha1.AlertEvent) Plan {
 		b.incident.ResourceVersion = "5000"
 	}
 	return p
+}
+
+// openIncident has an Incident that is open.
+func openIncident() *foldBench {
+	bench := newBench()
+	bench.fold(eventOf(1, firingAlert()))
+	return bench
 }
 
 func (b *foldBench) status() *v1alpha1.IncidentStatus { return &b.incident.Status }

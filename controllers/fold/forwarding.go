@@ -100,7 +100,7 @@ func (forwardingRule) finish(f *folding, _ earlier) {
 	f.plan.Write = true
 	if before == nil || before.Reason != next.Reason {
 		message := strings.TrimSuffix(cmp.Or(forwardingMessages[next.Reason], "Not posted to Alertmanager")+". "+next.Message, ". ")
-		f.plan.addEntry(v1alpha1.Transition{Type: v1alpha1.TransitionForwarding, Time: next.Time, Message: message})
+		f.plan.AddEntry(v1alpha1.Transition{Type: v1alpha1.TransitionForwarding, Time: next.Time, Message: message})
 	}
 }
 

@@ -44,7 +44,7 @@ func (f *folding) apply(a receivedAlert) string {
 	}
 	result := f.step(a)
 	if a.Status == v1alpha1.AlertNoted && a.Comment != "" {
-		f.plan.addEntry(a.transition(v1alpha1.TransitionNoted, "Noted"))
+		f.plan.AddEntry(a.transition(v1alpha1.TransitionNoted, "Noted"))
 	}
 	f.count(a)
 	return result
@@ -59,7 +59,7 @@ func (f *folding) step(a receivedAlert) string {
 	case a.overtaken:
 		return f.ignore(a, v1alpha1.IgnoredOvertaken)
 	}
-	for _, r := range rules {
+	for _, r := range f.rules {
 		if result := r.takeReport(f, a); result != "" {
 			return result
 		}
@@ -93,7 +93,7 @@ func (f *folding) stepOpen(a receivedAlert) string {
 		return ResultResolved
 	}
 	if after := f.status.Alert.Severity; before != after && before != "" {
-		f.plan.addEntry(v1alpha1.Transition{
+		f.plan.AddEntry(v1alpha1.Transition{
 			Type: v1alpha1.TransitionSeverityChanged, Time: *timestamp(a.received), Severity: after,
 			Message: fmt.Sprintf("Severity changed from %s to %s", before, after),
 		})
@@ -218,7 +218,7 @@ func (a *receivedAlert) describe(kind v1alpha1.TransitionType, bySender, byUser 
 
 // open begins an episode. The content starts afresh, unless a person reopens the Incident, who tells nothing of it.
 func (f *folding) open(a receivedAlert, transition v1alpha1.TransitionType) {
-	for _, r := range rules {
+	for _, r := range f.rules {
 		r.opens(f)
 	}
 	s := f.status
@@ -251,7 +251,7 @@ func (f *folding) open(a receivedAlert, transition v1alpha1.TransitionType) {
 	}
 	entry.Severity = s.Alert.Severity
 	entry.Message = fmt.Sprintf("%s with severity %s: %s", entry.Message, s.Alert.Severity, s.Alert.Title)
-	f.plan.addEntry(entry)
+	f.plan.AddEntry(entry)
 	f.noteReplaced(a, replaced) // after the opening: it is of this episode
 	f.plan.Urgent = true
 }
@@ -307,9 +307,9 @@ func (f *folding) resolve(reason, message string, entry v1alpha1.Transition) {
 	f.status.Resolution = &v1alpha1.Resolution{Reason: reason, By: entry.By}
 	f.status.Expiry = nil
 	f.condition(v1alpha1.ConditionResolved, metav1.ConditionTrue, entry.Time.Time, reason, message)
-	f.plan.addEntry(entry)
+	f.plan.AddEntry(entry)
 	f.plan.Urgent = true
-	for _, r := range rules {
+	for _, r := range f.rules {
 		r.ends(f)
 	}
 }
@@ -358,8 +358,8 @@ func (f *folding) condition(
 	})
 }
 
-// addEntry adds an entry to the timeline, which keeps the newest.
-func (p *Plan) addEntry(entry v1alpha1.Transition) {
+// AddEntry adds an entry to the timeline, which keeps the newest.
+func (p *Plan) AddEntry(entry v1alpha1.Transition) {
 	entry.Message = plaintext.ShortMessage(entry.Message)
 	p.Transitions = append(p.Transitions, entry)
 	p.Status.Timeline = append(p.Status.Timeline, entry)
@@ -370,7 +370,7 @@ func (p *Plan) addEntry(entry v1alpha1.Transition) {
 // large does not push everything else out of it.
 func (p *Plan) addEntryOnce(entry v1alpha1.Transition) {
 	if last := len(p.Status.Timeline) - 1; last < 0 || p.Status.Timeline[last].Type != entry.Type {
-		p.addEntry(entry)
+		p.AddEntry(entry)
 	}
 }
 

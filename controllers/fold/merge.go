@@ -211,7 +211,7 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, policy *Policy, r
 	}
 	status.Alert.Severity, status.Alert.Preset = known.Severity, known.Preset
 	status.Alert.StartTime, status.Alert.EndTime = known.StartTime, known.EndTime // they tell what is late
-	for _, r := range rules {
+	for _, r := range policy.allRules() {
 		r.bare(status, stored, policy, now)
 	}
 	if status.Acknowledgement != nil {
@@ -220,7 +220,7 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, policy *Policy, r
 	status.Timeline = slices.Clone(status.Timeline[:max(0, len(status.Timeline)-len(p.Transitions))]) // the entries of earlier folds
 	for i := range p.Transitions {
 		entry := &p.Transitions[i]
-		bare.addEntry(v1alpha1.Transition{Type: entry.Type, Time: entry.Time, Severity: entry.Severity})
+		bare.AddEntry(v1alpha1.Transition{Type: entry.Type, Time: entry.Time, Severity: entry.Severity})
 	}
 	bare.addEntryOnce(v1alpha1.Transition{Type: v1alpha1.TransitionContentRejected, Time: *timestamp(now), Message: reason})
 	return bare

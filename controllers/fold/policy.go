@@ -68,6 +68,7 @@ type Policy struct {
 
 	Sender Sender
 	Muting Muting // of its Incidents; nil: nothing mutes them
+	Rules  []Rule // of other packages
 	Stub   bool   // Muting is not known: what is muted stays so; and nothing ends for its age
 }
 
@@ -141,4 +142,40 @@ func RetentionOf(integration *v1alpha1.WebhookIntegration) time.Duration {
 func IsMoreSevere(a, b v1alpha1.Severity) bool {
 	severities := v1alpha1.Severities()
 	return slices.Index(severities, a) < slices.Index(severities, b)
+}
+
+// Rule is a rule of another package, made for one Incident with all that it goes by: it does no I/O, and reads no clock.
+type Rule interface {
+	// TakeReport returns the result of a report; empty for all other alerts. entry is for the timeline; its message says by whom.
+	TakeReport(p *Plan, a *v1alpha1.Alert, entry v1alpha1.Transition) (result string)
+
+	Reset(status *v1alpha1.IncidentStatus) // an episode is about to open, or has ended
+	Finish(in *Input, p *Plan)             // the others are as in rule
+	Due(status *v1alpha1.IncidentStatus) time.Time
+	Bare(status *v1alpha1.IncidentStatus)
+}
+
+// addedRule has a rule of another package called.
+type addedRule struct {
+	noRule
+	Rule
+}
+
+func (r addedRule) opens(f *folding)                                                { r.Reset(f.status) }
+func (r addedRule) ends(f *folding)                                                 { r.Reset(f.status) }
+func (r addedRule) finish(f *folding, _ earlier)                                    { r.Finish(&f.in, &f.plan) }
+func (r addedRule) due(status *v1alpha1.IncidentStatus, _ *Policy) time.Time        { return r.Due(status) }
+func (r addedRule) bare(status, _ *v1alpha1.IncidentStatus, _ *Policy, _ time.Time) { r.Bare(status) }
+
+func (r addedRule) takeReport(f *folding, a receivedAlert) string {
+	return r.TakeReport(&f.plan, a.Alert, a.transition("", ""))
+}
+
+// allRules returns the rules, and those of other packages after that of acknowledgements.
+func (p *Policy) allRules() []rule {
+	all := slices.Clone(rules[:])
+	for _, r := range slices.Backward(p.Rules) {
+		all = slices.Insert(all, 1, rule(addedRule{Rule: r}))
+	}
+	return all
 }

@@ -154,28 +154,30 @@ func (s *silencer) setSilenced(
 	}
 }
 
-// Silencing implements incident.Forwarder.
-func (f *Forwarder) Silencing(incident types.NamespacedName) (silencing fold.Silencing) {
-	t := f.term.Load()
-	if t == nil {
-		return silencing
+// RuleFor implements incident.RuleSource. Nothing is known before the silences were read in this term, nor of an Incident that is
+// not forwarded.
+func (f *Forwarder) RuleFor(incident types.NamespacedName) fold.Rule {
+	rule := silences.Rule{Disabled: f == nil}
+	if rule.Disabled {
+		return rule
 	}
-	for _, e := range t.endpoints.all() {
-		e.silencer.describe(incident, &silencing)
+	if t := f.term.Load(); t != nil {
+		for _, e := range t.endpoints.all() {
+			e.silencer.describe(incident, &rule)
+		}
 	}
-	return silencing
+	return rule
 }
 
 // describe adds what the silencer knows about an Incident.
-func (s *silencer) describe(incident types.NamespacedName, silencing *fold.Silencing) {
+func (s *silencer) describe(incident types.NamespacedName, rule *silences.Rule) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	silencing.Known = silencing.Known || s.silenced != nil
-	if silence, ok := s.silenced[incident]; ok &&
-		(silencing.Covering == nil || silence.EndTime.After(silencing.Covering.EndTime.Time)) {
-		silencing.Covering = &silence
+	rule.Read = rule.Read || s.silenced != nil
+	if silence, ok := s.silenced[incident]; ok && (rule.Covering == nil || silence.EndTime.After(rule.Covering.EndTime.Time)) {
+		rule.Covering = &silence
 	}
-	if ended := s.ended[incident]; ended.After(silencing.Ended) {
-		silencing.Ended, silencing.EndedIn = ended, s.name
+	if ended := s.ended[incident]; ended.After(rule.Ended) {
+		rule.Ended, rule.EndedIn = ended, s.name
 	}
 }

@@ -339,7 +339,8 @@ func TestASilenceThatSomebodyEndsIsNotMadeAgain(t *testing.T) {
 	r.term.endpoints.members["am"] = r.endpoint
 	r.term.forwarder.term.Store(r.term)
 	ended := func() time.Time {
-		return r.term.forwarder.Silencing(types.NamespacedName{Namespace: key.Namespace, Name: key.Name}).Ended
+		rule, _ := r.term.forwarder.RuleFor(types.NamespacedName{Namespace: key.Namespace, Name: key.Name}).(silences.Rule)
+		return rule.Ended
 	}
 	first := r.request(key, time.Hour)
 	r.poll()

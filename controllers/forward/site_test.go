@@ -28,6 +28,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/forward/alertmanager"
 	"github.com/tocsin-dev/tocsin/controllers/forward/alerts"
 	"github.com/tocsin-dev/tocsin/controllers/forward/config"
+	"github.com/tocsin-dev/tocsin/controllers/forward/silences"
 	mutes "github.com/tocsin-dev/tocsin/controllers/maintenance"
 	"github.com/tocsin-dev/tocsin/internal/maintenance"
 )
@@ -153,6 +154,7 @@ func (c *cluster) input(name string, before *v1alpha1.Incident, events ...*v1alp
 		Name: name, Incident: before, Events: events, Queue: fold.Stored{},
 		Policy: fold.Policy{
 			Retention: time.Hour, Muting: c.windows.In(namespace), ForwardAfter: c.spec.ForwardAfter, Flapping: c.spec.Flapping,
+			Rules: []fold.Rule{silences.Rule{}},
 		}, Now: c.now(),
 	}
 }

@@ -32,7 +32,7 @@ type facts struct {
 	incident  *v1alpha1.Incident // nil when there is none
 	list      *eventList         // the AlertEvents in the cache, or in the quorum list
 	policy    fold.Policy
-	silenced  fold.Silencing
+	rules     []fold.Rule
 	forwarded fold.KnownForwarding
 	began     time.Time     // when the reconciliation began
 	lag       time.Duration // how long to wait before an Incident for which the cache is behind is read from the quorum
@@ -94,9 +94,11 @@ func (r *reconciler) gatherWith(
 		o.list.add(event)
 	}
 	o.alertEvents = r.classify(o, events)
-	o.silenced.Disabled, o.forwarded.Disabled = r.Forwarder == nil, r.Forwarder == nil
-	if r.Forwarder != nil {
-		o.silenced, o.forwarded = r.Forwarder.Silencing(key), r.Forwarder.Forwarding(key)
+	for _, source := range r.Rules {
+		o.rules = append(o.rules, source.RuleFor(key))
+	}
+	if o.forwarded.Disabled = r.Forwarder == nil; !o.forwarded.Disabled {
+		o.forwarded = r.Forwarder.Forwarding(key)
 	}
 	if o.incident == nil && (len(o.toFold) == 0 || r.blocked.mayExist(key)) {
 		return o, r.readUncached(ctx, o)
@@ -236,6 +238,7 @@ func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *fa
 	if policy.AutoResolveAfter == 0 && !policy.Absent && o.incident != nil && v1alpha1.IsGeneratedKey(o.incident.Spec.DedupKey) {
 		policy.AutoResolveAfter = integrations.GeneratedAutoResolve // hardly any sender sends a resolve for it
 	}
+	policy.Rules = o.rules
 	return r.withQuiet(policy, o), nil
 }
 
@@ -301,7 +304,6 @@ func (r *reconciler) decide(o *facts) (plan fold.Plan, err error) {
 		HasMore:    !o.nextFold.IsZero(),
 		Queue:      knownQueue{o, r.Memory},
 		Policy:     o.policy,
-		Silencing:  o.silenced,
 		Forwarding: o.forwarded,
 		Now:        o.apiTime,
 

@@ -99,19 +99,21 @@ type resolvedIncidents interface {
 	Revisit(namespace string)
 }
 
-// Forwarder posts Incidents to Alertmanager, and tells which are posted and which silences cover them there.
+// RuleSource makes rules that folds go by beside their own.
+type RuleSource interface {
+	// RuleFor returns the rule for an Incident as it is to be folded now.
+	RuleFor(incident types.NamespacedName) fold.Rule
+}
+
+// Forwarder posts Incidents to Alertmanager, and tells which are posted.
 type Forwarder interface {
 	// Forwarding returns what is known about the forwarding of an Incident.
 	Forwarding(incident types.NamespacedName) fold.KnownForwarding
 
-	// Silencing returns what is known about the silences of an Incident. It is not known before the silences were
-	// read in this term, nor for an Incident that is not forwarded.
-	Silencing(incident types.NamespacedName) fold.Silencing
-
 	// Observe takes in an Incident that was written, or read from the API server. The watch may show this version late, or never.
 	Observe(incident *v1alpha1.Incident)
 
-	// Watch calls changed for each Incident whose Forwarding or Silencing changed, until ctx ends.
+	// Watch calls changed for each Incident of which something else is known, until ctx ends.
 	Watch(ctx context.Context, changed func(incident types.NamespacedName))
 }
 

@@ -50,6 +50,9 @@ type Options struct {
 	// Forwarder forwards Incidents. Nil: they are not forwarded.
 	Forwarder Forwarder
 
+	// Rules are added to those of the folds, in their order.
+	Rules []RuleSource
+
 	// ArchiveRequired says that Incidents are kept until their archiver notes that the archive has them.
 	ArchiveRequired bool
 

@@ -51,7 +51,6 @@ func TestTheForwardingIsToldWhatTheWatchMayLose(t *testing.T) {
 type justBegun struct{}
 
 func (justBegun) Forwarding(types.NamespacedName) fold.KnownForwarding { return fold.KnownForwarding{} }
-func (justBegun) Silencing(types.NamespacedName) fold.Silencing        { return fold.Silencing{} }
 func (justBegun) Observe(*v1alpha1.Incident)                           {}
 func (justBegun) Watch(context.Context, func(types.NamespacedName))    {}
 

@@ -148,7 +148,7 @@ func (r *reconciler) watchBlocked(_ context.Context, folds requests.Queue) error
 	return nil
 }
 
-// watchForwarding enqueues the Incidents whose forwarding changes, or whose silence in Alertmanager.
+// watchForwarding enqueues the Incidents of which the Forwarder knows something else.
 func (r *reconciler) watchForwarding(ctx context.Context, folds requests.Queue) error {
 	if r.Forwarder != nil {
 		go r.Forwarder.Watch(ctx, func(incident types.NamespacedName) {

@@ -66,6 +66,7 @@ func newCampaign(o Options, folding controllers.Options, w *worker) (*leader.Cam
 	if w.forwarder != nil {
 		folding.Forwarder = w.forwarder
 	}
+	folding.Folds.Rules = append(folding.Folds.Rules, w.forwarder) // of silences, also if it is nil
 	if w.controllers, err = controllers.NewReplica(w.mgr, folding); err != nil {
 		return nil, fmt.Errorf("setting up the controllers: %w", err)
 	}

@@ -5,6 +5,8 @@
 //  2. Plan.Compare compares a silence that exists with them.
 //  3. Plan.Calls returns the calls that make up the difference, in turns by namespace.
 //
+// Rule records in the status of an Incident what its users request, and what Matching finds in Alertmanager.
+//
 // Nothing is stored: a marker in the comment of each silence names the Incident and the request for which it is.
 package silences
 
