@@ -8,18 +8,20 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/internal/live"
-	"github.com/tocsin-dev/tocsin/internal/plaintext"
+	"github.com/tocsin-dev/tocsin/internal/silences"
 )
 
 // FieldManager is the field manager of the objects that the plugin and the page create.
 const FieldManager = client.FieldOwner("kubectl-tocsin")
+
+// Poll is how often the effect of an action is looked for.
+const Poll = 100 * time.Millisecond
 
 const maxNameChars = 256 // of by and assignee in spec.report
 
@@ -47,7 +49,7 @@ func (a Action) Unneeded(incident *v1alpha1.Incident) string {
 	case a.Status == v1alpha1.AlertUnacknowledged && !live.HasAcknowledgement(incident):
 		return "not acknowledged"
 	case a.Status == v1alpha1.AlertSilenced && a.Length == 0:
-		return unneededUnsilence(incident)
+		return silences.UnneededEnd(incident)
 	default:
 		return a.unneededAssignment(incident)
 	}
@@ -56,19 +58,6 @@ func (a Action) Unneeded(incident *v1alpha1.Incident) string {
 // staysAcknowledged reports whether a further acknowledgement changes nothing. It sets the end of one that expires anew.
 func staysAcknowledged(status *v1alpha1.IncidentStatus) bool {
 	return fold.StaysAcknowledged(status) && status.Acknowledgement.ExpirationTime == nil
-}
-
-// unneededUnsilence goes by what the last fold knew of the time: the clocks of users differ.
-func unneededUnsilence(incident *v1alpha1.Incident) string {
-	condition := meta.FindStatusCondition(incident.Status.Conditions, v1alpha1.ConditionSilenced)
-	isOver := condition != nil && condition.Reason == v1alpha1.ReasonNotSilenced
-	switch {
-	case incident.Status.Silence != nil && !isOver:
-		return ""
-	case live.IsSilenced(incident): // by others
-		return "has no requested silence, but is silenced: " + plaintext.SanitizeLine(condition.Message)
-	}
-	return "not silenced"
 }
 
 // tells reports whether an acknowledgement or an assignment adds something to an earlier one.

@@ -55,11 +55,6 @@ func HasAcknowledgement(incident *v1alpha1.Incident) bool {
 	return meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionAcknowledged)
 }
 
-// IsSilenced reports whether a silence in Alertmanager covers the Incident.
-func IsSilenced(incident *v1alpha1.Incident) bool {
-	return meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionSilenced)
-}
-
 // Untold returns why people are not told of an open Incident by an Alertmanager. It is empty if they are, and while that is not
 // known.
 func Untold(incident *v1alpha1.Incident) v1alpha1.ForwardingReason {
@@ -69,7 +64,7 @@ func Untold(incident *v1alpha1.Incident) v1alpha1.ForwardingReason {
 		return ""
 	case forwarding != nil && forwarding.Reason != v1alpha1.ForwardingPosted:
 		return forwarding.Reason
-	case IsSilenced(incident):
+	case meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionSilenced):
 		return v1alpha1.ForwardingSilenced
 	default:
 		return ""

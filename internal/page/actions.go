@@ -5,21 +5,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"slices"
 	"time"
 	"unicode/utf8"
 
 	"github.com/prometheus/common/model"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/action"
-	"github.com/tocsin-dev/tocsin/internal/live"
-	"github.com/tocsin-dev/tocsin/internal/plaintext"
+	"github.com/tocsin-dev/tocsin/internal/silences"
 )
 
 const (
@@ -152,7 +147,7 @@ func request(
 		return nil, err
 	}
 	a.Assignee = cmp.Or(a.Assignee, user)
-	forwarding := action.Forwarding{}
+	forwarding := silences.Forwarding{}
 	for _, address := range addresses {
 		incident, result, err := actOn(ctx, c, a, address, user, forwarding)
 		if result == resultRequested && err == nil {
@@ -167,7 +162,7 @@ func request(
 
 // actOn does an action to one Incident, and returns it as it was before, and what was done.
 func actOn(
-	ctx context.Context, c client.Client, a action.Action, address incidentAddress, user string, forwarding action.Forwarding,
+	ctx context.Context, c client.Client, a action.Action, address incidentAddress, user string, forwarding silences.Forwarding,
 ) (*v1alpha1.Incident, string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -197,63 +192,7 @@ func (s *Server) awaitSilences(
 		return
 	}
 	defer watched.leave()
-	waiting := make([]*awaitedSilence, len(requested))
-	for i, before := range requested {
-		waiting[i] = &awaitedSilence{AwaitedSilence: action.AwaitedSilence{Action: a, Before: before}}
-	}
-	bounded, cancel := context.WithTimeout(ctx, action.SilenceTimeout)
-	defer cancel()
-	listens := true
-	say := func(one *awaitedSilence, err error) {
-		address := incidentAddress{one.Before.Namespace, one.Before.Name}
-		listens = listens && ctx.Err() == nil && sayResult(answer, address, resultDone, err)
-	}
-	_ = wait.PollUntilContextCancel(bounded, action.Poll, true, func(context.Context) (bool, error) {
-		waiting = slices.DeleteFunc(waiting, func(one *awaitedSilence) bool {
-			settled, err := one.look(watched.feed)
-			if settled {
-				say(one, err)
-			}
-			return settled
-		})
-		return len(waiting) == 0 || !listens, nil
+	silences.AwaitAll(ctx, watched.feed, a.Length, requested, func(before *v1alpha1.Incident, problem error) bool {
+		return sayResult(answer, incidentAddress{before.Namespace, before.Name}, resultDone, problem)
 	})
-	for _, one := range waiting {
-		say(one, one.Overdue())
-	}
-}
-
-// awaitedSilence is settled after its request was folded, which changes the status.
-type awaitedSilence struct {
-	action.AwaitedSilence
-	folded bool
-}
-
-// look reports whether a silence is settled, and what is wrong with it if it is.
-func (s *awaitedSilence) look(feed *live.Feed) (settled bool, problem error) {
-	synced := feed.Synced() // a new token has a new watch, which may not have listed all
-	now := feed.Incident(client.ObjectKeyFromObject(s.Before))
-	if now == nil && synced {
-		return true, errors.New("the incident is not in the list any more")
-	}
-	s.folded = s.folded || now != nil && !sameRequest(now.Status.Silence, s.Before.Status.Silence)
-	switch {
-	case s.folded && now != nil:
-	case s.Length > 0:
-		now = &v1alpha1.Incident{} // an earlier silence is not the requested one
-	default:
-		now = s.Before
-	}
-	if !s.IsSettled(now) {
-		return false, nil
-	}
-	condition, err := s.Result()
-	if err == nil && s.Length == 0 && condition != nil && condition.Status == metav1.ConditionTrue {
-		err = fmt.Errorf("another silence covers it: %s", plaintext.SanitizeLine(condition.Message))
-	}
-	return true, err
-}
-
-func sameRequest(a, b *v1alpha1.Silence) bool {
-	return a == b || a != nil && b != nil && a.EndTime.Equal(b.EndTime.Time) && a.By == b.By
 }

@@ -18,7 +18,6 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/action"
-	"github.com/tocsin-dev/tocsin/internal/live"
 )
 
 // integrationOf is the integration of incidentNamed, with a condition Forwarded.
@@ -84,31 +83,6 @@ func TestNothingIsSilencedThatIsNotForwarded(t *testing.T) {
 	var events v1alpha1.AlertEventList
 	g.Expect(c.List(t.Context(), &events)).To(Succeed())
 	g.Expect(events.Items).To(BeEmpty())
-}
-
-// A silence that was there before is not the requested one, which is not in effect before it was folded.
-func TestAnEarlierSilenceIsNotTheRequestedOne(t *testing.T) {
-	g := NewWithT(t)
-	incident := incidentNamed("shop", "a")
-	until := time.Now().Add(9 * time.Hour).Truncate(time.Second).UTC()
-	incident.Status.Silence = &v1alpha1.Silence{By: "alex", EndTime: v1alpha1.NewTimestamp(until)}
-	incident.Status.SilencedBy = incident.Status.Silence.DeepCopy()
-	incident.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionSilenced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonSilenced,
-		Message: "alex silenced the incident in Alertmanager until " + until.Format(time.RFC3339) + "."}}
-	s, _ := start(t, "", incident)
-	await := func(feed *live.Feed) error {
-		awaited := awaitedSilence{AwaitedSilence: action.AwaitedSilence{
-			Action: action.Action{Status: v1alpha1.AlertSilenced, Length: time.Hour}, Before: incident}}
-		settled, err := awaited.look(feed)
-		g.Expect(settled).To(BeFalse())
-		g.Expect(err).NotTo(HaveOccurred())
-		return awaited.Overdue()
-	}
-	g.Expect(await(s.owner().watch.feed)).To(MatchError(ContainSubstring("not in effect yet")))
-
-	// Nor is an incident deleted that a watch has not listed yet.
-	young := live.Follow(newFake(), "", live.Prune, func(live.Change) {})
-	g.Expect(await(young)).To(MatchError(ContainSubstring("not in effect yet")))
 }
 
 // A request for many silences waits as one does, and ends when nobody listens any more.

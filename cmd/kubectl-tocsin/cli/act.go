@@ -15,11 +15,11 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/silence"
 	"github.com/tocsin-dev/tocsin/internal/action"
 )
 
@@ -67,7 +67,7 @@ func (p *plugin) actionCommands() (commands []*cobra.Command) {
 func (p *plugin) newAct(status v1alpha1.AlertStatus) *actOptions {
 	o := &actOptions{plugin: p, Action: action.Action{Status: status}, wait: true, timeout: 10 * time.Second}
 	if status == v1alpha1.AlertSilenced {
-		o.timeout = action.SilenceTimeout
+		o.timeout = silence.Timeout
 	}
 	return o
 }
@@ -121,7 +121,7 @@ func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error 
 	case len(names) == 0 && !filtered:
 		return errors.New("specify an incident name, a filter such as --severity or --integration, or --all")
 	}
-	if err := errors.Join(o.checkLength(), o.CheckAssignee(), o.filter.complete()); err != nil {
+	if err := errors.Join(silence.CheckLength(o.Status, o.Length), o.CheckAssignee(), o.filter.complete()); err != nil {
 		return err
 	}
 	user, err := action.User(ctx, c)
@@ -139,14 +139,6 @@ func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error 
 		return err
 	}
 	return o.apply(ctx, c, incidents, user)
-}
-
-// checkLength checks the length of a silence as the API server would.
-func (o *actOptions) checkLength() error {
-	if o.Status == v1alpha1.AlertSilenced && o.Length > v1alpha1.MaxSilence {
-		return fmt.Errorf("a silence has at most %s", model.Duration(v1alpha1.MaxSilence))
-	}
-	return nil
 }
 
 // confirmed returns the open Incidents that match the filter, after the user has confirmed.
@@ -261,11 +253,8 @@ func (o *actOptions) named(ctx context.Context, c *cluster, names []string) ([]*
 // silenced is not forwarded. If it ends early, it prints which AlertEvents it has created, since these take effect nevertheless.
 func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha1.Incident, user string) (err error) {
 	if o.Status == v1alpha1.AlertSilenced && o.Length > 0 {
-		forwarding := action.Forwarding{}
-		for _, incident := range incidents {
-			if err := forwarding.Check(ctx, c, incident); err != nil {
-				return err
-			}
+		if err := silence.Check(ctx, c, incidents); err != nil {
+			return err
 		}
 	}
 	events := make([]*v1alpha1.AlertEvent, len(incidents))
@@ -320,21 +309,14 @@ func (o *actOptions) outcome(
 	case err != nil || o.Status != v1alpha1.AlertSilenced:
 		return o.result(), err
 	}
-	condition, err := o.AwaitSilence(ctx, before, func(ctx context.Context) (*v1alpha1.Incident, error) {
-		now := &v1alpha1.Incident{}
-		return now, c.Get(ctx, client.ObjectKeyFromObject(before), now)
-	})
+	but, err := silence.Await(ctx, c, o.Length, before)
 	switch {
 	case isTimeout(ctx, err):
 		return "", fmt.Errorf("%s: timed out after %s; %w", before.Name, o.timeout, err)
 	case err != nil:
 		return "", fmt.Errorf("%s: %w", before.Name, err)
-	case o.Length == 0 && condition != nil && condition.Status == metav1.ConditionTrue:
-		return o.result() + ", but another silence covers it: " + safe(condition.Message), nil
-	case o.Length > 0 && condition != nil && condition.Status != metav1.ConditionTrue:
-		return o.result() + ", and not forwarded meanwhile, because of a maintenance window or forwardAfter", nil
 	}
-	return o.result(), nil
+	return o.result() + but, nil
 }
 
 // isTimeout reports whether a call failed because the deadline of its context passed.
@@ -351,11 +333,9 @@ func (o *actOptions) result() string {
 		return "acknowledged for " + model.Duration(o.Length).String()
 	case o.Status == v1alpha1.AlertAssigned:
 		return "assigned to " + safe(o.Assignee)
-	case o.Status != v1alpha1.AlertSilenced:
-		return string(o.Status)
-	case o.Length == 0:
-		return "unsilenced"
+	case o.Status == v1alpha1.AlertSilenced:
+		return silence.Done(o.Length)
 	default:
-		return "silenced for " + model.Duration(o.Length).String()
+		return string(o.Status)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/silence"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/internal/live"
 )
@@ -137,8 +138,8 @@ func (d *description) facts(incident *v1alpha1.Incident) []fact {
 		{"Severity", d.styled(severityCell(incident).look, string(status.Alert.Severity))},
 		{"Acknowledged", d.acknowledged(incident)},
 		{"Assigned", d.assigned(status)},
-		{"Silenced", d.silenced(incident)},
-		{"Silence", silenceAddress(status)},
+		{"Silenced", silence.Describe(incident, d.now, localTime, d.time)},
+		{"Silence", silence.Address(status)},
 		{"Muted", d.muted(incident)},
 		{"Forwarded", d.forwarded(incident)},
 		{"Flapping", d.flapping(status)},
@@ -259,39 +260,6 @@ func (d *description) acknowledged(incident *v1alpha1.Incident) string {
 		text += " It expires at " + d.time(given.ExpirationTime) + "."
 	}
 	return text
-}
-
-// silenced describes the silence of the Incident in Alertmanager, and the one that was requested.
-func (d *description) silenced(incident *v1alpha1.Incident) string {
-	condition := meta.FindStatusCondition(incident.Status.Conditions, v1alpha1.ConditionSilenced)
-	if condition == nil {
-		return ""
-	}
-	if live.IsSilenced(incident) {
-		text := "yes. " + safe(condition.Message)
-		if covering := incident.Status.SilencedBy; covering != nil && !covering.EndTime.After(d.now) {
-			text += " That time has passed; Alertmanager has not confirmed the end."
-		}
-		return text
-	}
-	text := "no. " + safe(condition.Message)
-	if request := incident.Status.Silence; request != nil {
-		by := cmp.Or(safe(request.By), "an AlertEvent")
-		if request.EndTime.After(d.now) {
-			text += fmt.Sprintf(" Requested until %s by %s.", request.EndTime.Local().Format(localTime), by)
-		} else {
-			text += fmt.Sprintf(" The one that %s requested has expired at %s.", by, d.time(&request.EndTime))
-		}
-	}
-	return text
-}
-
-// silenceAddress returns the address of the silence that covers the Incident, or its ID if the address is not known.
-func silenceAddress(status *v1alpha1.IncidentStatus) string {
-	if status.SilencedBy == nil {
-		return ""
-	}
-	return safe(cmp.Or(status.SilencedBy.Link, status.SilencedBy.ID))
 }
 
 func (d *description) count(status *v1alpha1.IncidentStatus) string {

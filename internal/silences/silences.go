@@ -1,0 +1,215 @@
+// Package silences finds out whether silences that a user requests can have an effect, and awaits them. Plugin and page use it.
+package silences
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/live"
+	"github.com/tocsin-dev/tocsin/internal/plaintext"
+)
+
+const (
+	// Timeout bounds the wait for a silence. The forwarder reads and writes silences every 10 seconds, and sees its own writes in
+	// the next round.
+	Timeout = 30 * time.Second
+
+	// Poll is how often a silence is looked for.
+	Poll = 100 * time.Millisecond
+)
+
+// notForwarding are the reasons of the condition Forwarded for which no Incident of the integration reaches an Alertmanager, so
+// that a silence there has nothing to silence.
+var notForwarding = map[string]bool{
+	v1alpha1.ReasonForwardNever: true, v1alpha1.ReasonFromAlertmanager: true, v1alpha1.ReasonNotSelected: true,
+	v1alpha1.ReasonForwardingDisabled: true,
+}
+
+// notPosted are the reasons for which an Incident reaches no Alertmanager, whatever happens.
+var notPosted = map[v1alpha1.ForwardingReason]bool{
+	v1alpha1.ForwardingOff: true, v1alpha1.ForwardingFiltered: true, v1alpha1.ForwardingFromAlertmanager: true,
+}
+
+// isWithheld has the reasons for which an Incident reaches Alertmanager later.
+var isWithheld = map[v1alpha1.ForwardingReason]bool{v1alpha1.ForwardingMuted: true, v1alpha1.ForwardingHeld: true}
+
+// Forwarding has why the Incidents of an integration are not forwarded; empty if they are. It reads each integration once.
+type Forwarding map[client.ObjectKey]string
+
+// Check returns an error if an Incident cannot be silenced, because it is not forwarded. Where its status does not tell that, the
+// integration does. If that cannot be read, the condition of the Incident tells it afterwards.
+func (f Forwarding) Check(ctx context.Context, c client.Reader, incident *v1alpha1.Incident) error {
+	if told := incident.Status.Forwarding; told != nil {
+		if notPosted[told.Reason] {
+			return fmt.Errorf("%s cannot be silenced: no Alertmanager gets it: %s", incident.Name, plaintext.SanitizeLine(told.Message))
+		}
+		return nil
+	}
+	key := client.ObjectKey{Namespace: incident.Namespace, Name: incident.Spec.IntegrationName}
+	reason, known := f[key]
+	if !known {
+		integration := &v1alpha1.WebhookIntegration{}
+		if c.Get(ctx, key, integration) == nil {
+			reason = notForwarded(key.Name, integration.Status.Conditions)
+		}
+		f[key] = reason
+	}
+	if reason != "" {
+		return fmt.Errorf("%s cannot be silenced: %s", incident.Name, reason)
+	}
+	return nil
+}
+
+func notForwarded(name string, conditions []metav1.Condition) string {
+	forwarded := meta.FindStatusCondition(conditions, v1alpha1.ConditionForwarded)
+	switch {
+	case forwarded == nil:
+		return fmt.Sprintf("Tocsin does not forward incidents of integration %q to an Alertmanager: "+
+			"the manager runs without --alertmanager-config", name)
+	case forwarded.Status != metav1.ConditionTrue && notForwarding[forwarded.Reason]:
+		return fmt.Sprintf("incidents of integration %q are not forwarded to an Alertmanager: %s",
+			name, plaintext.SanitizeLine(forwarded.Message))
+	}
+	return ""
+}
+
+// IsSilenced reports whether a silence in Alertmanager covers the Incident.
+func IsSilenced(incident *v1alpha1.Incident) bool {
+	return meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionSilenced)
+}
+
+// UnneededEnd describes why no request for a silence of an Incident needs to be ended; empty if one does. It goes by what the
+// last fold knew of the time: the clocks of users differ.
+func UnneededEnd(incident *v1alpha1.Incident) string {
+	condition := meta.FindStatusCondition(incident.Status.Conditions, v1alpha1.ConditionSilenced)
+	isOver := condition != nil && condition.Reason == v1alpha1.ReasonNotSilenced
+	switch {
+	case incident.Status.Silence != nil && !isOver:
+		return ""
+	case IsSilenced(incident): // by others
+		return "has no requested silence, but is silenced: " + plaintext.SanitizeLine(condition.Message)
+	}
+	return "not silenced"
+}
+
+// Awaited is a silence of an Incident that was requested, or its end.
+type Awaited struct {
+	Length time.Duration      // 0 for the end
+	Before *v1alpha1.Incident // as it was before the request
+
+	folded    bool              // the request was, which changes the status
+	condition *metav1.Condition // Silenced, as it was seen last
+}
+
+// AwaitAll awaits silences of Incidents in a feed, and says of each what is wrong with it, until say returns false. The requests
+// need not be folded yet.
+func AwaitAll(
+	ctx context.Context, feed *live.Feed, length time.Duration, requested []*v1alpha1.Incident,
+	say func(before *v1alpha1.Incident, problem error) (listens bool),
+) {
+	waiting := make([]*Awaited, len(requested))
+	for i, before := range requested {
+		waiting[i] = &Awaited{Length: length, Before: before}
+	}
+	bounded, cancel := context.WithTimeout(ctx, Timeout)
+	defer cancel()
+	listens := true
+	tell := func(a *Awaited, problem error) { listens = listens && ctx.Err() == nil && say(a.Before, problem) }
+	_ = wait.PollUntilContextCancel(bounded, Poll, true, func(context.Context) (bool, error) {
+		waiting = slices.DeleteFunc(waiting, func(a *Awaited) bool {
+			settled, problem := a.look(feed)
+			if settled {
+				tell(a, problem)
+			}
+			return settled
+		})
+		return len(waiting) == 0 || !listens, nil
+	})
+	for _, a := range waiting {
+		tell(a, a.Overdue())
+	}
+}
+
+// look reports whether a silence is settled, and what is wrong with it if it is.
+func (a *Awaited) look(feed *live.Feed) (settled bool, problem error) {
+	synced := feed.Synced() // a new token has a new watch, which may not have listed all
+	now := feed.Incident(client.ObjectKeyFromObject(a.Before))
+	if now == nil && synced {
+		return true, errors.New("the incident is not in the list any more")
+	}
+	a.folded = a.folded || now != nil && !sameRequest(now.Status.Silence, a.Before.Status.Silence)
+	switch {
+	case a.folded && now != nil:
+	case a.Length > 0:
+		now = &v1alpha1.Incident{} // an earlier silence is not the requested one
+	default:
+		now = a.Before
+	}
+	if !a.IsSettled(now) {
+		return false, nil
+	}
+	condition, problem := a.Result()
+	if problem == nil && a.Length == 0 && condition != nil && condition.Status == metav1.ConditionTrue {
+		problem = fmt.Errorf("another silence covers it: %s", plaintext.SanitizeLine(condition.Message))
+	}
+	return true, problem
+}
+
+func sameRequest(a, b *v1alpha1.Silence) bool {
+	return a == b || a != nil && b != nil && a.EndTime.Equal(b.EndTime.Time) && a.By == b.By
+}
+
+// Result returns the condition Silenced of a silence that is settled, or an error if nothing is silenced.
+func (a *Awaited) Result() (*metav1.Condition, error) {
+	if a.condition != nil && a.condition.Reason == v1alpha1.ReasonForwardingDisabled {
+		return nil, errors.New(plaintext.SanitizeLine(a.condition.Message))
+	}
+	return a.condition, nil
+}
+
+// Overdue returns an error that says what is so of a silence that is not settled in time.
+func (a *Awaited) Overdue() error {
+	message := "the condition Silenced is absent"
+	if a.condition != nil {
+		message = plaintext.SanitizeLine(a.condition.Message)
+	}
+	if a.Length == 0 {
+		return fmt.Errorf("the end of the silence is stored, but Alertmanager still has it: %s", message)
+	}
+	return fmt.Errorf("the silence is requested, but not in effect yet: %s", message)
+}
+
+// IsSettled reports whether there is nothing to wait for any more, now that the Incident is so: its condition Silenced tells of
+// a silence that ends when the requested one does, or later; or after the end, of none or another one than was requested before.
+// That of an Incident that is muted or held back is not found in Alertmanager, where no alert shows it: that it was requested is
+// enough.
+func (a *Awaited) IsSettled(incident *v1alpha1.Incident) bool {
+	now := &incident.Status
+	a.condition = meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionSilenced)
+	switch {
+	case a.Length == 0:
+		return now.SilencedBy == nil || !isRequested(now.SilencedBy, a.Before.Status.Silence)
+	case a.condition != nil && a.condition.Reason == v1alpha1.ReasonForwardingDisabled:
+		return true
+	case now.Silence != nil && now.Forwarding != nil && isWithheld[now.Forwarding.Reason]:
+		return true
+	}
+	return now.SilencedBy != nil && now.Silence != nil &&
+		!now.SilencedBy.EndTime.Before(now.Silence.EndTime.Truncate(time.Second))
+}
+
+// isRequested reports whether a silence in Alertmanager is the one that was requested by an AlertEvent.
+func isRequested(silence, request *v1alpha1.Silence) bool {
+	return request != nil && silence.EndTime.Sub(request.EndTime.Time).Abs() <= time.Second &&
+		silence.By == cmp.Or(plaintext.ShortName(request.By), "tocsin")
+}
