@@ -32,6 +32,8 @@ type Action struct {
 	Length  time.Duration // of a silence, which 0 ends; or of an acknowledgement: 0 leaves it to the integration
 
 	Assignee string // to whom AlertAssigned assigns them
+
+	Silences *silences.Batch // to check and to await; nil if its user does that
 }
 
 // Unneeded describes why an Incident needs no action; empty if it needs one.

@@ -111,17 +111,14 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request, who *caller) error 
 		return err
 	}
 	answer := newLines(w)
-	var requested []*v1alpha1.Incident
-	request := func(_ http.ResponseWriter, r *http.Request, who *caller) (err error) {
-		requested, err = request(r.Context(), who.client, a, q.Incidents, answer)
-		return err
+	a.Silences = silences.NewBatch(a.Status, a.Length)
+	request := func(_ http.ResponseWriter, r *http.Request, who *caller) error {
+		return request(r.Context(), who.client, a, q.Incidents, answer)
 	}
 	if err := s.limited(request)(w, r, who); err != nil {
 		return err
 	}
-	if a.Status == v1alpha1.AlertSilenced && len(requested) > 0 {
-		s.awaitSilences(r.Context(), who, a, requested, answer)
-	}
+	s.awaitSilences(r.Context(), who, a.Silences, answer)
 	return nil
 }
 
@@ -136,63 +133,61 @@ func sayResult(answer *lines, address incidentAddress, result string, err error)
 	return answer.send(line)
 }
 
-// request requests an action for Incidents, and returns those for which it did, as they were before.
+// request requests an action for Incidents.
 func request(
 	ctx context.Context, c client.Client, a action.Action, addresses []incidentAddress, answer *lines,
-) (requested []*v1alpha1.Incident, err error) {
+) error {
 	brief, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	user, err := action.User(brief, c)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	a.Assignee = cmp.Or(a.Assignee, user)
-	forwarding := silences.Forwarding{}
 	for _, address := range addresses {
-		incident, result, err := actOn(ctx, c, a, address, user, forwarding)
-		if result == resultRequested && err == nil {
-			requested = append(requested, incident)
-		}
+		result, err := actOn(ctx, c, a, address, user)
 		if !sayResult(answer, address, result, err) {
 			break
 		}
 	}
-	return requested, nil
+	return nil
 }
 
-// actOn does an action to one Incident, and returns it as it was before, and what was done.
+// actOn does an action to one Incident, and returns what was done.
 func actOn(
-	ctx context.Context, c client.Client, a action.Action, address incidentAddress, user string, forwarding silences.Forwarding,
-) (*v1alpha1.Incident, string, error) {
+	ctx context.Context, c client.Client, a action.Action, address incidentAddress, user string,
+) (result string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	incident := &v1alpha1.Incident{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: address.Namespace, Name: address.Name}, incident); err != nil {
-		return nil, "", err
+		return "", err
 	}
 	if unneeded := a.Unneeded(incident); unneeded != "" {
-		return incident, unneeded, nil
+		return unneeded, nil
 	}
-	if a.Status == v1alpha1.AlertSilenced && a.Length > 0 {
-		if err := forwarding.Check(ctx, c, incident); err != nil {
-			return incident, "", err
-		}
+	if err := a.Silences.Check(ctx, c, incident); err != nil {
+		return "", err
 	}
-	return incident, resultRequested, c.Create(ctx, a.Event(incident, user), action.FieldManager)
+	if err = c.Create(ctx, a.Event(incident, user), action.FieldManager); err == nil {
+		a.Silences.Add(incident)
+	}
+	return resultRequested, err
 }
 
 // awaitSilences waits until Alertmanager has the silences that were requested, or not any more those that were ended. It reads
 // the Incidents from the watch of the user, who is not told the effect without one. No limit of requests counts this one any
 // more, so it awaits all silences at once.
-func (s *Server) awaitSilences(
-	ctx context.Context, who *caller, a action.Action, requested []*v1alpha1.Incident, answer *lines,
-) {
+func (s *Server) awaitSilences(ctx context.Context, who *caller, requested *silences.Batch, answer *lines) {
+	if requested.IsEmpty() {
+		return
+	}
 	watched, err := s.access.join(ctx, who)
 	if err != nil {
 		return
 	}
 	defer watched.leave()
-	silences.AwaitAll(ctx, watched.feed, a.Length, requested, func(before *v1alpha1.Incident, problem error) bool {
+	requested.Await(ctx, watched.feed, func(before *v1alpha1.Incident, problem error) bool {
 		return sayResult(answer, incidentAddress{before.Namespace, before.Name}, resultDone, problem)
 	})
 }

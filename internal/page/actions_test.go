@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/action"
+	"github.com/tocsin-dev/tocsin/internal/silences"
 )
 
 // integrationOf is the integration of incidentNamed, with a condition Forwarded.
@@ -90,18 +90,19 @@ func TestManySilencesAreAwaitedAtOnce(t *testing.T) {
 	g := NewWithT(t)
 	gone := incidentNamed("shop", "gone")
 	var all []client.Object
-	requested := []*v1alpha1.Incident{gone}
+	requested := silences.NewBatch(v1alpha1.AlertSilenced, time.Hour)
+	requested.Add(gone)
 	for i := range maxActionIncidents - 1 {
 		incident := incidentNamed("shop", fmt.Sprint("a", i))
-		all, requested = append(all, incident), append(requested, incident)
+		all = append(all, incident)
+		requested.Add(incident)
 	}
 	s, _ := start(t, "", all...)
 	ctx, leave := context.WithCancel(t.Context())
 	recorder := &listener{ResponseRecorder: httptest.NewRecorder(), lines: make(chan string, 1)}
 	before, done := runtime.NumGoroutine(), make(chan bool)
 	go func() {
-		a := action.Action{Status: v1alpha1.AlertSilenced, Length: time.Hour}
-		s.awaitSilences(ctx, &s.owner().caller, a, requested, newLines(recorder))
+		s.awaitSilences(ctx, &s.owner().caller, requested, newLines(recorder))
 		close(done)
 	}()
 	g.Eventually(recorder.lines, "5s").Should(Receive(And(ContainSubstring(`"gone"`), ContainSubstring("not in the list any more"))))

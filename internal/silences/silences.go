@@ -43,12 +43,25 @@ var notPosted = map[v1alpha1.ForwardingReason]bool{
 // isWithheld has the reasons for which an Incident reaches Alertmanager later.
 var isWithheld = map[v1alpha1.ForwardingReason]bool{v1alpha1.ForwardingMuted: true, v1alpha1.ForwardingHeld: true}
 
-// Forwarding has why the Incidents of an integration are not forwarded; empty if they are. It reads each integration once.
-type Forwarding map[client.ObjectKey]string
+// Batch is the silences that one action requests, or ends: none if it does something else.
+type Batch struct {
+	status       v1alpha1.AlertStatus
+	length       time.Duration               // 0 for the end
+	notForwarded map[client.ObjectKey]string // why the Incidents of an integration are not; empty if they are
+	waiting      []*Awaited
+}
+
+// NewBatch returns those of an action with a status, of which none is requested yet.
+func NewBatch(status v1alpha1.AlertStatus, length time.Duration) *Batch {
+	return &Batch{status: status, length: length, notForwarded: map[client.ObjectKey]string{}}
+}
 
 // Check returns an error if an Incident cannot be silenced, because it is not forwarded. Where its status does not tell that, the
-// integration does. If that cannot be read, the condition of the Incident tells it afterwards.
-func (f Forwarding) Check(ctx context.Context, c client.Reader, incident *v1alpha1.Incident) error {
+// integration does, which is read once. If it cannot be read, the condition of the Incident tells it afterwards.
+func (b *Batch) Check(ctx context.Context, c client.Reader, incident *v1alpha1.Incident) error {
+	if b.status != v1alpha1.AlertSilenced || b.length == 0 {
+		return nil
+	}
 	if told := incident.Status.Forwarding; told != nil {
 		if notPosted[told.Reason] {
 			return fmt.Errorf("%s cannot be silenced: no Alertmanager gets it: %s", incident.Name, plaintext.SanitizeLine(told.Message))
@@ -56,13 +69,13 @@ func (f Forwarding) Check(ctx context.Context, c client.Reader, incident *v1alph
 		return nil
 	}
 	key := client.ObjectKey{Namespace: incident.Namespace, Name: incident.Spec.IntegrationName}
-	reason, known := f[key]
+	reason, known := b.notForwarded[key]
 	if !known {
 		integration := &v1alpha1.WebhookIntegration{}
 		if c.Get(ctx, key, integration) == nil {
 			reason = notForwarded(key.Name, integration.Status.Conditions)
 		}
-		f[key] = reason
+		b.notForwarded[key] = reason
 	}
 	if reason != "" {
 		return fmt.Errorf("%s cannot be silenced: %s", incident.Name, reason)
@@ -111,31 +124,36 @@ type Awaited struct {
 	condition *metav1.Condition // Silenced, as it was seen last
 }
 
-// AwaitAll awaits silences of Incidents in a feed, and says of each what is wrong with it, until say returns false. The requests
-// need not be folded yet.
-func AwaitAll(
-	ctx context.Context, feed *live.Feed, length time.Duration, requested []*v1alpha1.Incident,
-	say func(before *v1alpha1.Incident, problem error) (listens bool),
-) {
-	waiting := make([]*Awaited, len(requested))
-	for i, before := range requested {
-		waiting[i] = &Awaited{Length: length, Before: before}
+// Add adds an Incident, as it was before the request.
+func (b *Batch) Add(before *v1alpha1.Incident) {
+	if b.status == v1alpha1.AlertSilenced {
+		b.waiting = append(b.waiting, &Awaited{Length: b.length, Before: before})
 	}
+}
+
+// IsEmpty reports whether there is nothing to await.
+func (b *Batch) IsEmpty() bool { return len(b.waiting) == 0 }
+
+// Await awaits the silences in a feed, and says of each what is wrong with it, until say returns false. The requests need not be
+// folded yet.
+func (b *Batch) Await(
+	ctx context.Context, feed *live.Feed, say func(before *v1alpha1.Incident, problem error) (listens bool),
+) {
 	bounded, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	listens := true
 	tell := func(a *Awaited, problem error) { listens = listens && ctx.Err() == nil && say(a.Before, problem) }
 	_ = wait.PollUntilContextCancel(bounded, Poll, true, func(context.Context) (bool, error) {
-		waiting = slices.DeleteFunc(waiting, func(a *Awaited) bool {
+		b.waiting = slices.DeleteFunc(b.waiting, func(a *Awaited) bool {
 			settled, problem := a.look(feed)
 			if settled {
 				tell(a, problem)
 			}
 			return settled
 		})
-		return len(waiting) == 0 || !listens, nil
+		return b.IsEmpty() || !listens, nil
 	})
-	for _, a := range waiting {
+	for _, a := range b.waiting {
 		tell(a, a.Overdue())
 	}
 }

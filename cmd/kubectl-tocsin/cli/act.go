@@ -252,10 +252,8 @@ func (o *actOptions) named(ctx context.Context, c *cluster, names []string) ([]*
 // apply creates an AlertEvent for each Incident, and then waits for all of them. It creates none if an Incident that is to be
 // silenced is not forwarded. If it ends early, it prints which AlertEvents it has created, since these take effect nevertheless.
 func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha1.Incident, user string) (err error) {
-	if o.Status == v1alpha1.AlertSilenced && o.Length > 0 {
-		if err := silence.Check(ctx, c, incidents); err != nil {
-			return err
-		}
+	if err := silence.Check(ctx, c, o.Status, o.Length, incidents); err != nil {
+		return err
 	}
 	events := make([]*v1alpha1.AlertEvent, len(incidents))
 	var submitted []string // whose effect was not awaited

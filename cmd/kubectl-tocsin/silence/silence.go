@@ -30,11 +30,13 @@ func CheckLength(status v1alpha1.AlertStatus, length time.Duration) error {
 	return nil
 }
 
-// Check returns an error if one of the Incidents cannot be silenced.
-func Check(ctx context.Context, c client.Reader, incidents []*v1alpha1.Incident) error {
-	forwarding := silences.Forwarding{}
+// Check returns an error if a report with the status requests a silence, and one of the Incidents cannot have it.
+func Check(
+	ctx context.Context, c client.Reader, status v1alpha1.AlertStatus, length time.Duration, incidents []*v1alpha1.Incident,
+) error {
+	batch := silences.NewBatch(status, length)
 	for _, incident := range incidents {
-		if err := forwarding.Check(ctx, c, incident); err != nil {
+		if err := batch.Check(ctx, c, incident); err != nil {
 			return err
 		}
 	}
