@@ -307,14 +307,8 @@ func (o *actOptions) outcome(
 	case err != nil || o.Status != v1alpha1.AlertSilenced:
 		return o.result(), err
 	}
-	but, err := silence.Await(ctx, c, o.Length, before)
-	switch {
-	case isTimeout(ctx, err):
-		return "", fmt.Errorf("%s: timed out after %s; %w", before.Name, o.timeout, err)
-	case err != nil:
-		return "", fmt.Errorf("%s: %w", before.Name, err)
-	}
-	return o.result() + but, nil
+	but, err := silence.Await(ctx, c, o.Length, before, o.timeout)
+	return o.result() + but, err
 }
 
 // isTimeout reports whether a call failed because the deadline of its context passed.

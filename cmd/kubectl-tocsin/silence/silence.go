@@ -44,8 +44,21 @@ func Check(
 }
 
 // Await waits until Alertmanager has the silence of a length that was requested and folded, or until the one that the request
-// ended is gone. It returns what is to be added to the success, or an error that says what is so when ctx ends.
-func Await(ctx context.Context, c client.Reader, length time.Duration, before *v1alpha1.Incident) (but string, err error) {
+// ended is gone. It returns what is to be added to the success, or an error that says what is so when ctx ends after a timeout.
+func Await(
+	ctx context.Context, c client.Reader, length time.Duration, before *v1alpha1.Incident, timeout time.Duration,
+) (but string, err error) {
+	but, err = await(ctx, c, length, before)
+	switch {
+	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		err = fmt.Errorf("%s: timed out after %s; %w", before.Name, timeout, err)
+	case err != nil:
+		err = fmt.Errorf("%s: %w", before.Name, err)
+	}
+	return but, err
+}
+
+func await(ctx context.Context, c client.Reader, length time.Duration, before *v1alpha1.Incident) (but string, err error) {
 	awaited := silences.Awaited{Length: length, Before: before}
 	err = wait.PollUntilContextCancel(ctx, silences.Poll, true, func(ctx context.Context) (bool, error) {
 		now := &v1alpha1.Incident{}
