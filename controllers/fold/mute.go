@@ -18,7 +18,7 @@ func (muteRule) alert(f *folding, _ receivedAlert, before earlier) { f.updateMut
 
 func (muteRule) finish(f *folding, before earlier) { f.updateMute(before) }
 
-// due is the end of the window. Package incident folds the Incident then in any case, unless its integration was deleted: nobody
+// due is the end of the window. Package maintenance has the Incident folded then in any case, unless its integration was deleted: nobody
 // knows any more which windows were for it.
 func (muteRule) due(status *v1alpha1.IncidentStatus, _ *Policy) (never time.Time) {
 	if status.State != v1alpha1.IncidentOpen || status.Mute == nil {
@@ -74,7 +74,7 @@ func (f *folding) updateMute(before earlier) {
 func (f *folding) staysMuted(before earlier) bool {
 	mute := f.status.Mute
 	return (f.in.Policy.Absent || f.in.Policy.Stub) && before.isOpen && mute != nil &&
-		(mute.EndTime == nil || f.in.Now.Before(mute.EndTime.Time))
+		(!isSet(mute.EndTime) || f.in.Now.Before(mute.EndTime.Time))
 }
 
 // muteOf returns the record without the window, nil if the Incident is not muted. muted says that a window is open.

@@ -67,7 +67,7 @@ type Policy struct {
 	AcknowledgementExpiresAfter time.Duration            // 0: never
 
 	Sender Sender
-	Muting Muting // of its Incidents; nil: nothing mutes them
+	Muting Muting // of its Incidents, by one feature; nil: nothing mutes them
 	Rules  []Rule // of other packages
 	Stub   bool   // Muting is not known: what is muted stays so; and nothing ends for its age
 }

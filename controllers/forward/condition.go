@@ -49,8 +49,8 @@ func (f *Forwarder) Condition(integration *v1alpha1.WebhookIntegration) (conditi
 		return condition, condition.Reason != ""
 	}
 	ok = t.describeHealth(&condition, selected, client.ObjectKeyFromObject(integration), time.Now())
-	if now, isKnown := t.forwarder.clock.Now(); isKnown && t.forwarder.Muting != nil {
-		t.forwarder.Muting.Describe(&condition, integration, now)
+	if now, isKnown := t.forwarder.clock.Now(); isKnown && t.forwarder.Mutings != nil {
+		t.forwarder.Mutings.Describe(&condition, integration, now)
 	}
 	if file.err != nil {
 		condition.Message += " " + messageInvalidConfig + oneLine(file.err) + "." + messageLastValidInUse

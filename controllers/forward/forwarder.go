@@ -77,9 +77,9 @@ type Forwarder struct {
 	changed atomic.Pointer[func(types.NamespacedName)] // see Watch
 }
 
-// Muting knows when Incidents are muted.
-type Muting interface {
-	// Of returns what mutes the Incidents of an integration; nil if nothing does. The integration may be nil.
+// Mutings knows when the Incidents of integrations are muted.
+type Mutings interface {
+	// Of returns what mutes the Incidents of an integration, perhaps nothing. The integration may be nil.
 	Of(integration *v1alpha1.WebhookIntegration) fold.Muting
 
 	// Describe has the condition Forwarded of an integration say what mutes some of its Incidents.

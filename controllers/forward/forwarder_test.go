@@ -9,8 +9,10 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/forward/config"
 )
 
 func TestInvalidFileKeepsTheLastValidContent(t *testing.T) {
@@ -57,4 +59,30 @@ func TestTheConditionHasTheErrorOfTheFile(t *testing.T) {
 	g.Expect(condition.Message).To(Equal("The operator's Alertmanager configuration is invalid: " +
 		"expiry: 1s is not between 1m0s and 24h0m0s; alertmanagers: need 1 to 16 entries, got 0; " +
 		"external_labels: the value of a needs 1 to 256 characters; external_labels: the value of b needs 1 to 256 characters."))
+}
+
+// mutings describe the time that they are asked for.
+type mutings struct{ Mutings }
+
+func (mutings) Describe(condition *metav1.Condition, _ *v1alpha1.WebhookIntegration, now time.Time) {
+	condition.Message += " Muted at " + now.UTC().Format(time.RFC3339) + "."
+}
+
+// A window opens by the API server's clock.
+func TestTheConditionSaysWhatMutesByTheClockOfTheAPIServer(t *testing.T) {
+	g := NewWithT(t)
+	c := newCluster()
+	f := c.term.forwarder
+	f.Mutings = mutings{}
+	f.term.Store(c.term)
+	target := targetOf(&config.Config{})
+	f.file.Store(&file{config: &config.Config{Alertmanagers: []*config.Target{target}}})
+	c.term.endpoints.members["a"] = newEndpoint(c.term, target)
+	message := func(isKnown bool) string {
+		c.clock = func() (time.Time, bool) { return noon, isKnown }
+		condition, _ := f.Condition(&v1alpha1.WebhookIntegration{})
+		return condition.Message
+	}
+	g.Expect(message(true)).To(HaveSuffix(" Muted at " + noon.UTC().Format(time.RFC3339) + "."))
+	g.Expect(message(false)).NotTo(ContainSubstring("Muted"))
 }

@@ -20,8 +20,8 @@ import (
 
 // Options holds the flags of the forwarding, and what its process has.
 type Options struct {
-	// Muting knows when Incidents are muted. Nil: never.
-	Muting Muting
+	// Mutings knows when Incidents are muted. Nil: never.
+	Mutings Mutings
 
 	// Dialer connects to Alertmanagers. Default: a *net.Dialer.
 	Dialer alertmanager.Dialer

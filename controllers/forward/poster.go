@@ -27,7 +27,7 @@ type poster struct {
 	clock     clock
 	dialer    alertmanager.Dialer
 	incidents *incidents
-	muting    Muting
+	mutings   Mutings
 	schedule  *schedule
 	record    *record
 	skew      *skew
@@ -45,7 +45,7 @@ func newPoster(t *term, name, address string) *poster {
 		address: address, log: t.forwarder.log.WithValues("alertmanager", name, "address", address),
 		metrics: addressMetrics{name, address}, clock: t.clock, dialer: t.forwarder.Dialer,
 		record:    &record{began: time.Now(), incidents: map[types.NamespacedName]*postedState{}},
-		incidents: t.incidents, muting: t.forwarder.Muting, reporter: t.reporter,
+		incidents: t.incidents, mutings: t.forwarder.Mutings, reporter: t.reporter,
 	}
 	p.configured.Store(&circumstances{})
 	p.metrics.succeeded(time.Now())
@@ -205,8 +205,8 @@ func (p *poster) readFormer(ctx context.Context, at circumstances) error {
 // want returns what Alertmanager is to know of an Incident. The Incident and the integration may be nil.
 func (p *poster) want(at circumstances, incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration) alerts.Wanted {
 	var muting fold.Muting
-	if p.muting != nil {
-		muting = p.muting.Of(integration)
+	if p.mutings != nil {
+		muting = p.mutings.Of(integration)
 	}
 	return at.target.Want(incident, integration, muting, at.now)
 }

@@ -90,7 +90,7 @@ func (held) Holds() bool { return true }
 // newTerm returns a term that knows nothing yet.
 func (c *cluster) newTerm() *term {
 	t := newTerm(New(Options{}, clockFunc(func() (time.Time, bool) { return c.clock() }), c, logr.Discard()), held{}, c, nil)
-	t.forwarder.Muting = &mutes.Muting{Windows: c.windows}
+	t.forwarder.Mutings = &mutes.Muting{Windows: c.windows}
 	return t
 }
 

@@ -36,7 +36,7 @@ const (
 	maxOpenNames = 10
 )
 
-// Muting has the windows of a cache mute Incidents. It implements controllers.Feature and forward.Muting.
+// Muting has the windows of a cache mute Incidents. It implements controllers.Feature and forward.Mutings.
 type Muting struct {
 	*maintenance.Windows
 
@@ -51,7 +51,7 @@ func NewMuting(objects cache.Cache, clock replica.APIClock, counts *capacity.Cou
 	return m, m.Follow(objects)
 }
 
-// Of implements forward.Muting.
+// Of implements forward.Mutings.
 func (m *Muting) Of(integration *v1alpha1.WebhookIntegration) fold.Muting {
 	return m.Windows.Of(integration)
 }
@@ -62,7 +62,7 @@ func (m *Muting) AddTo(_ context.Context, policy *fold.Policy, integration *v1al
 	return nil
 }
 
-// Describe implements forward.Muting. It adds the open windows.
+// Describe implements forward.Mutings. It adds the open windows.
 func (m *Muting) Describe(condition *metav1.Condition, integration *v1alpha1.WebhookIntegration, now time.Time) {
 	var names []string
 	for _, opening := range m.Windows.Of(integration).Open(now) {
@@ -94,7 +94,7 @@ func (m *Muting) Source() source.Source {
 		go wait.UntilWithContext(ctx, func(ctx context.Context) {
 			now, gone := m.All()
 			for namespace, windows := range w.changed(now, gone, m.clock.APITime().Add(-timeStep)) {
-				for _, integration := range m.covered(ctx, namespace, windows) {
+				for _, integration := range m.integrationsOf(ctx, namespace, windows) {
 					for _, name := range m.counts.OfIntegration(namespace, integration) {
 						requests.AddFirst(queue, types.NamespacedName{Namespace: namespace, Name: name})
 					}
@@ -105,11 +105,11 @@ func (m *Muting) Source() source.Source {
 	})
 }
 
-// covered returns the names of the integrations that one of the windows is for.
-func (m *Muting) covered(ctx context.Context, namespace string, windows maintenance.Plan) (names []string) {
+// integrationsOf returns the names of the integrations that one of the windows is for.
+func (m *Muting) integrationsOf(ctx context.Context, namespace string, windows maintenance.Plan) (names []string) {
 	var list v1alpha1.WebhookIntegrationList
 	if err := m.cache.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil // the term has ended
+		return nil // the replica or the term ends
 	}
 	for i := range list.Items {
 		if windows.Of(&list.Items[i]) != nil {

@@ -77,9 +77,9 @@ func TestTheIncidentsOfAWindowAreFolded(t *testing.T) {
 	other := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: "other"}}
 	s.Expect(s.Live.Create(s.Ctx, other)).To(Succeed())
 	window := hourWindow(s.Namespace, "db", 3)
-	s.Expect(muting.covered(s.Ctx, s.Namespace, maintenance.New(window))).To(ConsistOf("shop", "other"))
+	s.Expect(muting.integrationsOf(s.Ctx, s.Namespace, maintenance.New(window))).To(ConsistOf("shop", "other"))
 	window.Spec.Integrations = &v1alpha1.IntegrationSelection{Names: []string{"other"}}
-	s.Expect(muting.covered(s.Ctx, s.Namespace, maintenance.New(window))).To(ConsistOf("other"))
+	s.Expect(muting.integrationsOf(s.Ctx, s.Namespace, maintenance.New(window))).To(ConsistOf("other"))
 }
 
 func TestTheConditionNamesOpenWindows(t *testing.T) {

@@ -126,7 +126,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 		return fmt.Errorf("setting up the webhook server: %w", err)
 	}
 	folding.Folds.Ingest = server
-	o.forwarding.Dialer, o.forwarding.Muting = environment.Dialer, muting
+	o.forwarding.Dialer, o.forwarding.Mutings = environment.Dialer, muting
 	campaign, err := newCampaign(o, folding,
 		&worker{mgr: mgr, objects: objects, clock: health, schemas: checker, canary: canary})
 	if err != nil {

@@ -35,8 +35,8 @@ const (
 	maxCachedIntegrations = 16_000
 	integrationShare      = 0.625
 
-	// maxCachedOthers is the same of each other kind, of which a namespace may have 500: every fold of an Incident looks at those of
-	// its namespace. Each takes at most 40 KiB.
+	// maxCachedOthers is the same of each kind in Hidden.others, of which a namespace may have 500: a fold of an Incident may look
+	// at those of its namespace. Each takes at most 40 KiB.
 	maxCachedOthers = 8000
 	otherShare      = 0.0625
 

@@ -109,21 +109,23 @@ func (t *Target) isToEnd(status *v1alpha1.IncidentStatus, ended, now time.Time) 
 }
 
 // mutedBy returns what mutes an Incident by its status, nil if it is not muted. An open one is muted only while muting says so,
-// too, unless the integration is a stub: it must be posted at the end even if its status cannot be written.
+// too, unless the integration is a stub: it must be posted when the muting ends, even if its status cannot be written. All
+// objects may be nil.
 func mutedBy(
 	incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, muting fold.Muting, now time.Time,
 ) *fold.Muted {
 	if incident == nil {
 		return nil
 	}
-	muted, isMuted := fold.MutedBy(&incident.Status), integration != nil && !integrations.IsWhole(integration)
+	muted := fold.MutedBy(&incident.Status)
 	if muted == nil || incident.Status.State != v1alpha1.IncidentOpen {
 		return muted
 	}
+	isMuted := integration != nil && !integrations.IsWhole(integration)
 	if muting != nil && !isMuted {
 		_, _, isMuted = muting.Mutes(&incident.Status.Alert, now)
 	}
-	isOver := !muted.Until.IsZero() && !now.Before(muted.Until) // also if something else mutes it, of which the status is not
+	isOver := !muted.Until.IsZero() && !now.Before(muted.Until) // also if another one mutes it, which the status lacks
 	if !isMuted || isOver {
 		return nil
 	}
