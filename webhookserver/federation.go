@@ -35,7 +35,7 @@ func (h *handler) federate(integration *v1alpha1.WebhookIntegration, alert *mapp
 	for _, f := range h.options.Features {
 		period = max(period, f.LinkPeriod(client.ObjectKeyFromObject(integration)))
 	}
-	if least := received.Add(periodsPerExpiry * period); alert.ExpiryTime.Before(least) {
+	if least := received.Add(periodsPerExpiry * period); period > 0 && alert.ExpiryTime.Before(least) {
 		alert.ExpiryTime = new(v1alpha1.NewTimestamp(least))
 	}
 }

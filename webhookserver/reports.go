@@ -233,17 +233,11 @@ func (r *statusReporter) reportUse(integration *v1alpha1.WebhookIntegration, tok
 	})
 }
 
-func (r *statusReporter) addReport(report feature.Report) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.noteReport(report)
-}
+func (r *statusReporter) addReport(report feature.Report) { r.noteReport(report) }
 
 func (r *statusReporter) writeReport(ctx context.Context, report feature.Report) error {
 	written := make(chan error, 1)
-	r.mu.Lock()
 	r.noteReport(report, written)
-	r.mu.Unlock()
 	select {
 	case err := <-written:
 		return err

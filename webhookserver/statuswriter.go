@@ -33,6 +33,9 @@ type reportKey struct {
 	kind reflect.Type // of the object of a feature; nil: it is an integration
 }
 
+// kindName returns the name of the kind.
+func (k reportKey) kindName() string { return reflect.TypeOf(k.object()).Elem().Name() }
+
 // object returns an empty object of the kind, with the name.
 func (k reportKey) object() client.Object {
 	var object client.Object = &v1alpha1.WebhookIntegration{}
@@ -50,7 +53,7 @@ type pendingReports struct {
 	fields      map[string]any               // of the integration's status, written whatever they were
 	unavailable int                          // 5xx answers
 	uses        map[string]v1alpha1.TokenUse // by the hash of the token
-	feature     feature.Reports              // nil: it is an integration
+	feature     feature.Reports              // nil: none wait, or, after a write, none were written
 	waiting     []chan<- error               // requests that are answered after the write
 
 	due     time.Time             // when it is to be written, or looked at
@@ -59,8 +62,10 @@ type pendingReports struct {
 	turn    *fair.Turn[reportKey] // while it is written
 }
 
-// noteReport notes the report of a feature, and who waits until it is written, if anybody does. The caller holds the mutex.
+// noteReport notes the report of a feature, and who waits until it is written, if anybody does.
 func (r *statusReporter) noteReport(report feature.Report, waiting ...chan<- error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	object := report.Object()
 	key := reportKey{client.ObjectKeyFromObject(object), reflect.TypeOf(object)}
 	r.note(key, func(p *pendingReports) (due time.Time) {
@@ -82,8 +87,8 @@ func (r *statusReporter) noteField(integration types.NamespacedName, name string
 }
 
 // note adds to what is pending for an object. add returns when it is to be written. After a failure, and right after a write,
-// only requests that wait have it written before its time: otherwise a busy sender would have each of its signals of a heartbeat
-// that is missed written. The caller holds the mutex.
+// only requests that wait have it written before its time: otherwise a busy sender would have each of its reports written that is
+// due at once. The caller holds the mutex.
 func (r *statusReporter) note(key reportKey, add func(p *pendingReports) (due time.Time)) {
 	p := r.pending[key]
 	if p == nil {
@@ -164,7 +169,7 @@ func (r *statusReporter) writeNext(ctx context.Context) bool {
 	due, err := r.write(ctx, key, &p)
 	if err != nil && !apierrors.IsNotFound(err) {
 		r.log.V(1).Info("Could not write a status; trying again",
-			"namespace", key.Namespace, "name", key.Name, "isHeartbeat", key.kind != nil, "reason", err.Error())
+			"namespace", key.Namespace, "name", key.Name, "kind", key.kindName(), "reason", err.Error())
 	}
 	for _, waiting := range p.waiting {
 		waiting <- err
@@ -197,7 +202,7 @@ func (r *statusReporter) next() (key reportKey, p pendingReports, ok bool) {
 	}
 }
 
-// write writes what is pending for an object. It leaves the reports of a feature that are written, or returns when they are due.
+// write writes what is pending for an object. It leaves in p.feature the reports that are written, or returns when they are due.
 // What depends on the status carries the resourceVersion that it was read with: of two replicas, the second one reads again.
 func (r *statusReporter) write(ctx context.Context, key reportKey, p *pendingReports) (due time.Time, err error) {
 	var reader client.Reader = r.client

@@ -301,9 +301,6 @@ func HeartbeatOfKey(dedupKey string) (name string, ok bool) {
 	return strings.CutPrefix(dedupKey, heartbeatKeyPrefix)
 }
 
-// IsOwnKey reports whether a dedup key may be that of an Incident that Tocsin itself opens, for a heartbeat.
-func IsOwnKey(dedupKey string) bool { return strings.HasPrefix(dedupKey, heartbeatKeyPrefix) }
-
 // LinkLabel marks the Heartbeat that the operator has created for the link of a federated integration.
 const LinkLabel = "tocsin.dev/link"
 

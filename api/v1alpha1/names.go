@@ -86,6 +86,9 @@ const generatedKeyPrefix = "tocsin:"
 // hexadecimal.
 func GeneratedKey(id string) string { return generatedKeyPrefix + id }
 
+// IsOwnKey reports whether a dedup key may be that of an Incident that Tocsin itself opens, for a heartbeat.
+func IsOwnKey(dedupKey string) bool { return strings.HasPrefix(dedupKey, heartbeatKeyPrefix) }
+
 // IsGeneratedKey reports whether GeneratedKey returned the dedup key. No further alert has the same key, except for a
 // resolve by a sender that has kept the key from the response.
 func IsGeneratedKey(dedupKey string) bool {

@@ -80,8 +80,8 @@ type Presets interface {
 
 // Sender is what features know of an integration's sender.
 type Sender struct {
-	Missing     bool      // it may be dead, or its job may have failed: no Incident ends for want of alerts
-	PresentFrom time.Time // it is looked at since then, and has not been missing; zero: nobody looks
+	Missing     bool      // it may be dead, its job may have failed, or nobody can tell: no Incident ends for want of alerts
+	PresentFrom time.Time // unless it is missing, its quiet counts from then on; zero: from any time
 	Keys        []string  // dedup keys of Incidents that are about the sender, and end when it is there again
 }
 
@@ -146,7 +146,8 @@ func IsMoreSevere(a, b v1alpha1.Severity) bool {
 
 // Rule is a rule of another package, made for one Incident with all that it goes by: it does no I/O, and reads no clock.
 type Rule interface {
-	// TakeReport returns the result of a report; empty for all other alerts. entry is for the timeline; its message says by whom.
+	// TakeReport returns the result of a report; empty for all other alerts, which are merged. entry is for the timeline, without a
+	// type; its message says by whom, after a space.
 	TakeReport(p *Plan, a *v1alpha1.Alert, entry v1alpha1.Transition) (result string)
 
 	Reset(status *v1alpha1.IncidentStatus) // an episode is about to open, or has ended
@@ -171,7 +172,8 @@ func (r addedRule) takeReport(f *folding, a receivedAlert) string {
 	return r.TakeReport(&f.plan, a.Alert, a.transition("", ""))
 }
 
-// allRules returns the rules, and those of other packages after that of acknowledgements.
+// allRules returns the rules, and those of other packages after that of acknowledgements: before that of the forwarding, which
+// reads the condition Silenced.
 func (p *Policy) allRules() []rule {
 	all := slices.Clone(rules[:])
 	for _, r := range slices.Backward(p.Rules) {

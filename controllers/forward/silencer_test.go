@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -675,4 +676,11 @@ func TestCoveringSilencesAreAnnouncedWhenTheyChange(t *testing.T) {
 	r.poll()
 	r.Expect(r.changed).To(ConsistOf(key))
 	r.Expect(r.endpoint.silencer.silenced).To(BeEmpty())
+}
+
+// Without --alertmanager-config, requests for silences say that the forwarding is off.
+func TestARuleOfNoForwarderIsDisabled(t *testing.T) {
+	g, key := NewWithT(t), types.NamespacedName{Namespace: namespace, Name: "a"}
+	g.Expect((*Forwarder)(nil).RuleFor(key)).To(Equal(silences.Rule{Disabled: true}))
+	g.Expect(New(Options{}, nil, nil, logr.Discard()).RuleFor(key)).To(Equal(silences.Rule{}), "nothing is known before a term")
 }

@@ -31,8 +31,8 @@ const (
 // those of the cache, which has a bounded number of them: this leader itself notes which are missed.
 type Deadlines struct {
 	cache     client.Reader
-	informers cache.Cache
-	health    replica.Health
+	informers cache.Cache // of the same cache
+	clock     replica.APIClock
 	incidents incidents
 	missed    *expirecache.LRUExpireCache // when a heartbeat was deleted that was missed: time.Time by the name of the integration
 }
@@ -43,8 +43,8 @@ type incidents interface {
 }
 
 // NewDeadlines returns those of a leader's term.
-func NewDeadlines(cache cache.Cache, health replica.Health, incidents incidents) *Deadlines {
-	return &Deadlines{cache, cache, health, incidents, expirecache.NewLRUExpireCache(maxMissed)}
+func NewDeadlines(objects cache.Cache, clock replica.APIClock, incidents incidents) *Deadlines {
+	return &Deadlines{objects, objects, clock, incidents, expirecache.NewLRUExpireCache(maxMissed)}
 }
 
 // AddTo implements incident.Feature.
@@ -54,11 +54,11 @@ func (d *Deadlines) AddTo(ctx context.Context, policy *fold.Policy, integration 
 	if err != nil {
 		return err
 	}
-	policy.Sender = senderOf(beats)
-	if integration.Spec.Federate && !slices.ContainsFunc(beats, heartbeats.WatchesLink) {
-		policy.Sender.Missing = true // nobody tells whether the leaf is there
-	}
-	policy.Sender.PresentFrom = fold.Latest(policy.Sender.PresentFrom, d.missedUntil(key, d.health.APITime()))
+	sender, known := &policy.Sender, senderOf(beats)
+	isUnwatched := integration.Spec.Federate && !slices.ContainsFunc(beats, heartbeats.WatchesLink) // perhaps the leaf is gone
+	sender.Missing = sender.Missing || known.Missing || isUnwatched
+	sender.PresentFrom = fold.Latest(sender.PresentFrom, known.PresentFrom, d.missedUntil(key, d.clock.APITime()))
+	sender.Keys = append(sender.Keys, known.Keys...)
 	return nil
 }
 
@@ -99,7 +99,7 @@ func (d *Deadlines) onHeartbeat() handler.EventHandler {
 		h, was, is := cmp.Or(after, before), isMissed(before), isMissed(after)
 		integration := heartbeats.IntegrationOf(h)
 		if after == nil && was {
-			d.missed.Add(integration, d.health.APITime(), missedMemory)
+			d.missed.Add(integration, d.clock.APITime(), missedMemory)
 		}
 		if before == nil || after == nil {
 			requests.Add(folds, heartbeats.IncidentOf(h))

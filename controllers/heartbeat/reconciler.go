@@ -1,5 +1,6 @@
 // Package heartbeat has the leader open an Incident when a Heartbeat is missed, and resolve it when it is heard again. It does so
-// by AlertEvents, like every sender. Package webhookserver hears the signals.
+// by AlertEvents, like every sender. Meanwhile no Incident of the integration ends for want of alerts (deadlines.go). Package
+// webhookserver/heartbeat hears the signals.
 //
 // What is known is in the status of the Heartbeat. Every replica writes the signals there, and a ping that reports a failure
 // before its answer. Only the leader stores alerts, in three steps:

@@ -99,7 +99,7 @@ type resolvedIncidents interface {
 	Revisit(namespace string)
 }
 
-// RuleSource makes rules that folds go by beside their own.
+// RuleSource makes rules that folds go by beside their own. Whatever changes what they go by has the Incident folded.
 type RuleSource interface {
 	// RuleFor returns the rule for an Incident as it is to be folded now.
 	RuleFor(incident types.NamespacedName) fold.Rule

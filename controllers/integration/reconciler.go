@@ -51,10 +51,10 @@ type Mappings interface {
 	Check(integration *v1alpha1.WebhookIntegration) error
 }
 
-// Condition is a condition of a type that a source decides. Nil: the integrations do not have it.
+// Condition is a condition of a type that a source decides.
 type Condition struct {
 	Type   string
-	Source ConditionSource
+	Source ConditionSource // nil: the integrations do not have it
 }
 
 // ConditionSource decides a condition of integrations.

@@ -51,7 +51,7 @@ type reconciler struct {
 	recorder events.EventRecorder
 }
 
-// Lead implements incident.Feature.
+// Lead implements controllers.Feature.
 func (m *Muting) Lead(mgr ctrl.Manager, live client.Client) error {
 	r := &reconciler{mgr.GetCache(), live, m.clock, mgr.GetEventRecorder("tocsin")}
 	return requests.Complete("the status of MaintenanceWindows", ctrl.NewControllerManagedBy(mgr).

@@ -96,7 +96,7 @@ type Sweeper struct {
 	since  map[string]capacity.Usage // what has changed since a sweep or an eviction began to list
 	looks  sets.Set[string]          // namespaces whose Incidents are to be visited
 
-	overdue fair.Budget[string] // Incidents that have waited for the archive for archivePatience, by namespaces
+	overdue fair.Budget[string] // Incidents that have waited for the archive for archivePatience, by namespaces; only run writes it
 }
 
 // New returns a Sweeper that has not started.

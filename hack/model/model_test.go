@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math/bits"
 	"strings"
 	"testing"
 
@@ -80,6 +81,8 @@ func TestEachBrokenRuleIsNoticed(t *testing.T) {
 		NewWithT(t).Expect(all&(1<<n)).NotTo(BeZero(), "no case breaks %s", name)
 	}
 	NewWithT(t).Expect(all).To(BeEquivalentTo(1<<len(protocol.RuleNames)-1), "each rule has a name")
+	NewWithT(t).Expect(protocol.RuleNames[bits.TrailingZeros32(uint32(protocol.NoMemory))]).To(Equal("no-memory"), "in their order")
+	NewWithT(t).Expect(protocol.RuleNames[bits.TrailingZeros32(uint32(protocol.NoLedgerLimit))]).To(Equal("no-ledger-limit"))
 }
 
 // The limits that docs/guarantees.md states are real: beyond them, alerts are counted twice.

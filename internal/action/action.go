@@ -33,7 +33,7 @@ type Action struct {
 
 	Assignee string // to whom AlertAssigned assigns them
 
-	Silences *silences.Batch // to check and to await; nil if its user does that
+	Silences *silences.Batch // to check and to await
 }
 
 // Unneeded describes why an Incident needs no action; empty if it needs one.

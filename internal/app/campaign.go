@@ -66,7 +66,7 @@ func newCampaign(o Options, folding controllers.Options, w *worker) (*leader.Cam
 	if w.forwarder != nil {
 		folding.Forwarder = w.forwarder
 	}
-	folding.Folds.Rules = append(folding.Folds.Rules, w.forwarder) // of silences, also if it is nil
+	folding.Folds.Rules = append(folding.Folds.Rules, w.forwarder) // of silences; one that is nil says that the forwarding is off
 	if w.controllers, err = controllers.NewReplica(w.mgr, folding); err != nil {
 		return nil, fmt.Errorf("setting up the controllers: %w", err)
 	}

@@ -158,7 +158,6 @@ func TestIndex(t *testing.T) {
 	x.Remove(of("c", "jobs"))
 	g.Expect(x.Of(jobs)).To(BeEmpty())
 	g.Expect(x.all).To(BeEmpty())
-	g.Expect((*Index)(nil).Of(jobs)).To(BeEmpty())
 }
 
 func TestWhatWatchesALink(t *testing.T) {

@@ -16,8 +16,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
-// Index knows the Heartbeats that a cache has, by their integrations. Every request asks for them, so they are kept ready. Nil
-// knows that there are none.
+// Index knows the Heartbeats that a cache has, by their integrations. Every request asks for them, so they are kept ready.
 type Index struct {
 	synced toolscache.InformerSynced // nil: it follows no cache
 
@@ -38,7 +37,7 @@ func (x *Index) Follow(objects cache.Informers) (err error) {
 }
 
 // Synced reports whether all Heartbeats are known that existed at the start.
-func (x *Index) Synced() bool { return x == nil || x.synced == nil || x.synced() }
+func (x *Index) Synced() bool { return x.synced == nil || x.synced() }
 
 // Set notes a Heartbeat as it is now. The object must not be modified afterwards. Its integration never changes.
 func (x *Index) Set(h *v1alpha1.Heartbeat) { x.replace(h, h) }
@@ -65,9 +64,6 @@ func (x *Index) replace(h *v1alpha1.Heartbeat, now ...*v1alpha1.Heartbeat) {
 
 // Of returns the Heartbeats of an integration, sorted by name.
 func (x *Index) Of(integration types.NamespacedName) []*v1alpha1.Heartbeat {
-	if x == nil {
-		return nil
-	}
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return x.all[integration]

@@ -64,7 +64,7 @@ func New(incident *v1alpha1.Incident, episode fold.EndedEpisode) Record {
 	}
 }
 
-// Last returns the record of the last episode of a Resolved Incident, none of any other one.
+// Last returns the record of the last episode of a Resolved Incident, none of any other one. It needs no archive.
 func Last(incident *v1alpha1.Incident) []Record {
 	if episode, ok := fold.DescribeEpisode(&incident.Status); ok {
 		return []Record{New(incident, episode)}

@@ -21,7 +21,7 @@ type Feature interface {
 	// Synced reports whether it knows all that existed at the start. Until then, requests are answered 503.
 	Synced() bool
 
-	// Routes has its own operations. Answer answers their requests, whose bodies are not read.
+	// Routes has its own operations, at paths of nobody else. Answer answers their requests, whose bodies are not read.
 	Routes() protocol.Routes
 	Answer(r *Request) (Answer, *protocol.Problem)
 
@@ -44,16 +44,17 @@ type Request struct {
 	DryRun      bool
 }
 
-// Answer is the answer to a request. If it is Urgent, it waits until the report is written.
+// Answer is the answer to a request, with a Report. If it is Urgent, since it tells a failure, it waits until the report is
+// written.
 type Answer struct {
 	protocol.Reply
 	Report
 	Urgent bool
 }
 
-// Report is something that is to be written to the status of an object.
+// Report is something that is to be written to the status of an object. Its methods are called under a lock.
 type Report interface {
-	// Object returns the object, as the cache has it.
+	// Object returns the object, as the cache has it: of a kind on which this feature alone reports.
 	Object() client.Object
 
 	// AddTo returns the report with those that wait for a write of the object, nil if none does, and when they are due.

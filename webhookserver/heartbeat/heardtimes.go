@@ -8,13 +8,12 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/heartbeats"
-	"github.com/tocsin-dev/tocsin/webhookserver/feature"
 )
 
 const (
 	// signalRecheck is also the least between a start and what is written before or after it: twice that is shorter than the
 	// shortest maxDuration.
-	signalRecheck = feature.Recheck
+	signalRecheck = 20 * time.Second
 
 	maxSignalLead    = time.Minute     // of the stored time of a signal before the API server's clock; a later one is wrong
 	maxClockSkew     = 2 * time.Second // between the times of two replicas: each knows that of the API server to a second
@@ -23,7 +22,7 @@ const (
 
 // Signals of heartbeats are written to their status: each heartbeat at most once in a third of the time in which one is expected,
 // and the last signal always within that time. So the leader, whichever replica it is, has it well before the heartbeat is
-// missed. A signal that ends a miss or a failure is written at once, and those that follow once in reportPause; a ping that
+// missed. A signal that ends a miss or a failure is written at once, and those that follow once a second; a ping that
 // reports a failure is written before its answer. A start and what ends it are at least signalRecheck apart from what was written
 // before.
 

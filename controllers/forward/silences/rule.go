@@ -127,7 +127,7 @@ func (r Rule) updateSilenced(in *fold.Input, p *fold.Plan) {
 // the request's entry in the timeline: the request has no time of its own.
 func redate(in *fold.Input, p *fold.Plan) {
 	timeline, request := p.Status.Timeline, p.Status.Silence
-	if request == nil || in.Policy.Uncertain {
+	if p.Status.State == "" || request == nil || in.Policy.Uncertain {
 		return
 	}
 	for i := range slices.Backward(timeline) {

@@ -354,6 +354,7 @@ func TestWhateverAWrongClockHasNotedEndsInTime(t *testing.T) {
 	const length, folds = 30 * time.Minute, 6
 	alerts := map[string]v1alpha1.Alert{
 		"firing": alertOf(v1alpha1.AlertFiring), "resolved": alertOf(v1alpha1.AlertResolved), "silenced": silencingAlert("30m"),
+		"acknowledged": alertOf(v1alpha1.AlertAcknowledged),
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		g, bench := NewWithT(t), newBench()
@@ -366,7 +367,7 @@ func TestWhateverAWrongClockHasNotedEndsInTime(t *testing.T) {
 			if bench.now = minute(n); n < setBack {
 				bench.now = bench.now.Add(ahead)
 			}
-			kind := rapid.SampledFrom([]string{"firing", "resolved", "silenced", "silenced"}).Draw(t, "alert")
+			kind := rapid.SampledFrom([]string{"firing", "resolved", "acknowledged", "silenced", "silenced"}).Draw(t, "alert")
 			bench.fold(eventOf(n, bench.now, alerts[kind]))
 		}
 		bench.at(folds)

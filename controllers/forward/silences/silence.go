@@ -7,7 +7,7 @@
 //
 // Rule records in the status of an Incident what its users request, and what Matching finds in Alertmanager.
 //
-// Nothing is stored: a marker in the comment of each silence names the Incident and the request for which it is.
+// Nothing of the plan is stored: a marker in the comment of each silence names the Incident and the request for which it is.
 package silences
 
 import (

@@ -153,7 +153,7 @@ func (h *History) checkPartial(record *Record, d *Delivery, f *Findings) {
 // hasOther says whether another record with the same idempotency key and other content is stored.
 func (h *History) hasOther(r *requests, record *Record) bool {
 	isStored := func(sent Sent) bool { return len(h.stored[sent.Seq]) > 0 }
-	return slices.ContainsFunc(r.records, func(other *Record) bool {
+	return record.IdempotencyKey != "" && slices.ContainsFunc(r.records, func(other *Record) bool {
 		return other != record && other.key() == record.key() && slices.ContainsFunc(other.Alerts, isStored)
 	})
 }

@@ -116,12 +116,17 @@ func TestIdempotencyKeys(t *testing.T) {
 			})
 		}
 	}
+	withoutKey := func(_ *Record, s *script) {
+		other(Conflict)(nil, s)
+		s.records[len(s.records)-1].IdempotencyKey = ""
+	}
 	tellAll(t, map[string]story{
 		"a copy gets the answer to the first":  {tell: keyed(again(Acknowledged, "first"))},
 		"a copy gets another answer":           {tell: keyed(again(Acknowledged, "second")), found: "A: "},
 		"a copy is refused":                    {tell: keyed(again(Refused))},
 		"a copy gets a conflict":               {tell: keyed(again(Conflict)), found: "D: "},
 		"other content gets a conflict":        {tell: keyed(other(Conflict))},
+		"a request without a key gets one":     {found: "D: ", tell: post(withoutKey)},
 		"other content is acknowledged":        {tell: keyed(other(Acknowledged, "first")), found: "A: "},
 		"the first copy was not stored at all": {tell: func(s *script) { other(Conflict)(nil, s) }, found: "D: "},
 		"a copy is stored while the first is kept": {found: "A: ", tell: keyed(func(record *Record, s *script) {

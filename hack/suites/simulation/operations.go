@@ -225,10 +225,14 @@ var denied = map[string]target{
 }
 
 func (o deny) do(w *world) {
+	target, ok := denied[o.what]
+	if !ok {
+		panic("no policy denies " + o.what)
+	}
 	w.server.DenyWith(policyName, o.code, func(call *apiserver.Call, object map[string]any) string {
 		title, _, _ := unstructured.NestedString(object, "status", "alert", "title")
 		isForbidden := title == forbiddenTitle || !strings.HasPrefix(o.what, "forbidden")
-		if call.Client != userClient && denied[o.what].matches(call) && isForbidden && !call.Query.Has("dryRun") {
+		if call.Client != userClient && target.matches(call) && isForbidden && !call.Query.Has("dryRun") {
 			return "not allowed"
 		}
 		return ""
