@@ -40,7 +40,7 @@ func (k reportKey) kindName() string { return reflect.TypeOf(k.object()).Elem().
 func (k reportKey) object() client.Object {
 	var object client.Object = &v1alpha1.WebhookIntegration{}
 	if k.kind != nil {
-		object, _ = reflect.New(k.kind.Elem()).Interface().(client.Object)
+		object, _ = reflect.TypeAssert[client.Object](reflect.New(k.kind.Elem()))
 	}
 	object.SetNamespace(k.Namespace)
 	object.SetName(k.Name)

@@ -129,8 +129,8 @@ type folding struct {
 }
 
 // rule is what a feature adds to the life cycle, at certain moments of a fold. All that the feature decides lies in the file of
-// its rule; what others must know of holds, flapping and muting, in forwarding.go, and what a missing sender keeps open, in policy.go. A
-// rule embeds noRule for the other moments.
+// its rule; what others must know of holds, flapping and muting, in forwarding.go, and what a missing sender keeps open, in
+// policy.go. A rule embeds noRule for the other moments.
 type rule interface {
 	begin(f *folding)                                  // before the first alert
 	opens(f *folding)                                  // an episode is about to open; the status still has the last one, if any

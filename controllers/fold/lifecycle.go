@@ -344,11 +344,9 @@ func (f *folding) episode() *v1alpha1.Episode {
 	return f.status.Episode
 }
 
-// condition sets a condition, and reports whether it differs. Its transition time changes only with its status.
-func (f *folding) condition(
-	kind string, status metav1.ConditionStatus, at time.Time, reason, message string,
-) (changed bool) {
-	return meta.SetStatusCondition(&f.status.Conditions, metav1.Condition{
+// condition sets a condition. Its transition time changes only with its status.
+func (f *folding) condition(kind string, status metav1.ConditionStatus, at time.Time, reason, message string) {
+	meta.SetStatusCondition(&f.status.Conditions, metav1.Condition{
 		Type:               kind,
 		Status:             status,
 		ObservedGeneration: f.in.Incident.Generation,

@@ -18,8 +18,8 @@ func (muteRule) alert(f *folding, _ receivedAlert, before earlier) { f.updateMut
 
 func (muteRule) finish(f *folding, before earlier) { f.updateMute(before) }
 
-// due is the end of the window. Package maintenance has the Incident folded then in any case, unless its integration was deleted: nobody
-// knows any more which windows were for it.
+// due is the end of the window. Package maintenance has the Incident folded then in any case, unless its integration was deleted:
+// nobody knows any more which windows were for it.
 func (muteRule) due(status *v1alpha1.IncidentStatus, _ *Policy) (never time.Time) {
 	if status.State != v1alpha1.IncidentOpen || status.Mute == nil {
 		return never

@@ -35,7 +35,7 @@ func TestAnAssignmentIsForwardedIfTheConfigurationAllowsIt(t *testing.T) {
 				r.wait(time.Minute)
 				r.alert("k", v1alpha1.AlertAssigned, assigned("alex"))
 				expect("alex", "at once, and the former alert has ended")
-				r.maintain(within(0, time.Hour))
+				r.maintain(within(time.Hour))
 				r.alert("k", v1alpha1.AlertAssigned, assigned("maria"))
 				expect("alex", "it pages nobody in a window")
 				r.lead()

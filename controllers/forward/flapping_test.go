@@ -170,7 +170,7 @@ func TestWhatIsToldOfAnIncidentThatFlaps(t *testing.T) {
 		"nothing new in a maintenance window": {func(r *rig, _ types.NamespacedName) {
 			r.alert("k", v1alpha1.AlertResolved)
 			r.wait(time.Minute)
-			r.maintain(within(0, time.Hour))
+			r.maintain(within(time.Hour))
 			r.alert("k", v1alpha1.AlertFiring, severity("error"))
 			r.wait(time.Minute)
 			r.lead()
@@ -179,7 +179,7 @@ func TestWhatIsToldOfAnIncidentThatFlaps(t *testing.T) {
 		"its end, after a window in which it opened": {func(r *rig, _ types.NamespacedName) {
 			r.alert("k", v1alpha1.AlertResolved)
 			r.wait(time.Minute)
-			r.maintain(within(0, time.Hour))
+			r.maintain(within(time.Hour))
 			r.alert("k", v1alpha1.AlertFiring, severity("error"))
 			r.wait(time.Minute)
 			r.alert("k", v1alpha1.AlertResolved)

@@ -138,7 +138,7 @@ func TestAnExpiredAcknowledgementIsAnAlertOfItsOwn(t *testing.T) {
 		r.lead() // which has not posted what fires now
 		r.wait(time.Minute)
 		r.Expect(r.am.firing()).To(ConsistOf("alertname=Disk severity=warning tocsin_reminder=1"))
-		r.maintain(within(0, time.Hour))
+		r.maintain(within(time.Hour))
 		expire()
 		r.Expect(r.am.firing()).To(ConsistOf("alertname=Disk severity=warning tocsin_reminder=1"), "it pages nobody in a window")
 		r.lead()

@@ -16,9 +16,9 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-// within returns a window between two moments after now.
-func within(from, to time.Duration) v1alpha1.MaintenanceWindow {
-	return testenv.Window(namespace, "db", time.Now().Add(from), time.Now().Add(to))
+// within returns a window that is open now, until a moment after.
+func within(length time.Duration) v1alpha1.MaintenanceWindow {
+	return testenv.Window(namespace, "db", time.Now(), time.Now().Add(length))
 }
 
 // maintain replaces the windows and folds, as the leader does when they open and end.
@@ -42,7 +42,7 @@ func TestAWindowHoldsBackWhatIsNew(t *testing.T) {
 		r := newRig(t)
 		r.lead()
 		r.alert("old", v1alpha1.AlertFiring, typed("Old"))
-		r.maintain(within(0, 2*time.Hour))
+		r.maintain(within(2 * time.Hour))
 		r.alert("old", v1alpha1.AlertFiring, typed("Older"), func(a *v1alpha1.Alert) { a.Severity = "critical" })
 		r.alert("new", v1alpha1.AlertFiring, typed("New"))
 		r.alert("brief", v1alpha1.AlertFiring, typed("Brief"))
@@ -105,7 +105,7 @@ func TestANewLeaderLearnsTheLabelsOfMutedIncidents(t *testing.T) {
 				r := newRig(t)
 				r.lead()
 				r.alert("old", v1alpha1.AlertFiring, typed("Old"))
-				r.maintain(within(0, 3*time.Hour))
+				r.maintain(within(3 * time.Hour))
 				r.alert("old", v1alpha1.AlertFiring, typed("New"), severity("critical"))
 				r.wait(time.Second)
 				test.change(r.am)
@@ -141,7 +141,7 @@ func TestAMutedIncidentEndsByItsFormerLabels(t *testing.T) {
 				r, failures := newRig(t), test.failures
 				r.lead()
 				r.alert("old", v1alpha1.AlertFiring, typed("Old"))
-				r.maintain(within(0, 3*time.Hour))
+				r.maintain(within(3 * time.Hour))
 				r.alert("old", v1alpha1.AlertFiring, typed("New"))
 				r.wait(2 * alerts.MinEndedWindow) // the change of its labels is forgotten
 				r.am.fail = func(body string) int {
@@ -172,7 +172,7 @@ func TestTheEndOfWhatWasForwardedIsForwarded(t *testing.T) {
 		r := newRig(t)
 		r.lead()
 		r.alert("old", v1alpha1.AlertFiring)
-		r.maintain(within(0, 2*time.Hour))
+		r.maintain(within(2 * time.Hour))
 		r.alert("old", v1alpha1.AlertFiring, func(a *v1alpha1.Alert) { a.Severity = "critical" })
 		r.wait(time.Hour)
 		r.lead() // which knows nothing but the status
@@ -192,13 +192,13 @@ func TestAWindowEndsAlsoIfNoStatusCanBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.lead()
-		r.maintain(within(0, time.Hour))
+		r.maintain(within(time.Hour))
 		r.alert("new", v1alpha1.AlertFiring)
 		r.wait(time.Hour - time.Second)
 		r.Expect(r.am.firing()).To(BeEmpty())
 		r.wait(alerts.MaxRoundInterval + time.Second)
 		r.Expect(r.am.firing()).To(HaveLen(1))
-		r.replaceWindows(within(0, time.Hour))
+		r.replaceWindows(within(time.Hour))
 		r.wait(30 * time.Minute)
 		r.Expect(r.am.firing()).To(HaveLen(1), "nor does the next window end what is forwarded")
 	})
@@ -209,7 +209,7 @@ func TestTheNextWindowLeavesWhatWasPostedBeforeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		r.lead()
-		r.replaceWindows(within(0, time.Hour), testenv.Window(namespace, "web", time.Now().Add(2*time.Hour), time.Now().Add(3*time.Hour)))
+		r.replaceWindows(within(time.Hour), testenv.Window(namespace, "web", time.Now().Add(2*time.Hour), time.Now().Add(3*time.Hour)))
 		key := r.alert("k", v1alpha1.AlertFiring)
 		r.wait(time.Hour + alerts.MaxRoundInterval + time.Second)
 		r.Expect(r.am.firing()).To(HaveLen(1))

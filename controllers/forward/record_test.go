@@ -104,7 +104,7 @@ func TestTheStatusTellsWhetherPeopleAreTold(t *testing.T) {
 			told:    "Posted warning",
 		},
 		"a window": {
-			prepare: func(r *rig) { r.maintain(within(0, 2*time.Hour)) },
+			prepare: func(r *rig) { r.maintain(within(2 * time.Hour)) },
 			told:    "Muted  The maintenance window db is open.",
 		},
 		"an Alertmanager that is dead": {
@@ -190,7 +190,7 @@ func TestTheEndOfAMuteIsNotTakenForAPost(t *testing.T) {
 		r := newRig(t)
 		r.lead()
 		r.report()
-		r.maintain(within(0, time.Hour))
+		r.maintain(within(time.Hour))
 		key := r.alert("k", v1alpha1.AlertFiring)
 		r.wait(reportInterval)
 		r.Expect(r.said(key)).To(HavePrefix("Muted"))
@@ -232,7 +232,7 @@ func TestAStormOfNewsIsWrittenAtARate(t *testing.T) {
 		r.wait(incidents * time.Second / reportRate)
 		r.Expect(said.writes).To(Equal(incidents))
 		r.Expect(untold()).To(BeZero())
-		r.maintain(within(0, time.Hour))
+		r.maintain(within(time.Hour))
 		r.alert("new", v1alpha1.AlertFiring, severity("critical"))
 		r.wait(reportInterval)
 		r.Expect(testutil.ToFloat64(criticalUntold.WithLabelValues(namespace, "Muted"))).To(BeEquivalentTo(1))

@@ -100,8 +100,10 @@ func run(ctx context.Context, o options, out io.Writer) error {
 
 // serve starts the programs and runs them until ctx ends.
 func (d *demonstration) serve(ctx context.Context, o options, folder string, start time.Time, out io.Writer) (err error) {
-	if ctx.Err() != nil {
+	select {
+	case <-ctx.Done():
 		return nil
+	default:
 	}
 	if d.token, err = d.cluster.install(ctx); err != nil {
 		return err

@@ -114,8 +114,8 @@ func (x *exploration) isServed(s *state) bool {
 	return true
 }
 
-// unable returns the first state from which no goal can be reached, -1 if there is none. Most steps lead to states that were found
-// later, so few rounds from the last one to the first suffice.
+// unable returns the first state from which no goal can be reached, -1 if there is none. Most steps lead to states that were
+// found later, so few rounds from the last one to the first suffice.
 func (x *exploration) unable(goal func(*state) bool, along ...*edges) int {
 	able := make([]bool, len(x.states))
 	for id := range x.states {

@@ -27,7 +27,8 @@ func (h *History) Check(records []*Record, at Moment) Findings {
 func (h *History) checkLiveness(at Moment, f *Findings) {
 	for _, key := range slices.SortedFunc(maps.Keys(h.existing), compareKeys) {
 		e := h.existing[key]
-		if at.Now.Sub(latest(at.FaultsEnded, e.committed)) < h.options.HealTime || e.deleting || slices.Contains(h.options.DeletedNamespaces, e.namespace) {
+		if at.Now.Sub(latest(at.FaultsEnded, e.committed)) < h.options.HealTime || e.deleting ||
+			slices.Contains(h.options.DeletedNamespaces, e.namespace) {
 			continue
 		}
 		h.checkLeft(e, at, f)
@@ -61,14 +62,7 @@ func (h *History) mayWaitForAny(e *event) bool {
 func (h *History) checkLeft(e *event, at Moment, f *Findings) {
 	h.checkForgotten(e)
 	if unsettled := e.unsettled(); len(unsettled) > 0 {
-		if !h.options.LooseConditions && !h.showsWaiting(e) && !h.isPaused(e, unsettled) {
-			f.Add("E: AlertEvent %s waits for %s, and no condition shows why", e, strings.Join(unsettled, ", "))
-		}
-		for _, name := range unsettled {
-			if h.options.MayWait != nil && !h.options.MayWait(e.namespace, name) {
-				f.Add("E: AlertEvent %s waits for %s, and nothing is in the way", e, name)
-			}
-		}
+		h.checkWaiting(e, unsettled, f)
 		return
 	}
 	switch {
@@ -78,6 +72,18 @@ func (h *History) checkLeft(e *event, at Moment, f *Findings) {
 		f.Add("C: AlertEvent %s stays for its idempotency key, and no mark tells that its alerts are settled", e)
 	case !e.lingers() || h.hasLingered(e, at):
 		f.Add("C: AlertEvent %s is left, and all its alerts are settled", e)
+	}
+}
+
+// checkWaiting finds what is wrong with an AlertEvent that waits for Incidents.
+func (h *History) checkWaiting(e *event, unsettled []string, f *Findings) {
+	if !h.options.LooseConditions && !h.showsWaiting(e) && !h.isPaused(e, unsettled) {
+		f.Add("E: AlertEvent %s waits for %s, and no condition shows why", e, strings.Join(unsettled, ", "))
+	}
+	for _, name := range unsettled {
+		if h.options.MayWait != nil && !h.options.MayWait(e.namespace, name) {
+			f.Add("E: AlertEvent %s waits for %s, and nothing is in the way", e, name)
+		}
 	}
 }
 
