@@ -327,8 +327,9 @@ func (n *neighbour) alert(ctx context.Context, i int) {
 // untilDone tries until something is done, and returns how long it took. What is not done when the context ends counts as done
 // then, which is too early.
 func untilDone(ctx context.Context, done func() bool) time.Duration {
-	began := time.Now()
-	for !done() && pause(ctx, 200*time.Millisecond) {
+	began, goesOn := time.Now(), true
+	for goesOn && !done() {
+		goesOn = pause(ctx, 200*time.Millisecond)
 	}
 	return time.Since(began)
 }

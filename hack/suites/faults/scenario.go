@@ -127,7 +127,8 @@ func (r *rig) prepare(ctx context.Context) (*run, error) {
 
 // settle waits until nothing is left to find wrong, and healTime after the fault at the most. It enters what is found.
 func (r *run) settle(ctx context.Context, ended time.Time) error {
-	for wait := time.Duration(0); ; pause(ctx, wait) {
+	var wait time.Duration
+	for ; ; pause(ctx, wait) {
 		ordinary, _, err := r.pendingEvents(ctx)
 		late := time.Since(ended) > healTime
 		if err == nil && ordinary > 0 && !late {

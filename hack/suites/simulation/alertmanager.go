@@ -292,7 +292,9 @@ func (w *world) judgeForwarding() (found oracle.Findings) {
 }
 
 // judgeSilenced finds a condition Silenced that is not true.
-func (w *world) judgeSilenced(key types.NamespacedName, status *v1alpha1.IncidentStatus, isSilenced bool, found *oracle.Findings) {
+func (w *world) judgeSilenced(
+	key types.NamespacedName, status *v1alpha1.IncidentStatus, isSilenced bool, found *oracle.Findings,
+) {
 	is := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSilenced)
 	// The silence of an acknowledgement is no news.
 	if wantTold(status) != "" && is != isSilenced && status.Acknowledgement == nil && !endsSilence(status) &&

@@ -68,17 +68,21 @@ func (m *mutes) commit(c *change) {
 	case "incidents":
 		before, after := m.incidents[key], c.incident
 		m.incidents[key], m.deleted[key] = after, m.deleted[key] || after == nil
-		if before != nil && after != nil && before.UID != after.UID {
-			before = nil
-		}
 		if after != nil && isReplica(c.client) {
-			m.judge(key, before, after)
-			m.judgeLabels(key, before, after)
-			m.holds.judge(key, after, m.found)
-			if m.written != nil {
-				m.written(after)
-			}
+			m.commitIncident(key, before, after)
 		}
+	}
+}
+
+func (m *mutes) commitIncident(key types.NamespacedName, before, after *v1alpha1.Incident) {
+	if before != nil && before.UID != after.UID {
+		before = nil
+	}
+	m.judge(key, before, after)
+	m.judgeLabels(key, before, after)
+	m.holds.judge(key, after, m.found)
+	if m.written != nil {
+		m.written(after)
 	}
 }
 
