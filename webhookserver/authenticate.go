@@ -96,7 +96,7 @@ type authenticated struct {
 }
 
 // authenticate finds the integration of the token, and notes the use of the token. An unknown path is not found, whatever the
-// token. Without a valid token, a wrong method or a server that may store nothing is reported instead.
+// token. The problem of an invalid token is told only if the path has the method, and if this server may store alerts.
 func (h *handler) authenticate(a *arrived) (*authenticated, *problem) {
 	if a.operation == nil {
 		return nil, &problemNotFound

@@ -27,11 +27,11 @@ import (
 type decoded struct {
 	*read
 	mapping.Result
-	requestKey string          // idempotency key for this operation; empty: copies of the request are not told from it
+	requestKey string          // idempotency key for this operation; empty: a copy counts as a new request
 	answer     *protocol.Reply // to a request that holds no alert but a question; nil for others
 	invalid    []string        // parts of the request that are not valid
 	noEffect   []bool          // the alerts that change nothing, as far as is known
-	takers     []string        // what of a feature takes the alerts, so that they are not stored; empty for the others
+	takers     []string        // the objects of features that take alerts, which are not stored then; empty for the others
 }
 
 // kept returns the alerts that are to be stored.

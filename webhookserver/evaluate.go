@@ -44,8 +44,8 @@ func (h *handler) evaluate(r *read, requestHeader http.Header, payloads []protoc
 			maps.Copy(header, own)
 		}
 		reader := program
-		payloads[i].Open(func(within []any) (chosen int) {
-			chosen, reader = program.Open(payloads[i].Value, within, header, r.received)
+		payloads[i].Unwrap(func(within []any) (chosen int) {
+			chosen, reader = program.Unwrap(payloads[i].Value, within, header, r.received)
 			return chosen
 		})
 		result, err := reader.AlertsWithQuery(pauser, payloads[i].Value, query, header, r.received)

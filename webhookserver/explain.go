@@ -53,7 +53,7 @@ func answerAt(reader Reader, request *http.Request, at time.Time, maxBodyBytes i
 		return problemNotFound.Status, encode(&problemNotFound).body, nil
 	}
 	a.integration.Spec.Verify = nil // the payload is no request
-	s := served{arrived: a.arrived, owner: a}
+	s := served{arrived: a.arrived, authenticated: a}
 	reply, p := h.serve(&s)
 	if p != nil {
 		reply = p.Reply(nil)

@@ -103,17 +103,17 @@ func newHandler(
 	return h
 }
 
-// served is a request with its answer, from which all is made that is told of it. It has nothing of the body and of the alerts
-// but what an acceptance keeps of them. Otherwise a client that takes its time to read the answer would keep all that its body
-// has decoded to, and nothing counts that any more.
+// served is a request with its answer: logs, metrics and rejections are made of it. It does not keep the body, nor the alerts,
+// except what an acceptance keeps. Otherwise a client that takes its time to read the answer would keep all that its body has
+// decoded to, and nothing counts that any more.
 type served struct {
 	*arrived
-	owner    *authenticated // nil without a valid token
-	dryRun   bool
-	bodyRead bool // to its end, or there is none
-	reply    protocol.Reply
-	accepted *acceptance // the answer to a request whose alerts are stored, or would be; nil for any other
-	problem  *problem    // that the reply describes; nil: the request is accepted
+	authenticated *authenticated // nil without a valid token
+	dryRun        bool
+	bodyRead      bool // to its end, or there is none
+	reply         protocol.Reply
+	accepted      *acceptance // the answer to a request whose alerts are stored, or would be; nil for any other
+	problem       *problem    // that the reply describes; nil: the request is accepted
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -123,9 +123,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := h.respond(h.arrive(r))
-	if s.owner != nil {
-		defer s.owner.release() // a client may take its time to read the answer
-		s.owner.captured.Answered(s.reply.Status)
+	if s.authenticated != nil {
+		defer s.authenticated.release() // a client may take its time to read the answer
+		s.authenticated.captured.Answered(s.reply.Status)
 	}
 	encoded := h.encode(&s)
 	if !s.bodyRead || h.stopping.Load() {
@@ -133,7 +133,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		// server stops, a sender that keeps its connection would send its next request into the end of it.
 		w.Header().Set("Connection", "close")
 	}
-	if !s.bodyRead || s.owner == nil {
+	if !s.bodyRead || s.authenticated == nil {
 		httpserver.NotBusy(r)
 	}
 	encoded.write(w, s.reply)
@@ -154,14 +154,14 @@ func (h *handler) respond(a *arrived) (s served) {
 			h.log.Error(cause, "Recovered from a panic", "route", a.route(), "stack", string(debug.Stack()))
 			s.problem = &problemInternal
 		}
-		if s.owner != nil {
-			s.owner.leave()
+		if s.authenticated != nil {
+			s.authenticated.leave()
 		}
 		if s.problem != nil {
 			s.reply = s.problem.Reply(a.operation)
 		}
 	}()
-	if s.owner, s.problem = h.authenticate(a); s.problem == nil {
+	if s.authenticated, s.problem = h.authenticate(a); s.problem == nil {
 		s.reply, s.problem = h.serve(&s)
 	}
 	return s
@@ -169,7 +169,7 @@ func (h *handler) respond(a *arrived) (s served) {
 
 // serve takes a request of an integration through its phases to its answer.
 func (h *handler) serve(s *served) (reply protocol.Reply, p *problem) {
-	checked, p := h.check(s.owner)
+	checked, p := h.check(s.authenticated)
 	if p != nil {
 		return reply, p
 	}
@@ -202,7 +202,7 @@ func (h *handler) serve(s *served) (reply protocol.Reply, p *problem) {
 
 // report shows a problem on the integration, and tells of alerts that could not be stored.
 func (h *handler) report(s *served) {
-	owner, p := s.owner, s.problem
+	owner, p := s.authenticated, s.problem
 	if owner == nil || p == nil {
 		return
 	}

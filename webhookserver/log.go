@@ -12,7 +12,7 @@ import (
 
 // logServed writes one line about the request. The route stands for the path, which has the token in it.
 func (h *handler) logServed(s *served, took time.Duration) {
-	owner, p, status := s.owner, s.problem, s.reply.Status
+	owner, p, status := s.authenticated, s.problem, s.reply.Status
 	if status == http.StatusUnauthorized && owner == nil {
 		h.logUnauthorized(s.arrived)
 	}

@@ -79,8 +79,8 @@ func RegisterMetrics(registry prometheus.Registerer) {
 // valid token has none.
 func (s *served) observe(took time.Duration) {
 	var integration types.NamespacedName
-	if s.owner != nil {
-		integration = s.owner.integrationName()
+	if s.authenticated != nil {
+		integration = s.authenticated.integrationName()
 	}
 	code := s.reply.Status
 	requestsTotal.Of(integration, strconv.Itoa(code), s.route()).Inc()

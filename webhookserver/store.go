@@ -279,11 +279,11 @@ func (h *handler) encode(s *served) (a answer) {
 	if s.problem != nil || s.accepted == nil || !s.dryRun {
 		return encode(s.reply.Body)
 	}
-	failed := h.enter(s.owner)
+	failed := h.enter(s.authenticated)
 	if failed == nil {
 		a = encode(s.reply.Body)
-		s.owner.leave()
-		_, failed = h.reserve(s.owner, int64(len(a.body)))
+		s.authenticated.leave()
+		_, failed = h.reserve(s.authenticated, int64(len(a.body)))
 	}
 	for i := range s.accepted.Alerts {
 		accepted := &s.accepted.Alerts[i]

@@ -35,7 +35,7 @@ func (h *handler) beginSpan(a *authenticated) *authenticated {
 // endSpan ends the span of a request, if it has one. Of a failure it records only the problem's type: details may
 // quote the alert.
 func (s *served) endSpan(took time.Duration) {
-	owner, p, status := s.owner, s.problem, s.reply.Status
+	owner, p, status := s.authenticated, s.problem, s.reply.Status
 	if owner == nil || owner.span == nil {
 		return
 	}

@@ -131,7 +131,7 @@ func TestWhatIsNotTraced(t *testing.T) {
 			arrived:     &arrived{Request: httptest.NewRequest(http.MethodPost, testPath, http.NoBody)},
 			integration: integration("a", "b"),
 		}
-		s := served{owner: a}
+		s := served{authenticated: a}
 		g.Expect(testing.AllocsPerRun(100, func() {
 			off.beginSpan(a)
 			s.endSpan(0)

@@ -49,7 +49,7 @@ type Input struct {
 	Settled  []*v1alpha1.AlertEvent // settled earlier, and not among Events
 	HasMore  bool                   // further events are not to be folded yet, all of them behind Events in commit order
 
-	Queue      Queue
+	Listing    Listing
 	Policy     Policy
 	Forwarding KnownForwarding
 	Now        time.Time // by the API server's clock, as all times that are compared with it
@@ -57,13 +57,13 @@ type Input struct {
 	ArchiveRequired bool // ended episodes are kept until the archive has them
 }
 
-// Queue knows the AlertEvents of an Incident.
-type Queue interface {
+// Listing knows which AlertEvents are listed for an Incident.
+type Listing interface {
 	// IsListed reports whether an AlertEvent is listed for this Incident: the quorum list, which began after the Incident was
 	// read, has it without a mark for the Incident. A provisional plan goes by the cache instead.
 	IsListed(uid string) bool
 
-	// Version returns the place of an AlertEvent in commit order, see Stored.
+	// Version returns the place of an AlertEvent in commit order, see AllListed.
 	Version(event *v1alpha1.AlertEvent) string
 }
 
@@ -186,7 +186,7 @@ func openFold(in Input) *folding {
 	f := &folding{in: in, spec: in.Incident.Spec, sizeBound: alertcontent.Size(&stored.Alert)}
 	f.plan.Status, f.status = *stored.DeepCopy(), &f.plan.Status
 	f.rules = in.Policy.allRules()
-	f.ledger = openLedger(stored.Ledger, in.Incident.ResourceVersion, in.Queue)
+	f.ledger = openLedger(stored.Ledger, in.Incident.ResourceVersion, in.Listing)
 	if stored.State == "" {
 		f.beforeIncident = f.settledBefore()
 	}
@@ -213,12 +213,12 @@ func (f *folding) pending() []versionedEvent {
 	for _, event := range f.in.Events {
 		uid := string(event.UID)
 		switch {
-		case seen[event.UID] || !f.in.Queue.IsListed(uid) || !f.concerns(event):
+		case seen[event.UID] || !f.in.Listing.IsListed(uid) || !f.concerns(event):
 			continue
 		case f.ledger.has(uid):
 			f.plan.ToSettle = append(f.plan.ToSettle, event.UID)
 		default:
-			pending = append(pending, versionedEvent{event, f.in.Queue.Version(event)})
+			pending = append(pending, versionedEvent{event, f.in.Listing.Version(event)})
 		}
 		seen[event.UID] = true
 	}
@@ -240,7 +240,7 @@ func (f *folding) concerns(event *v1alpha1.AlertEvent) bool {
 func (f *folding) settledBefore() []v1alpha1.LedgerEntry {
 	var entries []v1alpha1.LedgerEntry
 	for _, event := range f.in.Settled {
-		if entry := entryOf(event); f.in.Queue.IsListed(entry.UID) && !f.ledger.has(entry.UID) {
+		if entry := entryOf(event); f.in.Listing.IsListed(entry.UID) && !f.ledger.has(entry.UID) {
 			entries = append(entries, entry)
 		}
 	}

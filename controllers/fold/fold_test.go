@@ -87,7 +87,7 @@ func (b *foldBench) input(events ...*v1alpha1.AlertEvent) Input {
 	}
 	return Input{
 		Name: testName, Incident: b.incident, Events: events, Policy: b.policy, Forwarding: b.told, Now: b.now,
-		ArchiveRequired: b.archiveRequired, Queue: b,
+		ArchiveRequired: b.archiveRequired, Listing: b,
 	}
 }
 
@@ -95,7 +95,7 @@ func (b *foldBench) input(events ...*v1alpha1.AlertEvent) Input {
 func (b *foldBench) IsListed(uid string) bool { return !b.gone[uid] }
 
 // Version implements Queue.
-func (*foldBench) Version(event *v1alpha1.AlertEvent) string { return Stored{}.Version(event) }
+func (*foldBench) Version(event *v1alpha1.AlertEvent) string { return AllListed{}.Version(event) }
 
 func (b *foldBench) fold(events ...*v1alpha1.AlertEvent) Plan {
 	p := Decide(b.input(events...))

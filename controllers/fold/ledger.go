@@ -21,7 +21,7 @@ type ledgerBook struct {
 // openLedger reads a stored ledger. It leaves an entry out only if its event is not listed for the Incident: it is
 // gone, or marked. The stamp, the newest resourceVersion that is folded, is ignored when it is above the Incident's
 // own: then the Incident was made in another cluster, whose numbers mean nothing here.
-func openLedger(stored v1alpha1.Ledger, incidentVersion string, events Queue) *ledgerBook {
+func openLedger(stored v1alpha1.Ledger, incidentVersion string, events Listing) *ledgerBook {
 	book := &ledgerBook{
 		known:  make(map[string]bool, len(stored.Events)),
 		stamp:  stored.ResourceVersion,
@@ -74,15 +74,15 @@ func entryOf(event *v1alpha1.AlertEvent) v1alpha1.LedgerEntry {
 	return v1alpha1.LedgerEntry{UID: string(event.UID), Name: event.Name}
 }
 
-// Stored is a Queue in which all AlertEvents exist and their objects tell the commit order.
-type Stored struct{}
+// AllListed is a Listing in which all AlertEvents are listed, and their objects tell the commit order.
+type AllListed struct{}
 
-// IsListed implements Queue.
-func (Stored) IsListed(string) bool { return true }
+// IsListed implements Listing.
+func (AllListed) IsListed(string) bool { return true }
 
-// Version implements Queue. It returns the resourceVersion of the mark, else that of the AlertEvent itself, which an update of
+// Version implements Listing. It returns the resourceVersion of the mark, else that of the AlertEvent itself, which an update of
 // the metadata changes.
-func (Stored) Version(event *v1alpha1.AlertEvent) string {
+func (AllListed) Version(event *v1alpha1.AlertEvent) string {
 	return queue.CommitVersion(event)
 }
 

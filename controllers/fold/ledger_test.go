@@ -51,7 +51,7 @@ func TestEventsThatWaitKeepAnIncidentOpen(t *testing.T) {
 	for waiting, state := range map[bool]v1alpha1.IncidentState{true: v1alpha1.IncidentOpen, false: v1alpha1.IncidentResolved} {
 		p := Decide(Input{
 			Name: testName, Events: []*v1alpha1.AlertEvent{eventOf(1, firingAlert())}, HasMore: waiting,
-			Queue: Stored{}, Policy: Policy{AutoResolveAfter: 1}, Now: minute(1000),
+			Listing: AllListed{}, Policy: Policy{AutoResolveAfter: 1}, Now: minute(1000),
 		})
 		NewWithT(t).Expect(p.Status.State).To(Equal(state))
 	}

@@ -31,11 +31,11 @@ func Preview(
 		}
 		seen[name] = true
 		folded := Decide(Input{
-			Name:   name,
-			Events: []*v1alpha1.AlertEvent{event},
-			Queue:  Stored{},
-			Policy: PolicyOf(integration, presets),
-			Now:    now,
+			Name:    name,
+			Events:  []*v1alpha1.AlertEvent{event},
+			Listing: AllListed{},
+			Policy:  PolicyOf(integration, presets),
+			Now:     now,
 		})
 		if folded.Create == nil {
 			continue

@@ -14,7 +14,7 @@
 //     to know it, adds what was posted before and must end, and makes the alerts.
 //  4. poster.post posts them in one request. If Alertmanager accepts only some, it finds out which.
 //  5. The record of the poster (record.go) has what was accepted and rejected, by Incident. The next round, the status of the
-//     Incident (reporter, record.go) and the condition of its integration (condition.go) depend on it.
+//     Incident (refolder, record.go) and the condition of its integration (condition.go) depend on it.
 //
 // A term has an endpoint for each Alertmanager of the configuration (package config), which keeps the posters, and a silencer
 // that compares the silences there with those that are wanted (package silences, pure). Package alertmanager is the client.
@@ -120,7 +120,7 @@ type term struct {
 	incidents *incidents
 	synced    []toolscache.InformerSynced // whether incidents has the existing objects
 	endpoints *group[*endpoint]           // by the target's name
-	reporter  *reporter
+	refolder  *refolder
 }
 
 // New returns a Forwarder with the configuration in the options' file.
@@ -216,7 +216,7 @@ func (f *Forwarder) Lead(mgr ctrl.Manager, lease Lease) error {
 func newTerm(f *Forwarder, lease Lease, api client.Reader, resolver alertmanager.Resolver) *term {
 	t := &term{forwarder: f, lease: lease, resolver: resolver, endpoints: newGroup[*endpoint]()}
 	t.incidents = newIncidents(api, func() *alerts.Settings { return &f.current().Settings })
-	t.reporter = newReporter(t)
+	t.refolder = newRefolder(t)
 	return t
 }
 
@@ -232,7 +232,7 @@ func (t *term) Start(ctx context.Context) error {
 	defer t.forwarder.term.CompareAndSwap(t, nil) // which frees its memory of all open Incidents
 	defer t.endpoints.running.Wait()
 	toolscache.WaitForCacheSync(ctx.Done(), t.synced...)
-	t.endpoints.running.Go(func() { t.reporter.run(ctx) })
+	t.endpoints.running.Go(func() { t.refolder.run(ctx) })
 	t.endpoints.running.Go(func() { t.readLost(ctx) })
 	wait.UntilWithContext(ctx, t.apply, reloadInterval)
 	return nil

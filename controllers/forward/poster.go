@@ -31,7 +31,7 @@ type poster struct {
 	schedule  *schedule
 	record    *record
 	skew      *skew
-	reporter  *reporter
+	refolder  *refolder
 	took      time.Duration // by the last request that was accepted
 
 	// knowsFormer says that the posts of earlier leaders were read, or could not be for long, see postMuted.
@@ -45,7 +45,7 @@ func newPoster(t *term, name, address string) *poster {
 		address: address, log: t.forwarder.log.WithValues("alertmanager", name, "address", address),
 		metrics: addressMetrics{name, address}, clock: t.clock, dialer: t.forwarder.Dialer,
 		record:    &record{began: time.Now(), incidents: map[types.NamespacedName]*postedState{}},
-		incidents: t.incidents, mutings: t.forwarder.Mutings, reporter: t.reporter,
+		incidents: t.incidents, mutings: t.forwarder.Mutings, refolder: t.refolder,
 	}
 	p.configured.Store(&circumstances{})
 	p.metrics.succeeded(time.Now())
@@ -376,7 +376,7 @@ func (p *poster) accept(posts []*post) {
 	p.metrics.succeeded(time.Now())
 	for _, one := range posts {
 		if p.record.setFiring(one.key, one.wanted.Firing(), one.opened) {
-			p.reporter.add(one.key)
+			p.refolder.add(one.key)
 		}
 	}
 	p.record.succeed()

@@ -243,20 +243,20 @@ type untold struct{ namespace, reason string }
 // reasonPending is the reason of an Incident without status.forwarding.
 const reasonPending = "Pending"
 
-// reporter has Incidents folded whose status does not say what is known about their forwarding.
-type reporter struct {
+// refolder has Incidents folded whose status does not say what is known about their forwarding.
+type refolder struct {
 	term   *term
 	behind *incidentQueue // the Incidents whose status may be behind
 	untold map[untold]int // what the metric says
 }
 
-func newReporter(t *term) *reporter { return &reporter{term: t, behind: newIncidentQueue()} }
+func newRefolder(t *term) *refolder { return &refolder{term: t, behind: newIncidentQueue()} }
 
 // add adds an Incident of which something is news.
-func (r *reporter) add(key types.NamespacedName) { r.behind.add(key, time.Time{}) }
+func (r *refolder) add(key types.NamespacedName) { r.behind.add(key, time.Time{}) }
 
 // run has Incidents folded until ctx ends. Namespaces take turns, at a rate that a storm does not raise.
-func (r *reporter) run(ctx context.Context) {
+func (r *refolder) run(ctx context.Context) {
 	defer r.setUntold(nil)
 	due := time.Now()
 	for ctx.Err() == nil {
@@ -276,7 +276,7 @@ func (r *reporter) run(ctx context.Context) {
 }
 
 // compareAll finds the open Incidents whose status is behind, and returns those of severity critical that people are not told of.
-func (r *reporter) compareAll() map[untold]int {
+func (r *refolder) compareAll() map[untold]int {
 	found, now := map[untold]int{}, time.Now()
 	for _, key := range r.term.incidents.open() {
 		incident, next := r.compare(key, now)
@@ -295,7 +295,7 @@ func (r *reporter) compareAll() map[untold]int {
 }
 
 // compare returns an Incident, nil if it is not open, and what its status is to say about its forwarding.
-func (r *reporter) compare(key types.NamespacedName, now time.Time) (*v1alpha1.Incident, *v1alpha1.Forwarding) {
+func (r *refolder) compare(key types.NamespacedName, now time.Time) (*v1alpha1.Incident, *v1alpha1.Forwarding) {
 	known, integration, _ := r.term.incidents.get(key)
 	if known.content == nil {
 		return nil, nil
@@ -310,7 +310,7 @@ func isBehind(incident *v1alpha1.Incident, next *v1alpha1.Forwarding) bool {
 }
 
 // setUntold sets the metric.
-func (r *reporter) setUntold(now map[untold]int) {
+func (r *refolder) setUntold(now map[untold]int) {
 	for of, n := range now {
 		criticalUntold.WithLabelValues(of.namespace, of.reason).Set(float64(n))
 	}

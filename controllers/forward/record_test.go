@@ -48,7 +48,7 @@ func (r *rig) report() *reported {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		r.term.reporter.run(ctx)
+		r.term.refolder.run(ctx)
 	}()
 	r.Cleanup(func() {
 		cancel()

@@ -104,8 +104,8 @@ func (s *schedule) isolate(key types.NamespacedName, received time.Time) bool {
 	return true
 }
 
-// nextAlone takes the next Incident to be posted alone. Those come first that may be rejected only because of others; the last of
-// a turn is another one, so that new ones without end do not keep those from being posted.
+// nextAlone takes the next Incident to be posted alone. Suspects come first: they may be rejected only because of others. The last
+// of a turn is one of the rejected; otherwise new suspects without end would keep these from being posted.
 func (s *schedule) nextAlone(last bool) (key types.NamespacedName, received time.Time, ok bool) {
 	queues := []*incidentQueue{s.suspects, s.rejected}
 	if last {
@@ -192,7 +192,7 @@ func newIncidentQueue() *incidentQueue {
 	}
 }
 
-// add puts an Incident in the queue. If it is there already, the earlier time counts.
+// add puts an Incident in the queue. If it is there already, the first time that is not zero counts.
 func (q *incidentQueue) add(key types.NamespacedName, received time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -151,7 +151,7 @@ func (c *cluster) refold() (before []*v1alpha1.Incident) {
 // input returns the input of a fold now.
 func (c *cluster) input(name string, before *v1alpha1.Incident, events ...*v1alpha1.AlertEvent) fold.Input {
 	return fold.Input{
-		Name: name, Incident: before, Events: events, Queue: fold.Stored{},
+		Name: name, Incident: before, Events: events, Listing: fold.AllListed{},
 		Policy: fold.Policy{
 			Retention: time.Hour, Muting: c.windows.In(namespace), ForwardAfter: c.spec.ForwardAfter, Flapping: c.spec.Flapping,
 			Rules: []fold.Rule{silences.Rule{}},

@@ -120,3 +120,32 @@ func TestAHeartbeatWasNotMissedUntilTheFuture(t *testing.T) {
 	g.Expect(d.missedUntil(integration, back)).To(Equal(back))
 	g.Expect(d.missedUntil(integration, back.Add(time.Minute))).To(Equal(back), "not from each look on")
 }
+
+func TestNothingEndsForWantOfAlertsWhileNobodyCanTell(t *testing.T) {
+	g, now := NewWithT(t), time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	scheme := runtime.NewScheme()
+	g.Expect(v1alpha1.AddToScheme(scheme)).To(Succeed())
+	key := types.NamespacedName{Namespace: "n", Name: "mon"}
+	link := &v1alpha1.Heartbeat{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "link"}}
+	link.Spec.IntegrationName, link.Spec.Every = "mon", &metav1.Duration{Duration: time.Minute}
+	link.Spec.Match = &v1alpha1.HeartbeatMatch{AnyRequest: true}
+	senderOf := func(federates bool, known fold.Sender, beats ...client.Object) fold.Sender {
+		d := NewDeadlines(nil, &fixedHealth{now: now}, nil)
+		d.cache = fake.NewClientBuilder().WithScheme(scheme).WithObjects(beats...).WithIndex(&v1alpha1.Heartbeat{},
+			v1alpha1.IntegrationField, func(client.Object) []string { return []string{"mon"} }).Build()
+		d.missed.Add(key, now.Add(-time.Minute), missedMemory)
+		integration := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "mon"}}
+		integration.Spec.Federate = federates
+		policy := fold.Policy{Sender: known}
+		g.Expect(d.AddTo(t.Context(), &policy, integration)).To(Succeed())
+		return policy.Sender
+	}
+	deleted := now.Add(-time.Minute)
+	g.Expect(senderOf(false, fold.Sender{})).To(Equal(fold.Sender{PresentFrom: deleted}), "one was missed until it was deleted")
+	g.Expect(senderOf(true, fold.Sender{}).Missing).To(BeTrue(), "nobody watches the link")
+	watched := senderOf(true, fold.Sender{}, link)
+	g.Expect(watched.Missing).To(BeFalse())
+	g.Expect(watched.Keys).To(ConsistOf("heartbeat/link"))
+	other := fold.Sender{Missing: true, PresentFrom: now, Keys: []string{"other"}}
+	g.Expect(senderOf(false, other)).To(Equal(other), "what another feature knows stays")
+}

@@ -98,7 +98,7 @@ func (s *stage) folded() (states []v1alpha1.IncidentState) {
 	for i, event := range s.stored {
 		event.Alerts[0].IncidentName = name
 		plan := fold.Decide(fold.Input{
-			Name: name, Incident: incident, Events: s.stored[i : i+1], Queue: fold.Stored{}, Now: event.Spec.ReceivedTime.Time,
+			Name: name, Incident: incident, Events: s.stored[i : i+1], Listing: fold.AllListed{}, Now: event.Spec.ReceivedTime.Time,
 			Policy: fold.Policy{Retention: time.Hour, LateFiringWindow: 24 * time.Hour},
 		})
 		if plan.Create != nil {

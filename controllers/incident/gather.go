@@ -255,7 +255,7 @@ func (r *reconciler) confirmPolicy(ctx context.Context, c *confirmed) (fold.Poli
 	return r.readPolicy(ctx, r.live, &c.facts)
 }
 
-// withQuiet returns the policy with the time since when the integration is quiet. While nothing may end for its age, that is now.
+// withQuiet returns the policy with the time since when the integration is quiet. That is now while nothing may end for its age.
 func (r *reconciler) withQuiet(policy fold.Policy, o *facts) fold.Policy {
 	from, certain := r.Health.QuietFrom(o.integration(), policy.Unavailable)
 	policy.QuietFrom, policy.Uncertain = from, !certain
@@ -302,7 +302,7 @@ func (r *reconciler) decide(o *facts) (plan fold.Plan, err error) {
 		Events:     o.toFold,
 		Settled:    o.settled,
 		HasMore:    !o.nextFold.IsZero(),
-		Queue:      knownQueue{o, r.Memory},
+		Listing:    knownListing{o, r.Memory},
 		Policy:     o.policy,
 		Forwarding: o.forwarded,
 		Now:        o.apiTime,
@@ -350,14 +350,14 @@ func (o *facts) ledgerUse() int {
 	return use
 }
 
-// knownQueue is the queue as the facts have it.
-type knownQueue struct {
+// knownListing is the listing as the facts have it.
+type knownListing struct {
 	*facts
 	memory *queue.Memory
 }
 
-// IsListed implements fold.Queue.
-func (q knownQueue) IsListed(uid string) bool { return q.list.has(uid, q.key.Name) }
+// IsListed implements fold.Listing.
+func (q knownListing) IsListed(uid string) bool { return q.list.has(uid, q.key.Name) }
 
-// Version implements fold.Queue.
-func (q knownQueue) Version(event *v1alpha1.AlertEvent) string { return q.memory.Version(event) }
+// Version implements fold.Listing.
+func (q knownListing) Version(event *v1alpha1.AlertEvent) string { return q.memory.Version(event) }

@@ -305,6 +305,19 @@ func TestTheTokenIsNeverRepeated(t *testing.T) {
 	g.Expect(string(logged.Contents())).To(And(ContainSubstring("has expired"), Not(ContainSubstring("secret-of-maria"))))
 }
 
+// The page knows an accepted token for a minute. The answers with the history report errors in lines, but not this one.
+func TestTheHistoryNeedsATokenThatStillCounts(t *testing.T) {
+	g := NewWithT(t)
+	r := newRecorder(t)
+	s := startShared(t, r)
+	for _, path := range []string{"api/history?days=1", "api/report?days=1"} {
+		r.expire(false)
+		g.Expect(s.ask(t, http.MethodGet, path, nil, nil).StatusCode).To(Equal(200), path)
+		r.expire(true)
+		g.Expect(s.ask(t, http.MethodGet, path, nil, nil).StatusCode).To(Equal(401), path)
+	}
+}
+
 // A body that never ends is given up after httpserver.ReadTimeout.
 func TestABodyThatNeverEnds(t *testing.T) {
 	g := NewWithT(t)

@@ -156,8 +156,8 @@ func (c *Committer) createWithRetries(ctx context.Context, event *v1alpha1.Alert
 	if err := queue.Encode(event); err != nil {
 		return nil, &InvalidError{Message: "not valid: " + printable(err.Error())}
 	}
-	// uncertain is the error of the last attempt that may have stored the event all the same. From then on no other
-	// answer than success says what is stored: a batch that is rejected must not be split and written again.
+	// uncertain is the error of the last attempt that may have stored the event all the same. After it, only success says what is
+	// stored: a batch that is then rejected must not be split and written again.
 	var uncertain error
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
 		stored, err := c.attempt(ctx, event)

@@ -142,10 +142,10 @@ func (r *reader) recognizing(header http.Header) (names []string) {
 	return names
 }
 
-// Open returns which of the values within a body, from the outside in, is the payload, and the program that reads it; -1 and p
+// Unwrap returns which of the values within a body, from the outside in, is the payload, and the program that reads it; -1 and p
 // for the body itself. It is one that a preset recognizes: any for Auto and for a preset of an envelope, else the program's own.
 // What is in a payload that is recognized is a part of it.
-func (p *Program) Open(body any, within []any, headers http.Header, received time.Time) (chosen int, program *Program) {
+func (p *Program) Unwrap(body any, within []any, headers http.Header, received time.Time) (chosen int, program *Program) {
 	chosen, program = -1, p
 	if len(within) == 0 || !p.auto && p.preset == "" || p.auto && hasOwnMarks(body) {
 		return chosen, program

@@ -55,9 +55,9 @@ func unwrap(r *Request, value any) (within []Envelope, err error) {
 	return within, nil
 }
 
-// Open replaces the payload by the one of those within it that choose returns the place of; -1 for none. What the envelopes
+// Unwrap replaces the payload by the one of those within it that choose returns the place of; -1 for none. What the envelopes
 // around it say becomes custom.envelope of its alerts.
-func (p *Payload) Open(choose func(within []any) int) {
+func (p *Payload) Unwrap(choose func(within []any) int) {
 	if len(p.Within) == 0 {
 		return
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/payload"
 )
 
-// DryRunParameter is the parameter of a query that is no field of an alert. Its case is of no account.
+// DryRunParameter is the one parameter of a query that is not a field of an alert. Its case does not matter.
 const DryRunParameter = "dryRun"
 
 // Operation is one request of an API that tools know.

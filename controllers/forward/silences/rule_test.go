@@ -50,7 +50,7 @@ func silencingAlert(length string) v1alpha1.Alert {
 
 // foldBench folds alerts one after the other, as a leader does whose every write succeeds.
 type foldBench struct {
-	fold.Stored
+	fold.AllListed
 	incident *v1alpha1.Incident
 	policy   fold.Policy
 	known    Rule
@@ -82,7 +82,7 @@ func (b *foldBench) at(n int, events ...*v1alpha1.AlertEvent) fold.Plan {
 func (b *foldBench) fold(events ...*v1alpha1.AlertEvent) fold.Plan {
 	b.policy.Rules = []fold.Rule{b.known}
 	p := fold.Decide(fold.Input{
-		Name: v1alpha1.IncidentName("mon", "disk"), Incident: b.incident, Events: events, Policy: b.policy, Now: b.now, Queue: b,
+		Name: v1alpha1.IncidentName("mon", "disk"), Incident: b.incident, Events: events, Policy: b.policy, Now: b.now, Listing: b,
 	})
 	if p.Create != nil {
 		b.incident = &v1alpha1.Incident{
