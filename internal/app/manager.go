@@ -21,6 +21,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/internal/process"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 	"github.com/tocsin-dev/tocsin/internal/recorder"
@@ -54,7 +55,7 @@ func newManager(
 				&v1alpha1.AlertEvent{}:         {Transform: memory.Cached.Condense, Namespaces: process.CacheNamespaces(eventNamespaces(&o))},
 				&v1alpha1.Incident{}:           {Transform: clustercache.Condense, Field: clustercache.Selector()},
 				&v1alpha1.IncidentSummary{}:    {Transform: clustercache.Condense},
-				&v1alpha1.Heartbeat{}:          {Transform: clustercache.Condense},
+				&v1alpha1.Heartbeat{}:          {Transform: heartbeats.Condense},
 				&v1alpha1.MaintenanceWindow{}:  {Transform: clustercache.Condense},
 				&v1alpha1.WebhookIntegration{}: {Transform: informers.Integrations.Condense},
 			},

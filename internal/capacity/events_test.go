@@ -271,6 +271,9 @@ type manyHidden int
 func (manyHidden) In(string) (events, integrations int) { return 2, 0 }
 
 func (m manyHidden) Each(use func(kind, namespace string, objects int)) {
+	for _, kind := range []string{clustercache.KindEvent, "WebhookIntegration", "MaintenanceWindow", "Heartbeat"} {
+		use(kind, "", 0)
+	}
 	for n := range int(m) {
 		use(clustercache.KindEvent, fmt.Sprint("hides-", n), 2)
 	}

@@ -130,17 +130,16 @@ func (c *Counts) reportHidden(gauges *gauges) (events int) {
 	if c.Hidden == nil {
 		return 0
 	}
-	series, others := map[string]int{}, map[string]int{
-		clustercache.KindEvent: 0, clustercache.KindIntegration: 0, clustercache.KindWindow: 0, clustercache.KindHeartbeat: 0,
-	}
+	series, others := map[string]int{}, map[string]int{}
 	c.Hidden.Each(func(kind, namespace string, objects int) {
 		if kind == clustercache.KindEvent {
 			events += objects
 		}
-		if series[kind]++; series[kind] > maxHiddenSeries {
+		if namespace == "" || series[kind] == maxHiddenSeries {
 			others[kind] += objects
 			return
 		}
+		series[kind]++
 		gauges.set(hiddenObjects, float64(objects), kind, namespace)
 	})
 	for kind, objects := range others {

@@ -8,32 +8,27 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
-// Condense is the transform of the cache for all kinds but those for which queue.Cached and Integrations have one: it removes the
-// metadata that nothing reads, of which a tenant could write 1 MiB on each object and so fill the memory of every replica. A
-// second call changes nothing.
+// Condense is the transform of the cache for the kinds that have none of their own: it removes the metadata that nothing reads, of
+// which a tenant could write 1 MiB on each object and so fill the memory of every replica. A second call changes nothing.
 func Condense(object any) (any, error) {
 	switch object := object.(type) {
 	case *v1alpha1.Incident:
-		removeMetadata(&object.ObjectMeta)
+		RemoveMetadata(&object.ObjectMeta)
 		object.Spec.IntegrationName = queue.Intern(object.Spec.IntegrationName)
 		alertcontent.LimitKeys(&object.Status.Alert) // the operator does, but others may write a status
-	case *v1alpha1.Heartbeat:
-		_, isOfLink := object.Labels[v1alpha1.LinkLabel]
-		if removeMetadata(&object.ObjectMeta); isOfLink {
-			object.Labels = map[string]string{v1alpha1.LinkLabel: ""}
-		}
 	case *v1alpha1.MaintenanceWindow:
-		removeMetadata(&object.ObjectMeta)
+		RemoveMetadata(&object.ObjectMeta)
 	case *v1alpha1.IncidentSummary:
 		manager := object.Labels[v1alpha1.ManagedByLabel]
-		if removeMetadata(&object.ObjectMeta); manager == v1alpha1.FieldManager {
+		if RemoveMetadata(&object.ObjectMeta); manager == v1alpha1.FieldManager {
 			object.Labels = map[string]string{v1alpha1.ManagedByLabel: v1alpha1.FieldManager}
 		}
 	}
 	return object, nil
 }
 
-func removeMetadata(m *metav1.ObjectMeta) {
+// RemoveMetadata removes the metadata that nothing reads, all labels as well.
+func RemoveMetadata(m *metav1.ObjectMeta) {
 	m.ManagedFields, m.Annotations, m.Labels, m.Finalizers, m.OwnerReferences, m.GenerateName = nil, nil, nil, nil, nil, ""
 	m.Namespace = queue.Intern(m.Namespace)
 }

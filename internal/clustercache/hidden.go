@@ -21,13 +21,8 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
-// The kinds of objects that may be hidden.
-const (
-	KindEvent       = "AlertEvent"
-	KindIntegration = "WebhookIntegration"
-	KindWindow      = "MaintenanceWindow"
-	KindHeartbeat   = "Heartbeat"
-)
+// KindEvent is the kind of AlertEvents.
+const KindEvent = "AlertEvent"
 
 const (
 	// maxCachedIntegrations is how many WebhookIntegrations the cache has below its reserve, and integrationShare the part of it
@@ -79,11 +74,11 @@ func NewHidden(events int, share float64) *Hidden {
 	waiting := fair.Limit{All: int64(float64(own) * 2 / share), Share: share / 2}
 	many, few := fair.Limit{All: maxCachedIntegrations, Share: integrationShare}, fair.Limit{All: maxCachedOthers, Share: otherShare}
 	h := &Hidden{
-		events:       newPlaces(KindEvent, &v1alpha1.AlertEvent{}, waiting),
-		integrations: newPlaces(KindIntegration, &v1alpha1.WebhookIntegration{}, many),
+		events:       newPlaces(&v1alpha1.AlertEvent{}, waiting),
+		integrations: newPlaces(&v1alpha1.WebhookIntegration{}, many),
 		others: []*places{
-			newPlaces(KindWindow, &v1alpha1.MaintenanceWindow{}, few),
-			newPlaces(KindHeartbeat, &v1alpha1.Heartbeat{}, few),
+			newPlaces(&v1alpha1.MaintenanceWindow{}, few),
+			newPlaces(&v1alpha1.Heartbeat{}, few),
 		},
 	}
 	h.events.settled.Limit = fair.Limit{All: 2 * maxSettledEvents, Share: 0.5}
@@ -100,9 +95,11 @@ func (h *Hidden) kinds() []*places {
 	return append([]*places{h.events, h.integrations}, h.others...)
 }
 
-// Each calls use for each kind and namespace with hidden objects, those with the most first.
+// Each calls use for each kind that may be hidden, without a namespace, and for its namespaces with hidden objects, those with the
+// most first.
 func (h *Hidden) Each(use func(kind, namespace string, objects int)) {
 	for _, p := range h.kinds() {
+		use(p.kind, "", 0)
 		p.mu.Lock()
 		for _, namespace := range slices.SortedFunc(maps.Keys(p.hidden), func(a, b string) int {
 			return cmp.Or(p.hidden[b].count-p.hidden[a].count, cmp.Compare(a, b))
@@ -172,11 +169,11 @@ type hiddenObjects struct {
 	isUrgent bool // when the list hid them, objects that were gone held places
 }
 
-func newPlaces(kind string, object client.Object, limit fair.Limit) *places {
+func newPlaces(object client.Object, limit fair.Limit) *places {
 	none := func(client.Object) bool { return false }
 	return &places{
-		kind: kind, object: object, isExempt: none, isSettled: none, used: fair.Budget[string]{Limit: limit},
-		shown: map[types.UID]place{}, hidden: map[string]hiddenObjects{},
+		kind: reflect.TypeOf(object).Elem().Name(), object: object, isExempt: none, isSettled: none,
+		used: fair.Budget[string]{Limit: limit}, shown: map[types.UID]place{}, hidden: map[string]hiddenObjects{},
 	}
 }
 

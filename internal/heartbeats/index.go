@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/internal/clustercache"
 	"github.com/tocsin-dev/tocsin/internal/informers"
 )
 
@@ -83,6 +84,17 @@ func AddField(fields client.FieldIndexer) error {
 		return fmt.Errorf("indexing Heartbeats by their integration: %w", err)
 	}
 	return nil
+}
+
+// Condense is the transform of the cache: that of clustercache, which keeps LinkLabel.
+func Condense(object any) (any, error) {
+	if h, ok := object.(*v1alpha1.Heartbeat); ok {
+		_, isOfLink := h.Labels[v1alpha1.LinkLabel]
+		if clustercache.RemoveMetadata(&h.ObjectMeta); isOfLink {
+			h.Labels = map[string]string{v1alpha1.LinkLabel: ""}
+		}
+	}
+	return object, nil
 }
 
 // List returns the Heartbeats of an integration that a reader has. Whoever is told of a change by an informer reads its cache: an
