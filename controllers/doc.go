@@ -1,9 +1,9 @@
 // Package controllers folds AlertEvents into Incidents, exactly once, and deletes what is folded.
 //
 // It wires its packages together: incident folds, release deletes and marks AlertEvents, sweep visits Resolved Incidents,
-// integration writes the status of WebhookIntegrations, summary counts the Incidents of a namespace, heartbeat finds heartbeats
-// that are missed, and replica has what every replica keeps. Package maintenance mutes Incidents; the programs wire it and the
-// packages that tell others.
+// integration writes the status of WebhookIntegrations, summary counts the Incidents of a namespace, and replica has what every
+// replica keeps. Package heartbeat finds heartbeats that are missed, and maintenance mutes Incidents; the programs wire them and
+// the packages that tell others.
 //
 // This comment has the algorithm and its proof. docs/internals/architecture.md has the invariants, and what guards each of them.
 //

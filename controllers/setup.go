@@ -2,14 +2,12 @@ package controllers
 
 import (
 	"cmp"
-	"errors"
 
 	"github.com/prometheus/client_golang/prometheus"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/heartbeat"
 	"github.com/tocsin-dev/tocsin/controllers/incident"
 	"github.com/tocsin-dev/tocsin/controllers/integration"
 	"github.com/tocsin-dev/tocsin/controllers/release"
@@ -17,7 +15,6 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/summary"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
-	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/internal/recorder"
 )
 
@@ -63,7 +60,7 @@ func NewReplica(mgr ctrl.Manager, options Options) (*Replica, error) {
 		options.Folds.Namespaces = []string{""}
 	}
 	options.Folds.Forwarder = options.Forwarder
-	if err := errors.Join(replica.Index(mgr), heartbeats.AddField(mgr.GetFieldIndexer())); err != nil {
+	if err := replica.Index(mgr); err != nil {
 		return nil, err
 	}
 	return &Replica{options}, replica.Follow(mgr, options.Folds.Memory)
@@ -81,7 +78,6 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	if err := releaser.Add(mgr); err != nil {
 		return err
 	}
-	folds.Features = []incident.Feature{heartbeat.NewDeadlines(mgr.GetCache(), folds.Health, r.options.Capacity)}
 	for _, feature := range r.options.Features {
 		folds.Features = append(folds.Features, feature)
 	}
@@ -104,17 +100,11 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	for _, feature := range r.options.Features {
 		err = cmp.Or(err, feature.Lead(mgr, live))
 	}
-	return cmp.Or(
-		err,
-		heartbeat.Add(mgr, live, folds.Health),
-		summary.Add(mgr, live, folds.Health),
-		integration.Add(mgr, live, status),
-	)
+	return cmp.Or(err, summary.Add(mgr, live, folds.Health), integration.Add(mgr, live, status))
 }
 
 // RegisterMetrics registers the metrics of the controllers.
 func RegisterMetrics(registry prometheus.Registerer) {
-	heartbeat.RegisterMetrics(registry)
 	incident.RegisterMetrics(registry)
 	recorder.RegisterMetrics(registry)
 	replica.RegisterMetrics(registry)

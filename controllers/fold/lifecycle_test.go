@@ -430,8 +430,9 @@ func TestTheTimelineOfAStatusWithoutContent(t *testing.T) {
 }
 
 func TestAStatusWithoutContentIsStillOfAHeartbeat(t *testing.T) {
-	for kind, want := range map[string]string{HeartbeatType: HeartbeatType, "of a kind that is rejected": defaultType} {
+	for kind, want := range map[string]string{"heartbeat": "heartbeat", "of a kind that is rejected": defaultType} {
 		g, bench := NewWithT(t), newBench()
+		bench.policy.KeptTypes = []string{"heartbeat"}
 		p := bench.fold(eventOf(1, alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{Type: kind})))
 		bare := p.WithoutContent(&v1alpha1.IncidentStatus{}, &bench.policy, "rejected", minute(1))
 		g.Expect(bare.Status.Alert.Type).To(Equal(want))

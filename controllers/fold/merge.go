@@ -192,7 +192,7 @@ const rejectedTitle = "The content of the alerts is not kept"
 
 // WithoutContent returns the plan with a status that has nothing of the alerts' texts, because the API server rejects the whole
 // one, or there is no space for it: state, conditions, counts, times, severity and ledger. The content is the stored one of the
-// same episode, else a fixed title; that of a heartbeat keeps its type. The timeline records the reason; repeats add no second
+// same episode, else a fixed title; a type of KeptTypes stays. The timeline records the reason; repeats add no second
 // entry until another transition is recorded.
 func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, policy *Policy, reason string, now time.Time) Plan {
 	bare := *p
@@ -206,8 +206,8 @@ func (p *Plan) WithoutContent(stored *v1alpha1.IncidentStatus, policy *Policy, r
 	if stored.Episode != nil && status.Episode != nil && stored.Episode.Number == status.Episode.Number {
 		status.Alert, status.Episode.Title = *stored.Alert.DeepCopy(), stored.Episode.Title
 	}
-	if known.Type == HeartbeatType {
-		status.Alert.Type = HeartbeatType
+	if slices.Contains(policy.KeptTypes, known.Type) {
+		status.Alert.Type = known.Type
 	}
 	status.Alert.Severity, status.Alert.Preset = known.Severity, known.Preset
 	status.Alert.StartTime, status.Alert.EndTime = known.StartTime, known.EndTime // they tell what is late

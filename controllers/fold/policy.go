@@ -66,6 +66,8 @@ type Policy struct {
 	Flapping                    *v1alpha1.FlappingPolicy // nil: the defaults
 	AcknowledgementExpiresAfter time.Duration            // 0: never
 
+	KeptTypes []string // types of alerts that an Incident keeps without its content
+
 	Sender Sender
 	Muting Muting // of its Incidents, by one feature; nil: nothing mutes them
 	Rules  []Rule // of other packages
@@ -84,10 +86,6 @@ type Sender struct {
 	PresentFrom time.Time // unless it is missing, its quiet counts from then on; zero: from any time
 	Keys        []string  // dedup keys of Incidents that are about the sender, and end when it is there again
 }
-
-// HeartbeatType is the type of the alerts about heartbeats. Package heartbeat resolves the Incident of one that was deleted only
-// if it has this type.
-const HeartbeatType = "heartbeat"
 
 // PolicyOf returns the policy of an integration, without what features add; nil stands for one that does not exist. The presets
 // may be nil if the window for late firings does not matter.

@@ -28,11 +28,11 @@ const (
 )
 
 // Deadlines has no Incident of an integration end for want of alerts while one of its heartbeats is missed. The heartbeats are
-// those of the cache, which has a bounded number of them: this leader itself notes which are missed.
+// those of the cache, which has a bounded number of them: this leader itself notes which are missed. It implements
+// controllers.Feature.
 type Deadlines struct {
 	cache     client.Reader
-	informers cache.Cache // of the same cache
-	clock     replica.APIClock
+	health    replica.Health
 	incidents incidents
 	missed    *expirecache.LRUExpireCache // when a heartbeat was deleted that was missed: time.Time by the name of the integration
 }
@@ -42,10 +42,13 @@ type incidents interface {
 	OfIntegration(namespace, integration string) []string
 }
 
-// NewDeadlines returns those of a leader's term.
-func NewDeadlines(objects cache.Cache, clock replica.APIClock, incidents incidents) *Deadlines {
-	return &Deadlines{objects, objects, clock, incidents, expirecache.NewLRUExpireCache(maxMissed)}
+// NewDeadlines returns those of a cache that finds Heartbeats by their integration.
+func NewDeadlines(objects client.Reader, health replica.Health, incidents incidents) *Deadlines {
+	return &Deadlines{objects, health, incidents, expirecache.NewLRUExpireCache(maxMissed)}
 }
+
+// Synced implements controllers.Feature. It keeps nothing of its own: a term begins when the cache has synced.
+func (d *Deadlines) Synced() bool { return true }
 
 // AddTo implements incident.Feature.
 func (d *Deadlines) AddTo(ctx context.Context, policy *fold.Policy, integration *v1alpha1.WebhookIntegration) error {
@@ -57,7 +60,7 @@ func (d *Deadlines) AddTo(ctx context.Context, policy *fold.Policy, integration 
 	sender, known := &policy.Sender, senderOf(beats)
 	isUnwatched := integration.Spec.Federate && !slices.ContainsFunc(beats, heartbeats.WatchesLink) // perhaps the leaf is gone
 	sender.Missing = sender.Missing || known.Missing || isUnwatched
-	sender.PresentFrom = fold.Latest(sender.PresentFrom, known.PresentFrom, d.missedUntil(key, d.clock.APITime()))
+	sender.PresentFrom = fold.Latest(sender.PresentFrom, known.PresentFrom, d.missedUntil(key, d.health.APITime()))
 	sender.Keys = append(sender.Keys, known.Keys...)
 	return nil
 }
@@ -83,9 +86,10 @@ func (d *Deadlines) missedUntil(integration types.NamespacedName, now time.Time)
 	return until
 }
 
-// Source implements incident.Feature.
-func (d *Deadlines) Source() source.Source {
-	return source.Kind[client.Object](d.informers, &v1alpha1.Heartbeat{}, d.onHeartbeat())
+// Source implements incident.Feature. It forgets what an earlier term has noted, since another leader may have led meanwhile.
+func (d *Deadlines) Source(objects cache.Cache) source.Source {
+	d.missed.RemoveAll(func(any) bool { return true })
+	return source.Kind[client.Object](objects, &v1alpha1.Heartbeat{}, d.onHeartbeat())
 }
 
 // onHeartbeat enqueues the Incidents of a WebhookIntegration when the first of its heartbeats is missed, when the last one is
@@ -99,7 +103,7 @@ func (d *Deadlines) onHeartbeat() handler.EventHandler {
 		h, was, is := cmp.Or(after, before), isMissed(before), isMissed(after)
 		integration := heartbeats.IntegrationOf(h)
 		if after == nil && was {
-			d.missed.Add(integration, d.clock.APITime(), missedMemory)
+			d.missed.Add(integration, d.health.APITime(), missedMemory)
 		}
 		if before == nil || after == nil {
 			requests.Add(folds, heartbeats.IncidentOf(h))

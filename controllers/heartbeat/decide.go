@@ -257,7 +257,7 @@ func (d *decision) fire(trouble *v1alpha1.Timestamp) {
 		Title:       cmp.Or(says.Title, fmt.Sprintf(title, h.Name)),
 		Description: description,
 		Severity:    cmp.Or(says.Severity, v1alpha1.SeverityCritical),
-		Type:        fold.HeartbeatType,
+		Type:        AlertType,
 		// Not the time of the last signal: this absence may have begun before the end of an Incident that was resolved, and would
 		// be taken for a late alert of it.
 		StartTime: trouble,

@@ -10,10 +10,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 )
+
+// AlertType is the type of the alerts about heartbeats, which their Incidents keep without their content: an Incident of another
+// type is none of a heartbeat.
+const AlertType = "heartbeat"
 
 // orphans resolves the open Incidents whose heartbeat was deleted, or belongs to another integration now.
 type orphans struct{ *reconciler }
@@ -24,7 +27,7 @@ func addOrphans(mgr ctrl.Manager, r *reconciler) error {
 		Watches(&v1alpha1.Incident{}, requests.OnChange(func(
 			_ context.Context, _, after *v1alpha1.Incident, _ bool, queue requests.Queue,
 		) {
-			if after != nil && isOpen(after) && after.Status.Alert.Type == fold.HeartbeatType {
+			if after != nil && isOpen(after) && after.Status.Alert.Type == AlertType {
 				requests.Add(queue, client.ObjectKeyFromObject(after))
 			}
 		})).
@@ -45,7 +48,7 @@ func (r orphans) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	name, ok := v1alpha1.HeartbeatOfKey(incident.Spec.DedupKey)
-	if !ok || len(validation.IsDNS1123Subdomain(name)) > 0 || incident.Status.Alert.Type != fold.HeartbeatType || !isOpen(incident) {
+	if !ok || len(validation.IsDNS1123Subdomain(name)) > 0 || incident.Status.Alert.Type != AlertType || !isOpen(incident) {
 		return ctrl.Result{}, nil // also what a sender calls so
 	}
 	for _, reader := range []client.Reader{r.cache, r.live} {

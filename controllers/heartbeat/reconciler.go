@@ -75,10 +75,10 @@ type known struct {
 	since time.Time
 }
 
-// Add adds the controllers to the manager of a leader's term.
-func Add(mgr ctrl.Manager, live client.Client, health replica.Health) error {
+// Lead implements controllers.Feature.
+func (d *Deadlines) Lead(mgr ctrl.Manager, live client.Client) error {
 	r := &reconciler{
-		cache: mgr.GetCache(), live: live, health: health, recorder: mgr.GetEventRecorder("tocsin"),
+		cache: mgr.GetCache(), live: live, health: d.health, recorder: mgr.GetEventRecorder("tocsin"),
 	}
 	err := requests.Complete("the heartbeats", ctrl.NewControllerManagedBy(mgr).
 		Named("heartbeat").

@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 	"github.com/tocsin-dev/tocsin/internal/heartbeats"
@@ -348,7 +347,7 @@ func TestTheIncidentOfADeletedHeartbeatIsResolved(t *testing.T) {
 		incident.Status.State, incident.Status.Alert.Type = v1alpha1.IncidentOpen, kind
 		s.Expect(s.Live.Status().Update(s.Ctx, incident)).To(Succeed())
 	}
-	open("heartbeat/beat", fold.HeartbeatType)
+	open("heartbeat/beat", AlertType)
 	open("heartbeat/other", "mine")
 	s.Expect(s.look(0)).To(BeZero())
 	s.cache = interceptor.NewClient(s.Live, interceptor.Funcs{Get: func(

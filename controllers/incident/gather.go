@@ -238,7 +238,7 @@ func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *fa
 	if policy.AutoResolveAfter == 0 && !policy.Absent && o.incident != nil && v1alpha1.IsGeneratedKey(o.incident.Spec.DedupKey) {
 		policy.AutoResolveAfter = integrations.GeneratedAutoResolve // hardly any sender sends a resolve for it
 	}
-	policy.Rules = append(policy.Rules, o.rules...)
+	policy.KeptTypes, policy.Rules = r.KeptTypes, append(policy.Rules, o.rules...)
 	return r.withQuiet(policy, o), nil
 }
 

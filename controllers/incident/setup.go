@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/utils/lru"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -44,6 +45,9 @@ type Options struct {
 	// Features add to the policies of integrations.
 	Features []Feature
 
+	// KeptTypes are types of alerts that Incidents keep without their content.
+	KeptTypes []string
+
 	// Presets have windows for integrations without spec.lateFiringWindow.
 	Presets fold.Presets
 
@@ -67,8 +71,8 @@ type Feature interface {
 	// AddTo adds to the policy of an integration.
 	AddTo(ctx context.Context, policy *fold.Policy, integration *v1alpha1.WebhookIntegration) error
 
-	// Source has Incidents folded when that changes. Each term of a leader has one.
-	Source() source.Source
+	// Source has Incidents folded when that changes. Each term of a leader has one, which may follow the term's cache.
+	Source(objects cache.Cache) source.Source
 }
 
 // Add adds the controller to the manager of a leader's term. It returns the Incidents that cannot be written.
@@ -107,7 +111,7 @@ func Add(
 		WatchesRawSource(requests.Source("forwarding", r.watchForwarding)).
 		WithOptions(options)
 	for _, feature := range o.Features {
-		builder.WatchesRawSource(feature.Source())
+		builder.WatchesRawSource(feature.Source(mgr.GetCache()))
 	}
 	return r.blocked, requests.Complete("the fold of Incidents", builder, r)
 }

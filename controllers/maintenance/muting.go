@@ -88,7 +88,7 @@ type watchedPlan struct {
 
 // Source implements incident.Feature. It enqueues the Incidents of an integration when a window that is for it is changed, opens
 // or ends.
-func (m *Muting) Source() source.Source {
+func (m *Muting) Source(cache.Cache) source.Source {
 	return requests.Source("maintenance", func(ctx context.Context, queue requests.Queue) error {
 		w := windowWatch{}
 		go wait.UntilWithContext(ctx, func(ctx context.Context) {

@@ -19,6 +19,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers"
 	"github.com/tocsin-dev/tocsin/controllers/forward"
 	"github.com/tocsin-dev/tocsin/controllers/forward/alertmanager"
+	"github.com/tocsin-dev/tocsin/controllers/heartbeat"
 	"github.com/tocsin-dev/tocsin/controllers/incident"
 	"github.com/tocsin-dev/tocsin/controllers/maintenance"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
@@ -30,8 +31,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/queue"
 	"github.com/tocsin-dev/tocsin/internal/schemacheck"
 	"github.com/tocsin-dev/tocsin/webhookserver"
-	"github.com/tocsin-dev/tocsin/webhookserver/feature"
-	"github.com/tocsin-dev/tocsin/webhookserver/heartbeat"
+	listener "github.com/tocsin-dev/tocsin/webhookserver/heartbeat"
 	"github.com/tocsin-dev/tocsin/webhookserver/mapping"
 )
 
@@ -49,6 +49,7 @@ func Execute(args []string, stdout, stderr io.Writer) int {
 			webhookserver.RegisterMetrics(metrics.Registry) // those that all replicas of a process share, which is one outside of tests
 			controllers.RegisterMetrics(metrics.Registry)
 			forward.RegisterMetrics(metrics.Registry)
+			heartbeat.RegisterMetrics(metrics.Registry)
 			leader.RegisterMetrics(metrics.Registry)
 			return Run(ctx, o, Environment{Config: config, Log: log, Metrics: metrics.Registry})
 		},
@@ -99,11 +100,11 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	}
 	health := replica.NewIngestHealth(environment.Clock)
 	muting, err := maintenance.NewMuting(mgr.GetCache(), health, o.webhook.Capacity)
-	beats := heartbeat.New()
+	beats := listener.New()
 	if err := errors.Join(err, beats.Follow(mgr.GetCache())); err != nil {
 		return err
 	}
-	o.webhook.Features = []feature.Feature{beats}
+	o.webhook.Features = append(o.webhook.Features, beats)
 	checker, canary, err := addCanary(mgr, replica.CanaryOptions{
 		Namespace: ownNamespace(&o), Memory: memory, Health: health, Watches: informers,
 	})
@@ -113,6 +114,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	o.webhook.Health, o.webhook.Schemas = health, checker
 	folding := foldingOptions(o, environment, memory, health)
 	folding.Features = []controllers.Feature{muting}
+	folding.Features = append(folding.Features, heartbeat.NewDeadlines(mgr.GetCache(), health, o.webhook.Capacity))
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())
 		if err != nil {
@@ -165,6 +167,7 @@ func foldingOptions(
 			Namespaces: o.process.WatchNamespaces, EventNamespaces: eventNamespaces(&o), Memory: memory, Health: health,
 			Presets: mapping.PresetWindows{}, Clock: environment.Clock,
 			ArchiveRequired: o.archiveRequired,
+			KeptTypes:       []string{heartbeat.AlertType},
 		},
 		Mappings: o.webhook.Mappings, Capacity: o.webhook.Capacity,
 	}

@@ -1,6 +1,7 @@
 package heartbeats
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -30,11 +31,11 @@ func NewIndex() *Index {
 	return &Index{all: map[types.NamespacedName][]*v1alpha1.Heartbeat{}}
 }
 
-// Follow has the index follow a cache.
+// Follow has the index follow a cache, of which List then finds the Heartbeats as well.
 func (x *Index) Follow(objects cache.Informers) (err error) {
 	x.synced, err = informers.Feed(objects, &v1alpha1.Heartbeat{},
 		func(h *v1alpha1.Heartbeat, _ bool) { x.Set(h) }, x.Remove)
-	return err
+	return cmp.Or(err, addField(objects))
 }
 
 // Synced reports whether all Heartbeats are known that existed at the start.
@@ -70,8 +71,8 @@ func (x *Index) Of(integration types.NamespacedName) []*v1alpha1.Heartbeat {
 	return x.all[integration]
 }
 
-// AddField has a cache find Heartbeats by their integration, as the API server does. See List.
-func AddField(fields client.FieldIndexer) error {
+// addField has a cache find Heartbeats by their integration, as the API server does. See List.
+func addField(fields client.FieldIndexer) error {
 	integrationOf := func(object client.Object) []string {
 		h, ok := object.(*v1alpha1.Heartbeat)
 		if !ok {

@@ -15,6 +15,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers"
 	"github.com/tocsin-dev/tocsin/controllers/archive"
 	"github.com/tocsin-dev/tocsin/controllers/forward"
+	"github.com/tocsin-dev/tocsin/controllers/heartbeat"
 	"github.com/tocsin-dev/tocsin/internal/capacity"
 	"github.com/tocsin-dev/tocsin/webhookserver"
 )
@@ -30,6 +31,7 @@ func main() {
 	r.MustRegister(&capacity.Counts{})
 	controllers.RegisterMetrics(&r)
 	forward.RegisterMetrics(&r)
+	heartbeat.RegisterMetrics(&r)
 	r.process = "archiver"
 	archive.RegisterMetrics(&r)
 	slices.SortFunc(r.metrics, func(a, b metric) int { return strings.Compare(a.Name, b.Name) })
