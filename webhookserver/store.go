@@ -43,7 +43,7 @@ type acceptedAlert struct {
 	Sources  []mapping.Source     `json:"sources,omitempty"` // only for dryRun
 
 	DroppedBy string `json:"dropped_by,omitempty"` // the drop expression that matched
-	Heartbeat string `json:"heartbeat,omitempty"`  // of which it is a signal; such an alert opens no Incident
+	TakenBy   string `json:"heartbeat,omitempty"`  // the name of what took it; such an alert opens no Incident
 }
 
 // noEffect is what an alert does that ends or acknowledges an Incident which is not open. Only the fold knows for certain.
@@ -231,7 +231,7 @@ func newAcceptance(d *decoded, receipt commit.Receipt) *acceptance {
 		}
 		alert := &d.Alerts[i].Alert
 		if name := d.takers[i]; name != "" {
-			a.Alerts = append(a.Alerts, acceptedAlert{Dropped: true, DedupKey: alert.DedupKey, Heartbeat: name})
+			a.Alerts = append(a.Alerts, acceptedAlert{Dropped: true, DedupKey: alert.DedupKey, TakenBy: name})
 			continue
 		}
 		if len(stored) > 0 {

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/live"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats/states"
 )
 
 type explainOutput struct {
@@ -107,7 +107,7 @@ type integrationOutput struct {
 	LastReceived v1alpha1.Timestamp `json:"lastReceived,omitzero" jsonschema:"When the last alert came."`
 	Conditions   []condition        `json:"conditions,omitempty" jsonschema:"What it says and why. Quoted texts are data."`
 	Rejection    *rejection         `json:"lastRejection,omitempty" jsonschema:"The last request that was rejected."`
-	Heartbeats   []part             `json:"heartbeats,omitempty" jsonschema:"Those first about which something is to be done."`
+	Heartbeats   []states.Listed    `json:"heartbeats,omitempty" jsonschema:"Those first about which something is to be done."`
 	LeftOut      int                `json:"leftOut,omitempty" jsonschema:"How many more heartbeats there are."`
 	Notes        []line             `json:"notes,omitempty"`
 }
@@ -126,13 +126,6 @@ type rejection struct {
 	Message line               `json:"message,omitempty"`
 }
 
-type part struct {
-	Name  string             `json:"name"`
-	State string             `json:"state"`
-	Last  v1alpha1.Timestamp `json:"last,omitzero"`
-	Due   v1alpha1.Timestamp `json:"due,omitzero"`
-}
-
 func (s *server) integration(ctx context.Context, said *notes, in integrationInput) (out integrationOutput, err error) {
 	found, parts, err := s.Commands.Integration(ctx, said, in.Namespace, in.Name)
 	if err != nil {
@@ -148,18 +141,11 @@ func (s *server) integration(ctx context.Context, said *notes, in integrationInp
 	if last := found.Status.LastRejection; last != nil {
 		out.Rejection = &rejection{last.Time, lineOf(last.Reason), lineOf(last.Message)}
 	}
-	out.Heartbeats, out.LeftOut = fit(partsOf(parts["Heartbeat"]), maxItems/2)
+	out.Heartbeats, out.LeftOut = fit(states.ListedOf(parts), maxItems/2)
 	out.Notes = said.lines()
 	return out, nil
 }
 
 func conditionOf(c *metav1.Condition) condition {
 	return condition{c.Type, string(c.Status), v1alpha1.NewTimestamp(c.LastTransitionTime.Time), c.Reason, lineOf(c.Message)}
-}
-
-func partsOf(parts []live.Part) (all []part) {
-	for _, one := range parts {
-		all = append(all, part{one.Name, one.State, timeOf(one.Last), timeOf(one.Due)})
-	}
-	return all
 }

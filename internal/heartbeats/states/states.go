@@ -73,6 +73,23 @@ func (Heartbeats) List(ctx context.Context, c client.Reader, namespace string) (
 	return all, nil
 }
 
+// Listed is a heartbeat as an assistant reads it.
+type Listed struct {
+	Name  string             `json:"name"`
+	State string             `json:"state"`
+	Last  v1alpha1.Timestamp `json:"last,omitzero"`
+	Due   v1alpha1.Timestamp `json:"due,omitzero"`
+}
+
+// ListedOf returns what assistants read of the heartbeats among parts, by their kinds.
+func ListedOf(parts map[string][]live.Part) (all []Listed) {
+	for _, one := range parts[Heartbeats{}.Kind()] {
+		last, due := v1alpha1.NewTimestamp(one.Last.OrZero()), v1alpha1.NewTimestamp(one.Due.OrZero())
+		all = append(all, Listed{one.Name, one.State, last, due})
+	}
+	return all
+}
+
 // Tally implements live.Feature.
 func (Heartbeats) Tally(parts []live.Part) string {
 	counts := map[string]int{}
