@@ -13,7 +13,7 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/plaintext"
 )
 
-// KnownForwarding is what is known about the forwarding of an Incident, but for what mutes or silences it.
+// KnownForwarding is what is known about the forwarding of an Incident, beside its status.
 type KnownForwarding struct {
 	Disabled      bool                      // Incidents are not forwarded
 	Reason        v1alpha1.ForwardingReason // empty: not known

@@ -314,20 +314,21 @@ func (f *folding) resolve(reason, message string, entry v1alpha1.Transition) {
 	}
 }
 
-// count counts an alert, whatever else became of it. It does not count notes, requests for a silence, assignments, and reports of
-// people that do not fire: they do not say that the problem continues.
+// count counts an alert, whatever else became of it. It does not count notes, what only a report can say, and reports of people
+// that do not fire: they do not say that the problem continues.
 func (f *folding) count(a receivedAlert) {
 	episode := f.episode()
 	if !isSet(&episode.StartTime) {
 		episode.StartTime = *timestamp(a.received) // the API server rejects an Incident without a start
 	}
 	switch a.Status {
-	case v1alpha1.AlertNoted, v1alpha1.AlertSilenced, v1alpha1.AlertAssigned, v1alpha1.AlertUnassigned:
-		return
-	default:
-		if isFollowUp(a.Status) && a.by() != "" {
+	case v1alpha1.AlertFiring:
+	case v1alpha1.AlertResolved, v1alpha1.AlertAcknowledged, v1alpha1.AlertUnacknowledged:
+		if a.by() != "" {
 			return
 		}
+	default:
+		return
 	}
 	f.status.AlertCount++
 	episode.AlertCount++

@@ -136,8 +136,8 @@ func decode(spec *v1alpha1.AlertEventSpec) (alerts []v1alpha1.Alert, err error) 
 	if r := spec.Report; r != nil {
 		return []v1alpha1.Alert{{
 			IncidentName: r.IncidentName, DedupKey: r.DedupKey, Status: r.Status,
-			IsReport: true, By: r.By, Comment: r.Comment, Assignee: r.Assignee,
-			SilenceFor: r.SilenceFor, AcknowledgeFor: r.AcknowledgeFor,
+			IsReport: true, By: r.By, Comment: r.Comment, Assignee: r.Assignee, AcknowledgeFor: r.AcknowledgeFor,
+			SilenceFor: r.SilenceFor,
 		}}, nil
 	}
 	text := []byte(spec.Alerts)
