@@ -29,29 +29,71 @@ const maxNameChars = 256 // of by and assignee in spec.report
 type Action struct {
 	Status  v1alpha1.AlertStatus // AlertFiring reopens them
 	Message string
-	Length  time.Duration // of a silence, which 0 ends; or of an acknowledgement: 0 leaves it to the integration
+	Length  time.Duration // how long it lasts; 0 ends its effect, and leaves the length of an acknowledgement to the integration
 
 	Assignee string // to whom AlertAssigned assigns them
+}
 
-	Silences *silences.Batch // to check and to await
+// Effect is what an action changes beside the status of an Incident. It is checked before the requests, and awaited after them.
+type Effect interface {
+	CheckLength() error // as the API server would
+	Check(ctx context.Context, c client.Reader, incident *v1alpha1.Incident) error
+	Unneeded(incident *v1alpha1.Incident) (why string, known bool) // if it is known, why is that of Action
+	AddTo(report *v1alpha1.Report)
+
+	// AwaitOne waits for the effect of a request that is folded, and returns what to add to Done, which is empty if the status of
+	// the action says what was done. Timeout is the limit of the wait if the user sets none.
+	AwaitOne(ctx context.Context, c client.Reader, before *v1alpha1.Incident, limit time.Duration) (but string, err error)
+	Timeout() time.Duration
+	Done() string
+
+	// Await waits in a feed for the effect on all Incidents that were added, as they were before the requests, and says of each
+	// what is wrong with it, until say returns false.
+	Await(ctx context.Context, feed *live.Feed, say func(before *v1alpha1.Incident, problem error) (listens bool))
+	Add(before *v1alpha1.Incident)
+	IsEmpty() bool
+}
+
+// none is the effect of an action that has none.
+type none struct{}
+
+func (none) CheckLength() error                                                      { return nil }
+func (none) Check(context.Context, client.Reader, *v1alpha1.Incident) error          { return nil }
+func (none) Unneeded(*v1alpha1.Incident) (string, bool)                              { return "", false }
+func (none) AddTo(*v1alpha1.Report)                                                  {}
+func (none) Timeout() time.Duration                                                  { return 0 }
+func (none) Done() string                                                            { return "" }
+func (none) Await(context.Context, *live.Feed, func(*v1alpha1.Incident, error) bool) {}
+func (none) Add(*v1alpha1.Incident)                                                  {}
+func (none) IsEmpty() bool                                                           { return true }
+func (none) AwaitOne(context.Context, client.Reader, *v1alpha1.Incident, time.Duration) (string, error) {
+	return "", nil
+}
+
+// Effect returns the effect of an action that is requested now.
+func (a Action) Effect() Effect {
+	if a.Status == v1alpha1.AlertSilenced {
+		return silences.NewBatch(a.Length)
+	}
+	return none{}
 }
 
 // Unneeded describes why an Incident needs no action; empty if it needs one.
 func (a Action) Unneeded(incident *v1alpha1.Incident) string {
-	needsOpen := a.Status != v1alpha1.AlertNoted && (a.Status != v1alpha1.AlertSilenced || a.Length > 0)
+	if why, known := a.Effect().Unneeded(incident); known {
+		return why
+	}
 	switch {
-	case a.Status == v1alpha1.AlertFiring:
-		return unneededReopen(incident)
-	case a.Status == v1alpha1.AlertResolved && fold.EndIsKeptBack(&incident.Status, time.Now()):
-		return "" // Alertmanager is told of the end then
-	case needsOpen && incident.Status.State == v1alpha1.IncidentResolved:
+	case a.Status == v1alpha1.AlertFiring && incident.Status.State != v1alpha1.IncidentResolved:
+		return "already open"
+	case a.Status == v1alpha1.AlertFiring, a.Status == v1alpha1.AlertResolved && fold.EndIsKeptBack(&incident.Status, time.Now()):
+		return "" // Alertmanager is told then of an end that was kept back
+	case a.Status != v1alpha1.AlertNoted && incident.Status.State == v1alpha1.IncidentResolved:
 		return "already resolved"
 	case a.Status == v1alpha1.AlertAcknowledged && !a.tells() && staysAcknowledged(&incident.Status):
 		return "already acknowledged"
 	case a.Status == v1alpha1.AlertUnacknowledged && !live.HasAcknowledgement(incident):
 		return "not acknowledged"
-	case a.Status == v1alpha1.AlertSilenced && a.Length == 0:
-		return silences.UnneededEnd(incident)
 	default:
 		return a.unneededAssignment(incident)
 	}
@@ -65,19 +107,10 @@ func staysAcknowledged(status *v1alpha1.IncidentStatus) bool {
 // tells reports whether an acknowledgement or an assignment adds something to an earlier one.
 func (a Action) tells() bool { return a.Message != "" || a.Length > 0 }
 
-func unneededReopen(incident *v1alpha1.Incident) string {
-	if incident.Status.State == v1alpha1.IncidentResolved {
-		return ""
-	}
-	return "already open"
-}
-
 // Event returns the AlertEvent that does the action to an Incident, in the name of a user.
 func (a Action) Event(incident *v1alpha1.Incident, user string) *v1alpha1.AlertEvent {
 	report := &v1alpha1.Report{Status: a.Status, IncidentName: incident.Name, By: user, Comment: a.Message}
-	if a.Status == v1alpha1.AlertSilenced {
-		report.SilenceFor = &metav1.Duration{Duration: a.Length}
-	}
+	a.Effect().AddTo(report)
 	if a.Status == v1alpha1.AlertAcknowledged && a.Length > 0 {
 		report.AcknowledgeFor = &metav1.Duration{Duration: a.Length}
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/internal/action"
-	"github.com/tocsin-dev/tocsin/internal/silences"
 )
 
 const (
@@ -23,17 +22,25 @@ const (
 	maxActionIncidents = 500
 )
 
-var actionStatus = map[string]v1alpha1.AlertStatus{
-	"ack": v1alpha1.AlertAcknowledged, "unack": v1alpha1.AlertUnacknowledged, "note": v1alpha1.AlertNoted,
-	"assign": v1alpha1.AlertAssigned, "unassign": v1alpha1.AlertUnassigned,
-	"silence": v1alpha1.AlertSilenced, "unsilence": v1alpha1.AlertSilenced, "resolve": v1alpha1.AlertResolved,
-	"reopen": v1alpha1.AlertFiring,
+// actions are those that a request may name.
+var actions = map[string]struct {
+	status      v1alpha1.AlertStatus
+	least, most time.Duration // of its length; 0: it has none
+	problem     string        // with any other length
+}{
+	"ack": {v1alpha1.AlertAcknowledged, time.Minute, v1alpha1.MaxAcknowledgement,
+		"an acknowledgement lasts from 1m to 30d, such as 4h"},
+	"unack": {status: v1alpha1.AlertUnacknowledged}, "note": {status: v1alpha1.AlertNoted}, "reopen": {status: v1alpha1.AlertFiring},
+	"assign": {status: v1alpha1.AlertAssigned}, "unassign": {status: v1alpha1.AlertUnassigned},
+	"resolve":   {status: v1alpha1.AlertResolved},
+	"silence":   {v1alpha1.AlertSilenced, 1, v1alpha1.MaxSilence, "a silence needs a duration such as 90m, 12h or 7d; at most 30d"},
+	"unsilence": {status: v1alpha1.AlertSilenced},
 }
 
 type actionRequest struct {
 	Action    string            `json:"action"`
 	Comment   string            `json:"comment"`
-	For       string            `json:"for"` // of a silence or an acknowledgement
+	For       string            `json:"for"` // how long it lasts
 	To        string            `json:"to"`  // of an assignment; empty: the user
 	Incidents []incidentAddress `json:"incidents"`
 }
@@ -57,7 +64,9 @@ type actionResult struct {
 }
 
 func (q *actionRequest) action() (a action.Action, err error) {
-	a = action.Action{Status: actionStatus[q.Action], Message: q.Comment, Assignee: q.To}
+	chosen := actions[q.Action]
+	a = action.Action{Status: chosen.status, Message: q.Comment, Assignee: q.To}
+	length, failed := model.ParseDuration(q.For)
 	switch {
 	case a.Status == "":
 		return a, badRequest("the action must be ack, unack, assign, unassign, note, silence, unsilence, resolve or reopen")
@@ -69,28 +78,14 @@ func (q *actionRequest) action() (a action.Action, err error) {
 		return a, badRequest("a note needs a text")
 	case len(q.Incidents) == 0 || len(q.Incidents) > maxActionIncidents:
 		return a, badRequest("the action needs 1 to %d incidents", maxActionIncidents)
+	case chosen.most == 0 || q.Action == "ack" && q.For == "":
+		return a, nil
 	}
-	a.Length, err = q.length()
-	return a, err
-}
-
-// length returns the length of a silence or of an acknowledgement that has one; 0 for other actions.
-func (q *actionRequest) length() (time.Duration, error) {
-	parsed, err := model.ParseDuration(q.For)
-	length := time.Duration(parsed)
-	switch {
-	case q.Action == "silence":
-		if err != nil || length <= 0 || length > v1alpha1.MaxSilence {
-			return 0, badRequest("a silence needs a duration such as 90m, 12h or 7d; at most 30d")
-		}
-	case q.Action == "ack" && q.For != "":
-		if err != nil || length < time.Minute || length > v1alpha1.MaxAcknowledgement {
-			return 0, badRequest("an acknowledgement lasts from 1m to 30d, such as 4h")
-		}
-	default:
-		return 0, nil
+	a.Length = time.Duration(length)
+	if failed != nil || a.Length < chosen.least || a.Length > chosen.most {
+		return a, badRequest("%s", chosen.problem)
 	}
-	return length, nil
+	return a, nil
 }
 
 // act does an action to Incidents, and answers with lines about each. The API server decides what the user may do.
@@ -110,15 +105,14 @@ func (s *Server) act(w http.ResponseWriter, r *http.Request, who *caller) error 
 	if err != nil {
 		return err
 	}
-	answer := newLines(w)
-	a.Silences = silences.NewBatch(a.Status, a.Length)
+	answer, effect := newLines(w), a.Effect()
 	request := func(_ http.ResponseWriter, r *http.Request, who *caller) error {
-		return request(r.Context(), who.client, a, q.Incidents, answer)
+		return request(r.Context(), who.client, a, effect, q.Incidents, answer)
 	}
 	if err := s.limited(request)(w, r, who); err != nil {
 		return err
 	}
-	s.awaitSilences(r.Context(), who, a.Silences, answer)
+	s.await(r.Context(), who, effect, answer)
 	return nil
 }
 
@@ -135,7 +129,7 @@ func sayResult(answer *lines, address incidentAddress, result string, err error)
 
 // request requests an action for Incidents.
 func request(
-	ctx context.Context, c client.Client, a action.Action, addresses []incidentAddress, answer *lines,
+	ctx context.Context, c client.Client, a action.Action, effect action.Effect, addresses []incidentAddress, answer *lines,
 ) error {
 	brief, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -145,7 +139,7 @@ func request(
 	}
 	a.Assignee = cmp.Or(a.Assignee, user)
 	for _, address := range addresses {
-		result, err := actOn(ctx, c, a, address, user)
+		result, err := actOn(ctx, c, a, effect, address, user)
 		if !sayResult(answer, address, result, err) {
 			break
 		}
@@ -155,7 +149,7 @@ func request(
 
 // actOn does an action to one Incident, and returns what was done.
 func actOn(
-	ctx context.Context, c client.Client, a action.Action, address incidentAddress, user string,
+	ctx context.Context, c client.Client, a action.Action, effect action.Effect, address incidentAddress, user string,
 ) (result string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
@@ -166,20 +160,19 @@ func actOn(
 	if unneeded := a.Unneeded(incident); unneeded != "" {
 		return unneeded, nil
 	}
-	if err := a.Silences.Check(ctx, c, incident); err != nil {
+	if err := effect.Check(ctx, c, incident); err != nil {
 		return "", err
 	}
 	if err = c.Create(ctx, a.Event(incident, user), action.FieldManager); err == nil {
-		a.Silences.Add(incident)
+		effect.Add(incident)
 	}
 	return resultRequested, err
 }
 
-// awaitSilences waits until Alertmanager has the silences that were requested, or not any more those that were ended. It reads
-// the Incidents from the watch of the user, who is not told the effect without one. No limit of requests counts this one any
-// more, so it awaits all silences at once.
-func (s *Server) awaitSilences(ctx context.Context, who *caller, requested *silences.Batch, answer *lines) {
-	if requested.IsEmpty() {
+// await waits for the effect on the Incidents that were added to it. It reads them from the watch of the user, who is not told
+// the effect without one. No limit of requests counts this one any more, so it awaits all at once.
+func (s *Server) await(ctx context.Context, who *caller, effect action.Effect, answer *lines) {
+	if effect.IsEmpty() {
 		return
 	}
 	watched, err := s.access.join(ctx, who)
@@ -187,7 +180,7 @@ func (s *Server) awaitSilences(ctx context.Context, who *caller, requested *sile
 		return
 	}
 	defer watched.leave()
-	requested.Await(ctx, watched.feed, func(before *v1alpha1.Incident, problem error) bool {
+	effect.Await(ctx, watched.feed, func(before *v1alpha1.Incident, problem error) bool {
 		return sayResult(answer, incidentAddress{before.Namespace, before.Name}, resultDone, problem)
 	})
 }

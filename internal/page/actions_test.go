@@ -90,7 +90,7 @@ func TestManySilencesAreAwaitedAtOnce(t *testing.T) {
 	g := NewWithT(t)
 	gone := incidentNamed("shop", "gone")
 	var all []client.Object
-	requested := silences.NewBatch(v1alpha1.AlertSilenced, time.Hour)
+	requested := silences.NewBatch(time.Hour)
 	requested.Add(gone)
 	for i := range maxActionIncidents - 1 {
 		incident := incidentNamed("shop", fmt.Sprint("a", i))
@@ -102,7 +102,7 @@ func TestManySilencesAreAwaitedAtOnce(t *testing.T) {
 	recorder := &listener{ResponseRecorder: httptest.NewRecorder(), lines: make(chan string, 1)}
 	before, done := runtime.NumGoroutine(), make(chan bool)
 	go func() {
-		s.awaitSilences(ctx, &s.owner().caller, requested, newLines(recorder))
+		s.await(ctx, &s.owner().caller, requested, newLines(recorder))
 		close(done)
 	}()
 	g.Eventually(recorder.lines, "5s").Should(Receive(And(ContainSubstring(`"gone"`), ContainSubstring("not in the list any more"))))

@@ -1,4 +1,5 @@
-// Package silences finds out whether silences that a user requests can have an effect, and awaits them. Plugin and page use it.
+// Package silences is what is particular to silences among the actions of users: it finds out whether they can have an effect,
+// awaits them, and describes them.
 package silences
 
 import (
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -20,12 +22,12 @@ import (
 )
 
 const (
-	// Timeout bounds the wait for a silence. The forwarder reads and writes silences every 10 seconds, and sees its own writes in
+	// timeout bounds the wait for a silence. The forwarder reads and writes silences every 10 seconds, and sees its own writes in
 	// the next round.
-	Timeout = 30 * time.Second
+	timeout = 30 * time.Second
 
-	// Poll is how often a silence is looked for.
-	Poll = 100 * time.Millisecond
+	// poll is how often a silence is looked for.
+	poll = 100 * time.Millisecond
 )
 
 // notForwarding are the reasons of the condition Forwarded for which no Incident of the integration reaches an Alertmanager, so
@@ -43,23 +45,35 @@ var notPosted = map[v1alpha1.ForwardingReason]bool{
 // isWithheld has the reasons for which an Incident reaches Alertmanager later.
 var isWithheld = map[v1alpha1.ForwardingReason]bool{v1alpha1.ForwardingMuted: true, v1alpha1.ForwardingHeld: true}
 
-// Batch is the silences that one action requests, or ends: none if it does something else.
+// Batch is the silences that one action requests, or ends. It implements action.Effect.
 type Batch struct {
-	status       v1alpha1.AlertStatus
 	length       time.Duration               // 0 for the end
 	notForwarded map[client.ObjectKey]string // why the Incidents of an integration are not; empty if they are
-	waiting      []*Awaited
+	waiting      []*awaited
 }
 
-// NewBatch returns those of an action with a status, of which none is requested yet.
-func NewBatch(status v1alpha1.AlertStatus, length time.Duration) *Batch {
-	return &Batch{status: status, length: length, notForwarded: map[client.ObjectKey]string{}}
+// NewBatch returns those of a length, of which none is requested yet.
+func NewBatch(length time.Duration) *Batch {
+	return &Batch{length: length, notForwarded: map[client.ObjectKey]string{}}
+}
+
+// CheckLength checks the length as the API server would.
+func (b *Batch) CheckLength() error {
+	if b.length > v1alpha1.MaxSilence {
+		return fmt.Errorf("a silence has at most %s", model.Duration(v1alpha1.MaxSilence))
+	}
+	return nil
+}
+
+// AddTo adds the length to the report that requests a silence.
+func (b *Batch) AddTo(report *v1alpha1.Report) {
+	report.SilenceFor = &metav1.Duration{Duration: b.length}
 }
 
 // Check returns an error if an Incident cannot be silenced, because it is not forwarded. Where its status does not tell that, the
 // integration does, which is read once. If it cannot be read, the condition of the Incident tells it afterwards.
 func (b *Batch) Check(ctx context.Context, c client.Reader, incident *v1alpha1.Incident) error {
-	if b.status != v1alpha1.AlertSilenced || b.length == 0 {
+	if b.length == 0 {
 		return nil
 	}
 	if told := incident.Status.Forwarding; told != nil {
@@ -96,27 +110,29 @@ func notForwarded(name string, conditions []metav1.Condition) string {
 	return ""
 }
 
-// IsSilenced reports whether a silence in Alertmanager covers the Incident.
-func IsSilenced(incident *v1alpha1.Incident) bool {
+func isSilenced(incident *v1alpha1.Incident) bool {
 	return meta.IsStatusConditionTrue(incident.Status.Conditions, v1alpha1.ConditionSilenced)
 }
 
-// UnneededEnd describes why no request for a silence of an Incident needs to be ended; empty if one does. It goes by what the
-// last fold knew of the time: the clocks of users differ.
-func UnneededEnd(incident *v1alpha1.Incident) string {
+// Unneeded describes why no request for a silence of an Incident needs to be ended; empty if one does. It goes by what the last
+// fold knew of the time: the clocks of users differ. It does not know why none needs to be requested.
+func (b *Batch) Unneeded(incident *v1alpha1.Incident) (why string, known bool) {
+	if b.length > 0 {
+		return "", false
+	}
 	condition := meta.FindStatusCondition(incident.Status.Conditions, v1alpha1.ConditionSilenced)
 	isOver := condition != nil && condition.Reason == v1alpha1.ReasonNotSilenced
 	switch {
 	case incident.Status.Silence != nil && !isOver:
-		return ""
-	case IsSilenced(incident): // by others
-		return "has no requested silence, but is silenced: " + plaintext.SanitizeLine(condition.Message)
+		return "", true
+	case isSilenced(incident): // by others
+		return "has no requested silence, but is silenced: " + plaintext.SanitizeLine(condition.Message), true
 	}
-	return "not silenced"
+	return "not silenced", true
 }
 
-// Awaited is a silence of an Incident that was requested, or its end.
-type Awaited struct {
+// awaited is a silence of an Incident that was requested, or its end.
+type awaited struct {
 	Length time.Duration      // 0 for the end
 	Before *v1alpha1.Incident // as it was before the request
 
@@ -126,9 +142,7 @@ type Awaited struct {
 
 // Add adds an Incident, as it was before the request.
 func (b *Batch) Add(before *v1alpha1.Incident) {
-	if b.status == v1alpha1.AlertSilenced {
-		b.waiting = append(b.waiting, &Awaited{Length: b.length, Before: before})
-	}
+	b.waiting = append(b.waiting, &awaited{Length: b.length, Before: before})
 }
 
 // IsEmpty reports whether there is nothing to await.
@@ -139,12 +153,12 @@ func (b *Batch) IsEmpty() bool { return len(b.waiting) == 0 }
 func (b *Batch) Await(
 	ctx context.Context, feed *live.Feed, say func(before *v1alpha1.Incident, problem error) (listens bool),
 ) {
-	bounded, cancel := context.WithTimeout(ctx, Timeout)
+	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	listens := true
-	tell := func(a *Awaited, problem error) { listens = listens && ctx.Err() == nil && say(a.Before, problem) }
-	_ = wait.PollUntilContextCancel(bounded, Poll, true, func(context.Context) (bool, error) {
-		b.waiting = slices.DeleteFunc(b.waiting, func(a *Awaited) bool {
+	tell := func(a *awaited, problem error) { listens = listens && ctx.Err() == nil && say(a.Before, problem) }
+	_ = wait.PollUntilContextCancel(bounded, poll, true, func(context.Context) (bool, error) {
+		b.waiting = slices.DeleteFunc(b.waiting, func(a *awaited) bool {
 			settled, problem := a.look(feed)
 			if settled {
 				tell(a, problem)
@@ -154,12 +168,12 @@ func (b *Batch) Await(
 		return b.IsEmpty() || !listens, nil
 	})
 	for _, a := range b.waiting {
-		tell(a, a.Overdue())
+		tell(a, a.overdue())
 	}
 }
 
 // look reports whether a silence is settled, and what is wrong with it if it is.
-func (a *Awaited) look(feed *live.Feed) (settled bool, problem error) {
+func (a *awaited) look(feed *live.Feed) (settled bool, problem error) {
 	synced := feed.Synced() // a new token has a new watch, which may not have listed all
 	now := feed.Incident(client.ObjectKeyFromObject(a.Before))
 	if now == nil && synced {
@@ -173,10 +187,10 @@ func (a *Awaited) look(feed *live.Feed) (settled bool, problem error) {
 	default:
 		now = a.Before
 	}
-	if !a.IsSettled(now) {
+	if !a.isSettled(now) {
 		return false, nil
 	}
-	condition, problem := a.Result()
+	condition, problem := a.result()
 	if problem == nil && a.Length == 0 && condition != nil && condition.Status == metav1.ConditionTrue {
 		problem = fmt.Errorf("another silence covers it: %s", plaintext.SanitizeLine(condition.Message))
 	}
@@ -187,16 +201,16 @@ func sameRequest(a, b *v1alpha1.Silence) bool {
 	return a == b || a != nil && b != nil && a.EndTime.Equal(b.EndTime.Time) && a.By == b.By
 }
 
-// Result returns the condition Silenced of a silence that is settled, or an error if nothing is silenced.
-func (a *Awaited) Result() (*metav1.Condition, error) {
+// result returns the condition Silenced of a silence that is settled, or an error if nothing is silenced.
+func (a *awaited) result() (*metav1.Condition, error) {
 	if a.condition != nil && a.condition.Reason == v1alpha1.ReasonForwardingDisabled {
 		return nil, errors.New(plaintext.SanitizeLine(a.condition.Message))
 	}
 	return a.condition, nil
 }
 
-// Overdue returns an error that says what is so of a silence that is not settled in time.
-func (a *Awaited) Overdue() error {
+// overdue returns an error that says what is so of a silence that is not settled in time.
+func (a *awaited) overdue() error {
 	message := "the condition Silenced is absent"
 	if a.condition != nil {
 		message = plaintext.SanitizeLine(a.condition.Message)
@@ -207,11 +221,11 @@ func (a *Awaited) Overdue() error {
 	return fmt.Errorf("the silence is requested, but not in effect yet: %s", message)
 }
 
-// IsSettled reports whether there is nothing to wait for any more, now that the Incident is so: its condition Silenced tells of
+// isSettled reports whether there is nothing to wait for any more, now that the Incident is so: its condition Silenced tells of
 // a silence that ends when the requested one does, or later; or after the end, of none or another one than was requested before.
 // That of an Incident that is muted or held back is not found in Alertmanager, where no alert shows it: that it was requested is
 // enough.
-func (a *Awaited) IsSettled(incident *v1alpha1.Incident) bool {
+func (a *awaited) isSettled(incident *v1alpha1.Incident) bool {
 	now := &incident.Status
 	a.condition = meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionSilenced)
 	switch {
@@ -230,4 +244,79 @@ func (a *Awaited) IsSettled(incident *v1alpha1.Incident) bool {
 func isRequested(silence, request *v1alpha1.Silence) bool {
 	return request != nil && silence.EndTime.Sub(request.EndTime.Time).Abs() <= time.Second &&
 		silence.By == cmp.Or(plaintext.ShortName(request.By), "tocsin")
+}
+
+// Timeout bounds the wait for a silence.
+func (b *Batch) Timeout() time.Duration { return timeout }
+
+// AwaitOne waits until Alertmanager has the silence that was requested and folded, or until the one that the request ended is
+// gone. It returns what is to be added to the success, or an error that says what is so when ctx ends after a limit.
+func (b *Batch) AwaitOne(
+	ctx context.Context, c client.Reader, before *v1alpha1.Incident, limit time.Duration,
+) (but string, err error) {
+	a := awaited{Length: b.length, Before: before}
+	err = wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
+		now := &v1alpha1.Incident{}
+		err := c.Get(ctx, client.ObjectKeyFromObject(before), now)
+		return err == nil && a.isSettled(now), err
+	})
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return "", fmt.Errorf("%s: timed out after %s; %w", before.Name, limit, a.overdue())
+	}
+	condition, problem := a.result()
+	switch err = cmp.Or(err, problem); {
+	case err != nil:
+		return "", fmt.Errorf("%s: %w", before.Name, err)
+	case condition == nil:
+		return "", nil
+	case b.length == 0 && condition.Status == metav1.ConditionTrue:
+		return ", but another silence covers it: " + plaintext.SanitizeLine(condition.Message), nil
+	case b.length > 0 && condition.Status != metav1.ConditionTrue:
+		return ", and not forwarded meanwhile, because of a maintenance window or forwardAfter", nil
+	}
+	return "", nil
+}
+
+// Done describes what a request has done to an Incident.
+func (b *Batch) Done() string {
+	if b.length == 0 {
+		return "unsilenced"
+	}
+	return "silenced for " + model.Duration(b.length).String()
+}
+
+// Describe describes the silence of an Incident in Alertmanager, and the one that was requested. layout is for times, and aged
+// formats one with its age.
+func Describe(
+	incident *v1alpha1.Incident, now time.Time, layout string, aged func(*v1alpha1.Timestamp) string,
+) string {
+	condition := meta.FindStatusCondition(incident.Status.Conditions, v1alpha1.ConditionSilenced)
+	if condition == nil {
+		return ""
+	}
+	if isSilenced(incident) {
+		text := "yes. " + plaintext.SanitizeLine(condition.Message)
+		if covering := incident.Status.SilencedBy; covering != nil && !covering.EndTime.After(now) {
+			text += " That time has passed; Alertmanager has not confirmed the end."
+		}
+		return text
+	}
+	text := "no. " + plaintext.SanitizeLine(condition.Message)
+	if request := incident.Status.Silence; request != nil {
+		by := cmp.Or(plaintext.SanitizeLine(request.By), "an AlertEvent")
+		if request.EndTime.After(now) {
+			text += fmt.Sprintf(" Requested until %s by %s.", request.EndTime.Local().Format(layout), by)
+		} else {
+			text += fmt.Sprintf(" The one that %s requested has expired at %s.", by, aged(&request.EndTime))
+		}
+	}
+	return text
+}
+
+// Address returns the address of the silence that covers an Incident, or its ID if the address is not known.
+func Address(status *v1alpha1.IncidentStatus) string {
+	if status.SilencedBy == nil {
+		return ""
+	}
+	return plaintext.SanitizeLine(cmp.Or(status.SilencedBy.Link, status.SilencedBy.ID))
 }

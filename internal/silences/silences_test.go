@@ -33,11 +33,11 @@ func TestAnEarlierSilenceIsNotTheRequestedOne(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(incident).Build()
 	feed := live.Follow(fakeClient{c}, "", live.Prune, func(live.Change) {})
 	await := func() error {
-		a := Awaited{Length: time.Hour, Before: incident}
+		a := awaited{Length: time.Hour, Before: incident}
 		settled, problem := a.look(feed)
 		g.Expect(settled).To(BeFalse())
 		g.Expect(problem).NotTo(HaveOccurred())
-		return a.Overdue()
+		return a.overdue()
 	}
 	g.Expect(await()).To(MatchError(ContainSubstring("not in effect yet")), "nor is an Incident deleted that a watch has not listed yet")
 

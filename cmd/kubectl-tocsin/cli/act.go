@@ -14,16 +14,14 @@ import (
 
 	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/silence"
 	"github.com/tocsin-dev/tocsin/internal/action"
 )
-
-const verbSilence = "Silence"
 
 type actOptions struct {
 	*plugin
@@ -36,76 +34,82 @@ type actOptions struct {
 	yes     bool
 }
 
+// actionCommand is a command that creates alerts of a status.
+type actionCommand struct {
+	status           v1alpha1.AlertStatus
+	use              string
+	aliases          []string
+	verb, short      string
+	length, required string // what the flag --for sets, and the flag that must be set; empty: none
+}
+
 // actionCommands returns the commands that create alerts of a status.
 func (p *plugin) actionCommands() (commands []*cobra.Command) {
-	for _, act := range []struct {
-		status      v1alpha1.AlertStatus
-		use         string
-		aliases     []string
-		verb, short string
-	}{
+	for _, act := range []actionCommand{
 		{v1alpha1.AlertAcknowledged, "ack [NAME...]", []string{"acknowledge"}, "Acknowledge",
-			"Acknowledge incidents: mark them as being handled"},
+			"Acknowledge incidents: mark them as being handled",
+			"How long the acknowledgement lasts, such as 2h; from 1m to 30d. Default: as long as the integration says.", ""},
 		{v1alpha1.AlertUnacknowledged, "unack [NAME...]", []string{"unacknowledge"}, "Unacknowledge",
-			"Unacknowledge incidents: withdraw acknowledgements"},
-		{v1alpha1.AlertAssigned, "assign [NAME...]", nil, "Assign", "Assign incidents to yourself or to somebody else"},
-		{v1alpha1.AlertNoted, "note NAME...", nil, "Add the note to", "Add a note to the timeline of incidents"},
-		{v1alpha1.AlertSilenced, "silence [NAME...]", nil, verbSilence, "Silence incidents in Alertmanager"},
+			"Unacknowledge incidents: withdraw acknowledgements", "", ""},
+		{v1alpha1.AlertAssigned, "assign [NAME...]", nil, "Assign", "Assign incidents to yourself or to somebody else", "", ""},
+		{v1alpha1.AlertNoted, "note NAME...", nil, "Add the note to", "Add a note to the timeline of incidents", "", "message"},
+		{v1alpha1.AlertSilenced, "silence [NAME...]", nil, "Silence", "Silence incidents in Alertmanager",
+			"How long to silence, such as 90m, 12h or 7d; at most 30d. 0 ends the silence.", "for"},
 		{v1alpha1.AlertSilenced, "unsilence [NAME...]", nil, "End the silence of",
-			`End silences that were requested with "silence"`},
-		{v1alpha1.AlertResolved, "resolve [NAME...]", nil, "Resolve", "Resolve incidents"},
-		{v1alpha1.AlertFiring, "reopen NAME...", nil, "Reopen", "Reopen incidents that were resolved by mistake"},
+			`End silences that were requested with "silence"`, "", ""},
+		{v1alpha1.AlertResolved, "resolve [NAME...]", nil, "Resolve", "Resolve incidents", "", ""},
+		{v1alpha1.AlertFiring, "reopen NAME...", nil, "Reopen", "Reopen incidents that were resolved by mistake", "", ""},
 	} {
-		command := &cobra.Command{Use: act.use, Aliases: act.aliases, Short: act.short}
-		p.addAction(command, act.status, act.verb)
-		commands = append(commands, command)
+		commands = append(commands, p.actionCommand(&act))
 	}
 	return commands
 }
 
 // newAct returns the options of an action without flags.
 func (p *plugin) newAct(status v1alpha1.AlertStatus) *actOptions {
-	o := &actOptions{plugin: p, Action: action.Action{Status: status}, wait: true, timeout: 10 * time.Second}
-	if status == v1alpha1.AlertSilenced {
-		o.timeout = silence.Timeout
-	}
+	o := &actOptions{plugin: p, Action: action.Action{Status: status}, wait: true}
+	o.timeout = cmp.Or(o.Effect().Timeout(), 10*time.Second)
 	return o
 }
 
-// addAction makes a command create alerts of a status.
-func (p *plugin) addAction(command *cobra.Command, status v1alpha1.AlertStatus, verb string) {
-	o := p.newAct(status)
-	o.verb = verb
-	command.ValidArgsFunction = o.completeIncidents()
-	command.RunE = o.withCluster(o.run)
+// lengthFlag returns the value of the flag --for.
+func (o *actOptions) lengthFlag() pflag.Value {
+	length := days{(*model.Duration)(&o.Length)}
+	if o.Status == v1alpha1.AlertAcknowledged {
+		return acknowledgementLength{length}
+	}
+	return length
+}
+
+func (p *plugin) actionCommand(act *actionCommand) *cobra.Command {
+	o := p.newAct(act.status)
+	o.verb = act.verb
+	command := &cobra.Command{
+		Use: act.use, Aliases: act.aliases, Short: act.short,
+		ValidArgsFunction: o.completeIncidents(), RunE: o.withCluster(o.run),
+	}
 	flags := command.Flags()
 	flags.StringVarP(&o.Message, "message", "m", "", "Message to record in the timeline.")
 	flags.BoolVar(&o.wait, "wait", o.wait, "Wait until the command has had its effect.")
 	durationVar(flags, &o.timeout, "timeout", "How long to wait for each incident.")
-	if status == v1alpha1.AlertFiring { // those that are resolved are many, and nobody means all of them
-		return
+	if act.status == v1alpha1.AlertFiring { // those that are resolved are many, and nobody means all of them
+		return command
 	}
 	o.filter.addFlags(command)
 	flags.BoolVar(&o.all, "all", false, "Select all open incidents of the namespace, or of all namespaces with -A.")
 	flags.BoolVarP(&o.yes, "yes", "y", false, "Skip the confirmation.")
-	if status == v1alpha1.AlertSilenced || status == v1alpha1.AlertAssigned {
+	if act.status == v1alpha1.AlertSilenced || act.status == v1alpha1.AlertAssigned {
 		flags.StringVar(&o.Message, "comment", "", "The same as --message.")
 		command.MarkFlagsMutuallyExclusive("message", "comment")
 	}
-	if status == v1alpha1.AlertAssigned {
+	if act.status == v1alpha1.AlertAssigned {
 		o.addAssignment(command)
 	}
-	if verb == verbSilence {
-		durationVar(flags, &o.Length, "for", "How long to silence, such as 90m, 12h or 7d; at most 30d. 0 ends the silence.")
-		_ = command.MarkFlagRequired("for")
+	if act.length != "" {
+		flags.VarPF(o.lengthFlag(), "for", "", act.length).DefValue = ""
 	}
-	if status == v1alpha1.AlertAcknowledged {
-		flags.VarPF(acknowledgementLength{days{(*model.Duration)(&o.Length)}}, "for", "",
-			"How long the acknowledgement lasts, such as 2h; from 1m to 30d. Default: as long as the integration says.").DefValue = ""
-	}
-	if status == v1alpha1.AlertNoted {
-		_ = command.MarkFlagRequired("message")
-	}
+	_ = command.MarkFlagRequired(act.required)
+	return command
 }
 
 func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error {
@@ -121,7 +125,7 @@ func (o *actOptions) run(ctx context.Context, c *cluster, names []string) error 
 	case len(names) == 0 && !filtered:
 		return errors.New("specify an incident name, a filter such as --severity or --integration, or --all")
 	}
-	if err := errors.Join(silence.CheckLength(o.Status, o.Length), o.CheckAssignee(), o.filter.complete()); err != nil {
+	if err := errors.Join(o.Effect().CheckLength(), o.CheckAssignee(), o.filter.complete()); err != nil {
 		return err
 	}
 	user, err := action.User(ctx, c)
@@ -249,11 +253,14 @@ func (o *actOptions) named(ctx context.Context, c *cluster, names []string) ([]*
 	return incidents, nil
 }
 
-// apply creates an AlertEvent for each Incident, and then waits for all of them. It creates none if an Incident that is to be
-// silenced is not forwarded. If it ends early, it prints which AlertEvents it has created, since these take effect nevertheless.
+// apply creates an AlertEvent for each Incident, and then waits for all of them. It creates none if one cannot have its
+// effect. If it ends early, it prints which AlertEvents it has created, since these take effect nevertheless.
 func (o *actOptions) apply(ctx context.Context, c *cluster, incidents []*v1alpha1.Incident, user string) (err error) {
-	if err := silence.Check(ctx, c, o.Status, o.Length, incidents); err != nil {
-		return err
+	effect := o.Effect()
+	for _, incident := range incidents {
+		if err := effect.Check(ctx, c, incident); err != nil {
+			return err
+		}
 	}
 	events := make([]*v1alpha1.AlertEvent, len(incidents))
 	var submitted []string // whose effect was not awaited
@@ -304,10 +311,10 @@ func (o *actOptions) outcome(
 	case isTimeout(ctx, err):
 		return "", fmt.Errorf("timed out after %s; AlertEvent %s is stored and takes effect when Tocsin processes it",
 			o.timeout, event.Name)
-	case err != nil || o.Status != v1alpha1.AlertSilenced:
+	case err != nil:
 		return o.result(), err
 	}
-	but, err := silence.Await(ctx, c, o.Length, before, o.timeout)
+	but, err := o.Effect().AwaitOne(ctx, c, before, o.timeout)
 	return o.result() + but, err
 }
 
@@ -325,9 +332,7 @@ func (o *actOptions) result() string {
 		return "acknowledged for " + model.Duration(o.Length).String()
 	case o.Status == v1alpha1.AlertAssigned:
 		return "assigned to " + safe(o.Assignee)
-	case o.Status == v1alpha1.AlertSilenced:
-		return silence.Done(o.Length)
 	default:
-		return string(o.Status)
+		return cmp.Or(o.Effect().Done(), string(o.Status))
 	}
 }

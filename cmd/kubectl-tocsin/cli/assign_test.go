@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/silence"
+	"github.com/tocsin-dev/tocsin/internal/silences"
 )
 
 // assignServer has an Incident, and keeps what is reported. Its user is maria.
@@ -124,8 +124,8 @@ func TestASilenceIsShownWithItsAddressAndItsEnd(t *testing.T) {
 			g := NewWithT(t)
 			incident := &v1alpha1.Incident{Status: v1alpha1.IncidentStatus{Silence: test.request, SilencedBy: test.covering,
 				Conditions: []metav1.Condition{{Type: v1alpha1.ConditionSilenced, Status: test.silenced, Message: "Said."}}}}
-			g.Expect(silence.Describe(incident, d.now, localTime, d.time)).To(Equal(test.says))
-			g.Expect(silence.Address(&incident.Status)).To(Equal(test.address))
+			g.Expect(silences.Describe(incident, d.now, localTime, d.time)).To(Equal(test.says))
+			g.Expect(silences.Address(&incident.Status)).To(Equal(test.address))
 		})
 	}
 }

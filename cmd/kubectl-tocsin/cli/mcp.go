@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/model"
 	"github.com/spf13/cobra"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -243,12 +242,8 @@ func (m *mcpCommands) Act(ctx context.Context, said io.Writer, a *mcp.Action) (s
 	switch {
 	case a.Status == v1alpha1.AlertNoted && a.Message == "":
 		return "", errors.New("a note needs a message")
-	case a.Status == v1alpha1.AlertAcknowledged && a.For != "":
-		if err := (acknowledgementLength{days{(*model.Duration)(&o.Length)}}).Set(a.For); err != nil {
-			return "", err
-		}
-	case a.Status == v1alpha1.AlertSilenced:
-		if err := (days{(*model.Duration)(&o.Length)}).Set(a.For); err != nil {
+	case a.For != "" || a.Status == v1alpha1.AlertSilenced:
+		if err := o.lengthFlag().Set(a.For); err != nil {
 			return "", err
 		}
 		if o.Length == 0 { // the command would end the silence

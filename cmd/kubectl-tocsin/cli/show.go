@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/cmd/kubectl-tocsin/silence"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/internal/live"
+	"github.com/tocsin-dev/tocsin/internal/silences"
 )
 
 type showOptions struct {
@@ -63,8 +63,8 @@ const unverifiedNames = "The names of users are as written in AlertEvents; only 
 // hasUserNames reports whether a description of the Incident shows a name that an AlertEvent gave.
 func hasUserNames(status *v1alpha1.IncidentStatus) bool {
 	return status.Acknowledgement != nil && status.Acknowledgement.By != "" ||
-		status.Resolution != nil && status.Resolution.By != "" || status.Silence != nil && status.Silence.By != "" ||
-		status.Assignee != nil ||
+		status.Resolution != nil && status.Resolution.By != "" || status.Assignee != nil ||
+		status.Silence != nil && status.Silence.By != "" ||
 		slices.ContainsFunc(status.Timeline, func(t v1alpha1.Transition) bool { return t.By != "" })
 }
 
@@ -138,8 +138,7 @@ func (d *description) facts(incident *v1alpha1.Incident) []fact {
 		{"Severity", d.styled(severityCell(incident).look, string(status.Alert.Severity))},
 		{"Acknowledged", d.acknowledged(incident)},
 		{"Assigned", d.assigned(status)},
-		{"Silenced", silence.Describe(incident, d.now, localTime, d.time)},
-		{"Silence", silence.Address(status)},
+		{"Silenced", silences.Describe(incident, d.now, localTime, d.time)}, {"Silence", silences.Address(status)},
 		{"Muted", d.muted(incident)},
 		{"Forwarded", d.forwarded(incident)},
 		{"Flapping", d.flapping(status)},
