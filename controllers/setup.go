@@ -78,6 +78,7 @@ func (r *Replica) Lead(mgr ctrl.Manager) error {
 	if err := releaser.Add(mgr); err != nil {
 		return err
 	}
+	folds.Features = nil
 	for _, feature := range r.options.Features {
 		folds.Features = append(folds.Features, feature)
 	}

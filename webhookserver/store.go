@@ -43,7 +43,7 @@ type acceptedAlert struct {
 	Sources  []mapping.Source     `json:"sources,omitempty"` // only for dryRun
 
 	DroppedBy string `json:"dropped_by,omitempty"` // the drop expression that matched
-	TakenBy   string `json:"heartbeat,omitempty"`  // the name of what took it; such an alert opens no Incident
+	TakenBy   string `json:"heartbeat,omitempty"`  // what took it, for now a heartbeat; such an alert opens no Incident
 }
 
 // noEffect is what an alert does that ends or acknowledges an Incident which is not open. Only the fold knows for certain.

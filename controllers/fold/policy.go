@@ -66,7 +66,7 @@ type Policy struct {
 	Flapping                    *v1alpha1.FlappingPolicy // nil: the defaults
 	AcknowledgementExpiresAfter time.Duration            // 0: never
 
-	KeptTypes []string // types of alerts that an Incident keeps without its content
+	KeptTypes []string // types of alerts that an Incident keeps without its content, also if its integration is gone
 
 	Sender Sender
 	Muting Muting // of its Incidents, by one feature; nil: nothing mutes them

@@ -42,7 +42,7 @@ type incidents interface {
 	OfIntegration(namespace, integration string) []string
 }
 
-// NewDeadlines returns those of a cache that finds Heartbeats by their integration.
+// NewDeadlines returns those of a cache that a heartbeats.Index follows: it finds Heartbeats by their integration.
 func NewDeadlines(objects client.Reader, health replica.Health, incidents incidents) *Deadlines {
 	return &Deadlines{objects, health, incidents, expirecache.NewLRUExpireCache(maxMissed)}
 }

@@ -149,3 +149,11 @@ func TestNothingEndsForWantOfAlertsWhileNobodyCanTell(t *testing.T) {
 	other := fold.Sender{Missing: true, PresentFrom: now, Keys: []string{"other"}}
 	g.Expect(senderOf(false, other)).To(Equal(other), "what another feature knows stays")
 }
+
+func TestATermForgetsWhatAnEarlierOneHasNoted(t *testing.T) {
+	g, integration := NewWithT(t), types.NamespacedName{Namespace: "team", Name: "app"}
+	d := NewDeadlines(nil, nil, nil)
+	d.missed.Add(integration, time.Unix(1, 0), missedMemory)
+	d.Source(nil)
+	g.Expect(d.missedUntil(integration, time.Unix(2, 0))).To(BeZero())
+}

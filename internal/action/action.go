@@ -20,7 +20,7 @@ import (
 // FieldManager is the field manager of the objects that the plugin and the page create.
 const FieldManager = client.FieldOwner("kubectl-tocsin")
 
-// Poll is how often the effect of an action is looked for.
+// Poll is how often it is looked whether an action is folded.
 const Poll = 100 * time.Millisecond
 
 const maxNameChars = 256 // of by and assignee in spec.report
@@ -41,8 +41,8 @@ type Effect interface {
 	Unneeded(incident *v1alpha1.Incident) (why string, known bool) // if it is known, why is that of Action
 	AddTo(report *v1alpha1.Report)
 
-	// AwaitOne waits for the effect of a request that is folded, and returns what to add to Done, which is empty if the status of
-	// the action says what was done. Timeout is the limit of the wait if the user sets none.
+	// AwaitOne waits for the effect of a request that is folded, until ctx ends, which it does after limit. It returns what to add
+	// to Done, which is empty if the status of the action says what was done. Timeout is the limit unless the user sets one.
 	AwaitOne(ctx context.Context, c client.Reader, before *v1alpha1.Incident, limit time.Duration) (but string, err error)
 	Timeout() time.Duration
 	Done() string
@@ -70,7 +70,8 @@ func (none) AwaitOne(context.Context, client.Reader, *v1alpha1.Incident, time.Du
 	return "", nil
 }
 
-// Effect returns the effect of an action that is requested now.
+// Effect returns a new effect of the action, without Incidents. Check, Add, IsEmpty and Await belong to one of them, and to one
+// goroutine.
 func (a Action) Effect() Effect {
 	if a.Status == v1alpha1.AlertSilenced {
 		return silences.NewBatch(a.Length)
@@ -87,7 +88,7 @@ func (a Action) Unneeded(incident *v1alpha1.Incident) string {
 	case a.Status == v1alpha1.AlertFiring && incident.Status.State != v1alpha1.IncidentResolved:
 		return "already open"
 	case a.Status == v1alpha1.AlertFiring, a.Status == v1alpha1.AlertResolved && fold.EndIsKeptBack(&incident.Status, time.Now()):
-		return "" // Alertmanager is told then of an end that was kept back
+		return "" // a Resolved one reopens; and of an end that was kept back, Alertmanager is told
 	case a.Status != v1alpha1.AlertNoted && incident.Status.State == v1alpha1.IncidentResolved:
 		return "already resolved"
 	case a.Status == v1alpha1.AlertAcknowledged && !a.tells() && staysAcknowledged(&incident.Status):

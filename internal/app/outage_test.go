@@ -31,10 +31,13 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers"
+	"github.com/tocsin-dev/tocsin/controllers/heartbeat"
 	"github.com/tocsin-dev/tocsin/controllers/incident"
+	"github.com/tocsin-dev/tocsin/controllers/maintenance"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
+	"github.com/tocsin-dev/tocsin/internal/heartbeats"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
@@ -355,9 +358,12 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	counts, err := addCapacity(mgr, o, memory, clustercache.NewHidden(1, 1), Environment{Clock: clock.RealClock{}})
 	g.Expect(err).NotTo(HaveOccurred())
+	muting, err := maintenance.NewMuting(mgr.GetCache(), health, counts)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(heartbeats.NewIndex().Follow(mgr.GetCache())).To(Succeed())
 	folding := controllers.Options{Folds: incident.Options{
 		Namespaces: o.process.WatchNamespaces, Health: health, Memory: memory, Clock: clock.RealClock{},
-	}, Capacity: counts}
+	}, Capacity: counts, Features: []controllers.Feature{muting, heartbeat.NewDeadlines(mgr.GetCache(), health, counts)}}
 	canary, err := replica.NewCanary(mgr.GetConfig(), replica.CanaryOptions{
 		Namespace: namespace, Health: health, Memory: memory, Schemas: newSchemas{},
 	})

@@ -76,6 +76,8 @@ type Counts struct {
 	// Hidden knows the objects that the cache does not show; it is a *clustercache.Hidden. Nil: the cache shows all.
 	Hidden interface {
 		In(namespace string) (events, integrations int)
+
+		// Each tells how many objects of a kind a namespace has of which there are any, and before that of each kind 0 of "".
 		Each(use func(kind, namespace string, objects int))
 	}
 

@@ -1,6 +1,7 @@
 package heartbeats
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -180,5 +181,20 @@ func TestWhatWatchesALink(t *testing.T) {
 		}}
 		test.change(&h.Spec)
 		g.Expect(WatchesLink(h)).To(Equal(test.want), sentence)
+	}
+}
+
+func TestTheCacheKeepsOfTheMetadataOnlyWhoseLinkItIs(t *testing.T) {
+	g := NewWithT(t)
+	h := &v1alpha1.Heartbeat{}
+	h.Labels = map[string]string{v1alpha1.LinkLabel: strings.Repeat("x", 63), "other": "y"}
+	h.Annotations = map[string]string{"a": "b"}
+	h.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	for range 2 { // an informer may do it twice
+		_, err := Condense(h)
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(h.Labels).To(Equal(map[string]string{v1alpha1.LinkLabel: ""}))
+		g.Expect(h.Annotations).To(BeEmpty())
+		g.Expect(h.ManagedFields).To(BeEmpty())
 	}
 }

@@ -133,8 +133,8 @@ func (b *Batch) Unneeded(incident *v1alpha1.Incident) (why string, known bool) {
 
 // awaited is a silence of an Incident that was requested, or its end.
 type awaited struct {
-	Length time.Duration      // 0 for the end
-	Before *v1alpha1.Incident // as it was before the request
+	length time.Duration      // 0 for the end
+	before *v1alpha1.Incident // as it was before the request
 
 	folded    bool              // the request was, which changes the status
 	condition *metav1.Condition // Silenced, as it was seen last
@@ -142,7 +142,7 @@ type awaited struct {
 
 // Add adds an Incident, as it was before the request.
 func (b *Batch) Add(before *v1alpha1.Incident) {
-	b.waiting = append(b.waiting, &awaited{Length: b.length, Before: before})
+	b.waiting = append(b.waiting, &awaited{length: b.length, before: before})
 }
 
 // IsEmpty reports whether there is nothing to await.
@@ -156,7 +156,7 @@ func (b *Batch) Await(
 	bounded, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	listens := true
-	tell := func(a *awaited, problem error) { listens = listens && ctx.Err() == nil && say(a.Before, problem) }
+	tell := func(a *awaited, problem error) { listens = listens && ctx.Err() == nil && say(a.before, problem) }
 	_ = wait.PollUntilContextCancel(bounded, poll, true, func(context.Context) (bool, error) {
 		b.waiting = slices.DeleteFunc(b.waiting, func(a *awaited) bool {
 			settled, problem := a.look(feed)
@@ -175,23 +175,23 @@ func (b *Batch) Await(
 // look reports whether a silence is settled, and what is wrong with it if it is.
 func (a *awaited) look(feed *live.Feed) (settled bool, problem error) {
 	synced := feed.Synced() // a new token has a new watch, which may not have listed all
-	now := feed.Incident(client.ObjectKeyFromObject(a.Before))
+	now := feed.Incident(client.ObjectKeyFromObject(a.before))
 	if now == nil && synced {
 		return true, errors.New("the incident is not in the list any more")
 	}
-	a.folded = a.folded || now != nil && !sameRequest(now.Status.Silence, a.Before.Status.Silence)
+	a.folded = a.folded || now != nil && !sameRequest(now.Status.Silence, a.before.Status.Silence)
 	switch {
 	case a.folded && now != nil:
-	case a.Length > 0:
+	case a.length > 0:
 		now = &v1alpha1.Incident{} // an earlier silence is not the requested one
 	default:
-		now = a.Before
+		now = a.before
 	}
 	if !a.isSettled(now) {
 		return false, nil
 	}
 	condition, problem := a.result()
-	if problem == nil && a.Length == 0 && condition != nil && condition.Status == metav1.ConditionTrue {
+	if problem == nil && a.length == 0 && condition != nil && condition.Status == metav1.ConditionTrue {
 		problem = fmt.Errorf("another silence covers it: %s", plaintext.SanitizeLine(condition.Message))
 	}
 	return true, problem
@@ -215,7 +215,7 @@ func (a *awaited) overdue() error {
 	if a.condition != nil {
 		message = plaintext.SanitizeLine(a.condition.Message)
 	}
-	if a.Length == 0 {
+	if a.length == 0 {
 		return fmt.Errorf("the end of the silence is stored, but Alertmanager still has it: %s", message)
 	}
 	return fmt.Errorf("the silence is requested, but not in effect yet: %s", message)
@@ -229,8 +229,8 @@ func (a *awaited) isSettled(incident *v1alpha1.Incident) bool {
 	now := &incident.Status
 	a.condition = meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionSilenced)
 	switch {
-	case a.Length == 0:
-		return now.SilencedBy == nil || !isRequested(now.SilencedBy, a.Before.Status.Silence)
+	case a.length == 0:
+		return now.SilencedBy == nil || !isRequested(now.SilencedBy, a.before.Status.Silence)
 	case a.condition != nil && a.condition.Reason == v1alpha1.ReasonForwardingDisabled:
 		return true
 	case now.Silence != nil && now.Forwarding != nil && isWithheld[now.Forwarding.Reason]:
@@ -254,7 +254,7 @@ func (b *Batch) Timeout() time.Duration { return timeout }
 func (b *Batch) AwaitOne(
 	ctx context.Context, c client.Reader, before *v1alpha1.Incident, limit time.Duration,
 ) (but string, err error) {
-	a := awaited{Length: b.length, Before: before}
+	a := awaited{length: b.length, before: before}
 	err = wait.PollUntilContextCancel(ctx, poll, true, func(ctx context.Context) (bool, error) {
 		now := &v1alpha1.Incident{}
 		err := c.Get(ctx, client.ObjectKeyFromObject(before), now)

@@ -33,7 +33,7 @@ func TestAnEarlierSilenceIsNotTheRequestedOne(t *testing.T) {
 	c := fake.NewClientBuilder().WithScheme(testenv.Scheme()).WithObjects(incident).Build()
 	feed := live.Follow(fakeClient{c}, "", live.Prune, func(live.Change) {})
 	await := func() error {
-		a := awaited{Length: time.Hour, Before: incident}
+		a := awaited{length: time.Hour, before: incident}
 		settled, problem := a.look(feed)
 		g.Expect(settled).To(BeFalse())
 		g.Expect(problem).NotTo(HaveOccurred())

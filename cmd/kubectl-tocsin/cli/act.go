@@ -36,11 +36,12 @@ type actOptions struct {
 
 // actionCommand is a command that creates alerts of a status.
 type actionCommand struct {
-	status           v1alpha1.AlertStatus
-	use              string
-	aliases          []string
-	verb, short      string
-	length, required string // what the flag --for sets, and the flag that must be set; empty: none
+	status      v1alpha1.AlertStatus
+	use         string
+	aliases     []string
+	verb, short string
+	usageOfFor  string // of the flag --for; empty: there is none
+	required    string // the flag that must be set; empty: none
 }
 
 // actionCommands returns the commands that create alerts of a status.
@@ -60,7 +61,7 @@ func (p *plugin) actionCommands() (commands []*cobra.Command) {
 		{v1alpha1.AlertResolved, "resolve [NAME...]", nil, "Resolve", "Resolve incidents", "", ""},
 		{v1alpha1.AlertFiring, "reopen NAME...", nil, "Reopen", "Reopen incidents that were resolved by mistake", "", ""},
 	} {
-		commands = append(commands, p.actionCommand(&act))
+		commands = append(commands, p.newActionCommand(&act))
 	}
 	return commands
 }
@@ -81,7 +82,8 @@ func (o *actOptions) lengthFlag() pflag.Value {
 	return length
 }
 
-func (p *plugin) actionCommand(act *actionCommand) *cobra.Command {
+// newActionCommand returns the command. That for reopening has no filter, and nothing of what follows it.
+func (p *plugin) newActionCommand(act *actionCommand) *cobra.Command {
 	o := p.newAct(act.status)
 	o.verb = act.verb
 	command := &cobra.Command{
@@ -105,10 +107,12 @@ func (p *plugin) actionCommand(act *actionCommand) *cobra.Command {
 	if act.status == v1alpha1.AlertAssigned {
 		o.addAssignment(command)
 	}
-	if act.length != "" {
-		flags.VarPF(o.lengthFlag(), "for", "", act.length).DefValue = ""
+	if act.usageOfFor != "" {
+		flags.VarPF(o.lengthFlag(), "for", "", act.usageOfFor).DefValue = ""
 	}
-	_ = command.MarkFlagRequired(act.required)
+	if act.required != "" {
+		_ = command.MarkFlagRequired(act.required)
+	}
 	return command
 }
 

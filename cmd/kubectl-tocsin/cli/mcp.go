@@ -246,7 +246,7 @@ func (m *mcpCommands) Act(ctx context.Context, said io.Writer, a *mcp.Action) (s
 		if err := o.lengthFlag().Set(a.For); err != nil {
 			return "", err
 		}
-		if o.Length == 0 { // the command would end the silence
+		if a.Status == v1alpha1.AlertSilenced && o.Length == 0 { // the command would end the silence
 			return "", errors.New("a silence is longer than 0")
 		}
 	}

@@ -55,7 +55,7 @@ type Payload struct {
 type Action struct {
 	Status        v1alpha1.AlertStatus
 	Name, Message string
-	For           string // how long it lasts, such as 2h; empty: as the integration says
+	For           string // how long a silence or an acknowledgement lasts, such as 2h; empty for one: as the integration says
 	To            string // to whom to assign; empty: the user
 }
 
