@@ -127,7 +127,8 @@ type indexed struct {
 	silences    bool      // it is acknowledged, or has or is to have a silence
 }
 
-// put indexes an Incident as it is now, and returns what was known. news is false if this version, or a newer one, was known. One that was resolved before the time since is forgotten at once, unless silences concern it.
+// put indexes an Incident as it is now, and returns what was known. It is no news if this version, or a newer one, was known. One
+// that was resolved before the time since is forgotten at once, unless silences concern it.
 func (i *incidents) put(incident *v1alpha1.Incident, since time.Time) (before indexed, news bool) {
 	return i.replace(incident, since, time.Time{})
 }

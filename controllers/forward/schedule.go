@@ -104,8 +104,8 @@ func (s *schedule) isolate(key types.NamespacedName, received time.Time) bool {
 	return true
 }
 
-// nextAlone takes the next Incident to be posted alone. Suspects come first: they may be rejected only because of others. The last
-// of a turn is one of the rejected; otherwise new suspects without end would keep these from being posted.
+// nextAlone takes the next Incident to be posted alone. Suspects come first: they may be rejected only because of others. The
+// last of a turn is one of the rejected; otherwise new suspects without end would keep these from being posted.
 func (s *schedule) nextAlone(last bool) (key types.NamespacedName, received time.Time, ok bool) {
 	queues := []*incidentQueue{s.suspects, s.rejected}
 	if last {

@@ -8,8 +8,8 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
-// Condense is the transform of the cache for the kinds that have none of their own: it removes the metadata that nothing reads, of
-// which a tenant could write 1 MiB on each object and so fill the memory of every replica. A second call changes nothing.
+// Condense is the transform of the cache for the kinds that have none of their own: it removes the metadata that nothing reads.
+// Otherwise a tenant could write 1 MiB of it on each object, and fill the memory of every replica. A second call changes nothing.
 func Condense(object any) (any, error) {
 	switch object := object.(type) {
 	case *v1alpha1.Incident:

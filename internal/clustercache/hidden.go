@@ -95,8 +95,8 @@ func (h *Hidden) kinds() []*places {
 	return append([]*places{h.events, h.integrations}, h.others...)
 }
 
-// Each calls use for each kind that may be hidden, without a namespace, and for its namespaces with hidden objects, those with the
-// most first.
+// Each calls use for each kind that may be hidden, without a namespace, and for its namespaces with hidden objects, those with
+// the most first.
 func (h *Hidden) Each(use func(kind, namespace string, objects int)) {
 	for _, p := range h.kinds() {
 		use(p.kind, "", 0)
