@@ -90,6 +90,21 @@ func TestARejectedStatusIsWrittenWithoutContent(t *testing.T) {
 	}
 }
 
+func TestWithoutItsContentAnIncidentKeepsTheTypesOfTocsinsOwn(t *testing.T) {
+	for kind, kept := range map[string]string{"heartbeat": "heartbeat", "another": "webhook"} {
+		t.Run(kind, func(t *testing.T) {
+			s := newSite(t)
+			s.incidents.KeptTypes = []string{"heartbeat"}
+			s.rejectSecrets(rejections["a policy"])
+			alert := s.titled("a secret")
+			alert.Type = kind
+			s.Post(alert)
+			s.fold("disk")
+			s.Expect(s.Incident("disk").Status.Alert.Type).To(Equal(kept))
+		})
+	}
+}
+
 func TestARejectedIncidentWaitsAlone(t *testing.T) {
 	s := newSite(t)
 	integration := s.Integrate(nil)
