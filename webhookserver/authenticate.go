@@ -95,6 +95,21 @@ type authenticated struct {
 	place  *fair.Place // nil while it needs no processor
 }
 
+var ownRoutes = protocol.NewRoutes(protocol.Operations())
+
+// find finds the operation of a path after the address of the integration, if there is one.
+func (h *handler) find(a *arrived, path string) {
+	a.operation, a.identifier, a.allowed = ownRoutes.Find(a.Method, path)
+	for _, f := range h.options.Features {
+		if a.operation != nil {
+			return
+		}
+		if a.operation, a.identifier, a.allowed = f.Routes().Find(a.Method, path); a.operation != nil {
+			a.feature = f
+		}
+	}
+}
+
 // authenticate finds the integration of the token, and notes the use of the token. An unknown path is not found, whatever the
 // token. The problem of an invalid token is told only if the path has the method, and if this server may store alerts.
 func (h *handler) authenticate(a *arrived) (*authenticated, *problem) {

@@ -9,21 +9,6 @@ import (
 	"github.com/tocsin-dev/tocsin/webhookserver/protocol"
 )
 
-var ownRoutes = protocol.NewRoutes(protocol.Operations())
-
-// find finds the operation of a path after the address of the integration, if there is one.
-func (h *handler) find(a *arrived, path string) {
-	a.operation, a.identifier, a.allowed = ownRoutes.Find(a.Method, path)
-	for _, f := range h.options.Features {
-		if a.operation != nil {
-			return
-		}
-		if a.operation, a.identifier, a.allowed = f.Routes().Find(a.Method, path); a.operation != nil {
-			a.feature = f
-		}
-	}
-}
-
 // answerByFeature answers a request for an operation of a feature.
 func (h *handler) answerByFeature(c *checked) (reply protocol.Reply, p *problem) {
 	answer, p := c.feature.Answer(&feature.Request{
