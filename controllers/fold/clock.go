@@ -44,14 +44,20 @@ func (clockRule) finish(f *folding, _ earlier) {
 	f.redate(status.OrphanedTime)
 }
 
-// redate gives a time of the future, which may be nil, the time of now. It returns by how much it was ahead, zero if it was not.
+// redate is Redate for a time of the status, which is written if it changes.
 func (f *folding) redate(t *v1alpha1.Timestamp) (ahead time.Duration) {
-	if t == nil || !IsFuture(t.Time, f.in.Now) {
+	ahead = Redate(t, f.in.Now)
+	f.plan.Write = f.plan.Write || ahead > 0
+	return ahead
+}
+
+// Redate gives a time of the future, which may be nil, the time of now. It returns by how much it was ahead, zero if it was not.
+func Redate(t *v1alpha1.Timestamp, now time.Time) (ahead time.Duration) {
+	if t == nil || !IsFuture(t.Time, now) {
 		return 0
 	}
-	now := v1alpha1.NewTimestamp(f.in.Now)
-	ahead, *t = t.Sub(now.Time), now
-	f.plan.Write = true
+	is := v1alpha1.NewTimestamp(now)
+	ahead, *t = t.Sub(is.Time), is
 	return ahead
 }
 

@@ -131,10 +131,9 @@ func redate(in *fold.Input, p *fold.Plan) {
 		return
 	}
 	for i := range slices.Backward(timeline) {
-		if noted := timeline[i].Time; timeline[i].Type == v1alpha1.TransitionSilenced {
-			if fold.IsFuture(noted.Time, in.Now) {
-				timeline[i].Time, p.Write = v1alpha1.NewTimestamp(in.Now), true
-				request.EndTime = v1alpha1.NewTimestamp(request.EndTime.Add(timeline[i].Time.Sub(noted.Time)))
+		if timeline[i].Type == v1alpha1.TransitionSilenced {
+			if ahead := fold.Redate(&timeline[i].Time, in.Now); ahead > 0 {
+				request.EndTime, p.Write = v1alpha1.NewTimestamp(request.EndTime.Add(-ahead)), true
 			}
 			return
 		}
