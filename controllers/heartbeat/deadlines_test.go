@@ -16,6 +16,7 @@ import (
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
@@ -72,7 +73,7 @@ func TestHeartbeatsEnqueueTheirIncidents(t *testing.T) {
 		} else {
 			d.onHeartbeat().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, queue)
 		}
-		return taken(queue)
+		return testsite.Taken(queue)
 	}
 	const first, second = time.Second, 2 * time.Second
 	g.Expect(changes(beat("x", 0), beat("x", first), beat("y", 0))).To(ConsistOf(own), "it is the first")
@@ -94,17 +95,6 @@ func TestHeartbeatsEnqueueTheirIncidents(t *testing.T) {
 type namesOf map[string][]string
 
 func (n namesOf) OfIntegration(_, integration string) []string { return n[integration] }
-
-// taken takes what is in the queue.
-func taken(queue *fair.Queue[reconcile.Request]) []string {
-	names := []string{}
-	for queue.Len() > 0 {
-		request, _ := queue.Get()
-		names = append(names, request.Name)
-		queue.Done(request)
-	}
-	return names
-}
 
 // TestAHeartbeatWasNotMissedUntilTheFuture sets the API server's clock back after a heartbeat was deleted that was missed.
 func TestAHeartbeatWasNotMissedUntilTheFuture(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/controllers/requests"
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
@@ -105,17 +106,17 @@ func TestAPolicyEnqueuesItsIncidents(t *testing.T) {
 	watch := r.onIntegration()
 	watch.Create(t.Context(), event.CreateEvent{Object: before, IsInInitialList: true}, queue)
 	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: before}, queue)
-	g.Expect(taken(queue)).To(BeEmpty())
+	g.Expect(testsite.Taken(queue)).To(BeEmpty())
 	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, queue)
-	g.Expect(taken(queue)).To(ConsistOf(own))
+	g.Expect(testsite.Taken(queue)).To(ConsistOf(own))
 	g.Expect(resolved.revisited).To(BeEmpty(), "their retention is the same")
 	longer := after.DeepCopy()
 	longer.Generation, longer.ResourceVersion, longer.Spec.Retention = 3, "3", &metav1.Duration{Duration: time.Hour}
 	watch.Update(t.Context(), event.UpdateEvent{ObjectOld: after, ObjectNew: longer}, queue)
-	g.Expect(taken(queue)).To(ConsistOf(own))
+	g.Expect(testsite.Taken(queue)).To(ConsistOf(own))
 	g.Expect(resolved.revisited).To(ConsistOf("n"), "the Resolved ones")
 	watch.Delete(t.Context(), event.DeleteEvent{Object: longer}, queue)
-	g.Expect(taken(queue)).To(ConsistOf(own))
+	g.Expect(testsite.Taken(queue)).To(ConsistOf(own))
 	kept, _ := r.retentions.Get(client.ObjectKeyFromObject(longer))
 	g.Expect(kept).To(Equal(time.Hour))
 }
@@ -130,14 +131,3 @@ func (namesOf) Fits(*v1alpha1.Incident, *v1alpha1.IncidentStatus) bool { return 
 func (namesOf) Hides(string) bool { return false }
 
 func (n namesOf) OfIntegration(_, integration string) []string { return n[integration] }
-
-// taken takes what is in the queue.
-func taken(queue *fair.Queue[reconcile.Request]) []string {
-	names := []string{}
-	for queue.Len() > 0 {
-		request, _ := queue.Get()
-		names = append(names, request.Name)
-		queue.Done(request)
-	}
-	return names
-}
