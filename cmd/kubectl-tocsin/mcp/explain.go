@@ -9,6 +9,9 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/heartbeats/states"
 )
 
+// heartbeatKind is the kind of the objects of integrations that answers have.
+var heartbeatKind = states.Heartbeats{}.Kind()
+
 type explainOutput struct {
 	Preset   line        `json:"preset,omitempty" jsonschema:"The preset that read the payload."`
 	Alerts   []explained `json:"alerts,omitempty"`

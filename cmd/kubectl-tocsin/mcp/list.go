@@ -178,7 +178,7 @@ func (s *server) check(ctx context.Context, said *notes, in checkInput) (out che
 	out.Unknown = lineOf(checked.Unknown)
 	out.Incidents, _ = fit(listedOf(open[:min(len(open), usualLimit)]), maxItems)
 	out.LeftOut = len(open) - len(out.Incidents)
-	out.Heartbeats = lineOf(checked.Tallies["Heartbeat"])
+	out.Heartbeats = lineOf(checked.Tallies[heartbeatKind])
 	out.Notes = said.lines()
 	return out, nil
 }
