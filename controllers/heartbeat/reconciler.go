@@ -1,5 +1,5 @@
 // Package heartbeat has the leader open an Incident when a Heartbeat is missed, and resolve it when it is heard again. It does so
-// by AlertEvents, like every sender. Meanwhile no Incident of the integration ends for want of alerts (deadlines.go). Package
+// by AlertEvents, like every sender. Meanwhile no Incident of the integration ends for want of alerts (feature.go). Package
 // webhookserver/heartbeat hears the signals.
 //
 // What is known is in the status of the Heartbeat. Every replica writes the signals there, and a ping that reports a failure
@@ -76,9 +76,9 @@ type known struct {
 }
 
 // Lead implements controllers.Feature.
-func (d *Deadlines) Lead(mgr ctrl.Manager, live client.Client) error {
+func (f *Feature) Lead(mgr ctrl.Manager, live client.Client) error {
 	r := &reconciler{
-		cache: mgr.GetCache(), live: live, health: d.health, recorder: mgr.GetEventRecorder("tocsin"),
+		cache: mgr.GetCache(), live: live, health: f.health, recorder: mgr.GetEventRecorder("tocsin"),
 	}
 	err := requests.Complete("the heartbeats", ctrl.NewControllerManagedBy(mgr).
 		Named("heartbeat").

@@ -363,7 +363,7 @@ func TestTermsLeaveNothingBehind(t *testing.T) {
 	g.Expect(heartbeats.NewIndex().Follow(mgr.GetCache())).To(Succeed())
 	folding := controllers.Options{Folds: incident.Options{
 		Namespaces: o.process.WatchNamespaces, Health: health, Memory: memory, Clock: clock.RealClock{},
-	}, Capacity: counts, Features: []controllers.Feature{muting, heartbeat.NewDeadlines(mgr.GetCache(), health, counts)}}
+	}, Capacity: counts, Features: []controllers.Feature{muting, heartbeat.NewFeature(mgr.GetCache(), health, counts)}}
 	canary, err := replica.NewCanary(mgr.GetConfig(), replica.CanaryOptions{
 		Namespace: namespace, Health: health, Memory: memory, Schemas: newSchemas{},
 	})

@@ -113,7 +113,7 @@ func Run(ctx context.Context, o Options, environment Environment) error {
 	}
 	o.webhook.Health, o.webhook.Schemas = health, checker
 	folding := foldingOptions(o, environment, memory, health)
-	folding.Features = []controllers.Feature{muting, heartbeat.NewDeadlines(mgr.GetCache(), health, o.webhook.Capacity)}
+	folding.Features = []controllers.Feature{muting, heartbeat.NewFeature(mgr.GetCache(), health, o.webhook.Capacity)}
 	if o.tracing {
 		provider, err := startTracing(ctx, mgr.GetLogger())
 		if err != nil {

@@ -59,7 +59,7 @@ func TestHeartbeatsEnqueueTheirIncidents(t *testing.T) {
 		return h
 	}
 	own := []string{v1alpha1.IncidentName("mon", "a"), v1alpha1.IncidentName("mon", "b")}
-	d := NewDeadlines(nil, &fixedHealth{now: now}, namesOf{"mon": own})
+	f := NewFeature(nil, &fixedHealth{now: now}, namesOf{"mon": own})
 	changes := func(before, after *v1alpha1.Heartbeat, others ...client.Object) []string {
 		cached := fake.NewClientBuilder().WithScheme(scheme).WithIndex(&v1alpha1.Heartbeat{}, v1alpha1.IntegrationField,
 			func(client.Object) []string { return []string{"mon"} }).WithObjects(others...)
@@ -67,11 +67,11 @@ func TestHeartbeatsEnqueueTheirIncidents(t *testing.T) {
 			after.ResourceVersion = "2"
 			cached = cached.WithObjects(after.DeepCopy())
 		}
-		d.cache = cached.Build()
+		f.cache = cached.Build()
 		if after == nil {
-			d.onHeartbeat().Delete(t.Context(), event.DeleteEvent{Object: before}, queue)
+			f.onHeartbeat().Delete(t.Context(), event.DeleteEvent{Object: before}, queue)
 		} else {
-			d.onHeartbeat().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, queue)
+			f.onHeartbeat().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: after}, queue)
 		}
 		return testsite.Taken(queue)
 	}
@@ -82,12 +82,12 @@ func TestHeartbeatsEnqueueTheirIncidents(t *testing.T) {
 	g.Expect(changes(beat("y", second), beat("y", 0), beat("x", first))).To(BeEmpty(), "another one is still missed")
 	g.Expect(changes(beat("y", second), beat("y", 0), beat("x", 0))).To(ConsistOf(own), "it was the last")
 	g.Expect(changes(beat("y", 0), beat("y", 0))).To(BeEmpty())
-	g.Expect(d.missed.Keys()).To(BeEmpty())
+	g.Expect(f.missed.Keys()).To(BeEmpty())
 
 	y := v1alpha1.IncidentName("mon", v1alpha1.HeartbeatKey("y"))
 	g.Expect(changes(beat("y", 0), nil)).To(ConsistOf(y))
 	g.Expect(changes(beat("y", second), nil, beat("x", 0))).To(ConsistOf(append([]string{y}, own...)))
-	at, _ := d.missed.Get(types.NamespacedName{Namespace: "n", Name: "mon"})
+	at, _ := f.missed.Get(types.NamespacedName{Namespace: "n", Name: "mon"})
 	g.Expect(at).To(Equal(now), "since then, its Incidents may end for want of alerts")
 }
 
@@ -100,15 +100,15 @@ func (n namesOf) OfIntegration(_, integration string) []string { return n[integr
 func TestAHeartbeatWasNotMissedUntilTheFuture(t *testing.T) {
 	epoch := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	g, integration := NewWithT(t), types.NamespacedName{Namespace: "team", Name: "app"}
-	d := NewDeadlines(nil, nil, nil)
-	g.Expect(d.missedUntil(integration, epoch)).To(BeZero())
-	d.missed.Add(integration, epoch, missedMemory)
+	f := NewFeature(nil, nil, nil)
+	g.Expect(f.missedUntil(integration, epoch)).To(BeZero())
+	f.missed.Add(integration, epoch, missedMemory)
 	for _, passed := range []time.Duration{0, time.Hour, -time.Minute} {
-		g.Expect(d.missedUntil(integration, epoch.Add(passed))).To(Equal(epoch), "%s", passed)
+		g.Expect(f.missedUntil(integration, epoch.Add(passed))).To(Equal(epoch), "%s", passed)
 	}
 	back := epoch.Add(-time.Hour)
-	g.Expect(d.missedUntil(integration, back)).To(Equal(back))
-	g.Expect(d.missedUntil(integration, back.Add(time.Minute))).To(Equal(back), "not from each look on")
+	g.Expect(f.missedUntil(integration, back)).To(Equal(back))
+	g.Expect(f.missedUntil(integration, back.Add(time.Minute))).To(Equal(back), "not from each look on")
 }
 
 func TestNothingEndsForWantOfAlertsWhileNobodyCanTell(t *testing.T) {
@@ -120,14 +120,14 @@ func TestNothingEndsForWantOfAlertsWhileNobodyCanTell(t *testing.T) {
 	link.Spec.IntegrationName, link.Spec.Every = "mon", &metav1.Duration{Duration: time.Minute}
 	link.Spec.Match = &v1alpha1.HeartbeatMatch{AnyRequest: true}
 	senderOf := func(federates bool, known fold.Sender, beats ...client.Object) fold.Sender {
-		d := NewDeadlines(nil, &fixedHealth{now: now}, nil)
-		d.cache = fake.NewClientBuilder().WithScheme(scheme).WithObjects(beats...).WithIndex(&v1alpha1.Heartbeat{},
+		f := NewFeature(nil, &fixedHealth{now: now}, nil)
+		f.cache = fake.NewClientBuilder().WithScheme(scheme).WithObjects(beats...).WithIndex(&v1alpha1.Heartbeat{},
 			v1alpha1.IntegrationField, func(client.Object) []string { return []string{"mon"} }).Build()
-		d.missed.Add(key, now.Add(-time.Minute), missedMemory)
+		f.missed.Add(key, now.Add(-time.Minute), missedMemory)
 		integration := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{Namespace: "n", Name: "mon"}}
 		integration.Spec.Federate = federates
 		policy := fold.Policy{Sender: known}
-		g.Expect(d.AddTo(t.Context(), &policy, integration)).To(Succeed())
+		g.Expect(f.AddTo(t.Context(), &policy, integration)).To(Succeed())
 		return policy.Sender
 	}
 	deleted := now.Add(-time.Minute)
@@ -142,8 +142,8 @@ func TestNothingEndsForWantOfAlertsWhileNobodyCanTell(t *testing.T) {
 
 func TestATermForgetsWhatAnEarlierOneHasNoted(t *testing.T) {
 	g, integration := NewWithT(t), types.NamespacedName{Namespace: "team", Name: "app"}
-	d := NewDeadlines(nil, nil, nil)
-	d.missed.Add(integration, time.Unix(1, 0), missedMemory)
-	d.Source(nil)
-	g.Expect(d.missedUntil(integration, time.Unix(2, 0))).To(BeZero())
+	f := NewFeature(nil, nil, nil)
+	f.missed.Add(integration, time.Unix(1, 0), missedMemory)
+	f.Source(nil)
+	g.Expect(f.missedUntil(integration, time.Unix(2, 0))).To(BeZero())
 }

@@ -27,10 +27,10 @@ const (
 	maxMissed    = 4096
 )
 
-// Deadlines has no Incident of an integration end for want of alerts while one of its heartbeats is missed. The heartbeats are
-// those of the cache, which has a bounded number of them: this leader itself notes which are missed. It implements
-// controllers.Feature.
-type Deadlines struct {
+// Feature is all that the leader does about heartbeats. Lead adds the controllers that open and resolve the Incidents of missed
+// ones. Meanwhile AddTo has no Incident of the integration end for want of alerts. A stale cache is sufficient for it: this leader
+// itself notes which heartbeats are missed. Their number is bounded. It implements controllers.Feature.
+type Feature struct {
 	cache     client.Reader
 	health    replica.Health
 	incidents incidents
@@ -42,25 +42,25 @@ type incidents interface {
 	OfIntegration(namespace, integration string) []string
 }
 
-// NewDeadlines returns those of a cache that a heartbeats.Index follows: it finds Heartbeats by their integration.
-func NewDeadlines(objects client.Reader, health replica.Health, incidents incidents) *Deadlines {
-	return &Deadlines{objects, health, incidents, expirecache.NewLRUExpireCache(maxMissed)}
+// NewFeature returns a Feature for a cache that a heartbeats.Index follows, which finds Heartbeats by their integration.
+func NewFeature(objects client.Reader, health replica.Health, incidents incidents) *Feature {
+	return &Feature{objects, health, incidents, expirecache.NewLRUExpireCache(maxMissed)}
 }
 
 // Synced implements controllers.Feature. It keeps nothing of its own: a term begins when the cache has synced.
-func (d *Deadlines) Synced() bool { return true }
+func (f *Feature) Synced() bool { return true }
 
 // AddTo implements incident.Feature.
-func (d *Deadlines) AddTo(ctx context.Context, policy *fold.Policy, integration *v1alpha1.WebhookIntegration) error {
+func (f *Feature) AddTo(ctx context.Context, policy *fold.Policy, integration *v1alpha1.WebhookIntegration) error {
 	key := client.ObjectKeyFromObject(integration)
-	beats, err := heartbeats.List(ctx, d.cache, key)
+	beats, err := heartbeats.List(ctx, f.cache, key)
 	if err != nil {
 		return err
 	}
 	sender, known := &policy.Sender, senderOf(beats)
 	isUnwatched := integration.Spec.Federate && !slices.ContainsFunc(beats, heartbeats.WatchesLink) // perhaps the leaf is gone
 	sender.Missing = sender.Missing || known.Missing || isUnwatched
-	sender.PresentFrom = fold.Latest(sender.PresentFrom, known.PresentFrom, d.missedUntil(key, d.health.APITime()))
+	sender.PresentFrom = fold.Latest(sender.PresentFrom, known.PresentFrom, f.missedUntil(key, f.health.APITime()))
 	sender.Keys = append(sender.Keys, known.Keys...)
 	return nil
 }
@@ -76,26 +76,26 @@ func senderOf(beats []*v1alpha1.Heartbeat) (s fold.Sender) {
 
 // missedUntil returns until when a heartbeat of an integration was missed that was deleted lately; zero if none was. A time of
 // the future is of now: the API server's clock was set back.
-func (d *Deadlines) missedUntil(integration types.NamespacedName, now time.Time) time.Time {
-	deleted, _ := d.missed.Get(integration)
+func (f *Feature) missedUntil(integration types.NamespacedName, now time.Time) time.Time {
+	deleted, _ := f.missed.Get(integration)
 	until, _ := deleted.(time.Time)
 	if fold.IsFuture(until, now) {
 		until = now
-		d.missed.Add(integration, now, missedMemory)
+		f.missed.Add(integration, now, missedMemory)
 	}
 	return until
 }
 
 // Source implements incident.Feature. It forgets what an earlier term has noted, since another leader may have led meanwhile.
-func (d *Deadlines) Source(objects cache.Cache) source.Source {
-	d.missed.RemoveAll(func(any) bool { return true })
-	return source.Kind[client.Object](objects, &v1alpha1.Heartbeat{}, d.onHeartbeat())
+func (f *Feature) Source(objects cache.Cache) source.Source {
+	f.missed.RemoveAll(func(any) bool { return true })
+	return source.Kind[client.Object](objects, &v1alpha1.Heartbeat{}, f.onHeartbeat())
 }
 
 // onHeartbeat enqueues the Incidents of a WebhookIntegration when the first of its heartbeats is missed, when the last one is
 // not missed any more, and when one begins or ceases to watch its link: their deadlines may be other ones. The Incident of a
 // heartbeat itself is enqueued when that comes or goes.
-func (d *Deadlines) onHeartbeat() handler.EventHandler {
+func (f *Feature) onHeartbeat() handler.EventHandler {
 	return requests.OnChange(func(ctx context.Context, before, after *v1alpha1.Heartbeat, initial bool, folds requests.Queue) {
 		if initial {
 			return
@@ -103,15 +103,15 @@ func (d *Deadlines) onHeartbeat() handler.EventHandler {
 		h, was, is := cmp.Or(after, before), isMissed(before), isMissed(after)
 		integration := heartbeats.IntegrationOf(h)
 		if after == nil && was {
-			d.missed.Add(integration, d.health.APITime(), missedMemory)
+			f.missed.Add(integration, f.health.APITime(), missedMemory)
 		}
 		if before == nil || after == nil {
 			requests.Add(folds, heartbeats.IncidentOf(h))
 		}
-		if watchesLink(before) == watchesLink(after) && (was == is || d.missesAnother(ctx, h, is)) {
+		if watchesLink(before) == watchesLink(after) && (was == is || f.missesAnother(ctx, h, is)) {
 			return
 		}
-		for _, name := range d.incidents.OfIntegration(integration.Namespace, integration.Name) {
+		for _, name := range f.incidents.OfIntegration(integration.Namespace, integration.Name) {
 			requests.Add(folds, types.NamespacedName{Namespace: integration.Namespace, Name: name})
 		}
 	})
@@ -123,8 +123,8 @@ func watchesLink(h *v1alpha1.Heartbeat) bool { return h != nil && heartbeats.Wat
 
 // missesAnother reports whether another heartbeat of the same integration is missed, for longer if h is missed too. Of heartbeats
 // that are missed together, each sees the others in the cache, perhaps before their events.
-func (d *Deadlines) missesAnother(ctx context.Context, h *v1alpha1.Heartbeat, both bool) bool {
-	beats, err := heartbeats.List(ctx, d.cache, heartbeats.IntegrationOf(h))
+func (f *Feature) missesAnother(ctx context.Context, h *v1alpha1.Heartbeat, both bool) bool {
+	beats, err := heartbeats.List(ctx, f.cache, heartbeats.IntegrationOf(h))
 	return err == nil && slices.ContainsFunc(beats, func(other *v1alpha1.Heartbeat) bool {
 		if other.Name == h.Name || !isMissed(other) {
 			return false
