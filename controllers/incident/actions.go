@@ -30,54 +30,54 @@ import (
 func (r *reconciler) createOrRead(
 	ctx context.Context, seen *facts, provisional *fold.Plan,
 ) (_ *facts, created bool, err error) {
-	o := *seen
+	f := *seen
 	if provisional.Create != nil {
-		if o.incident, err = r.create(ctx, seen, provisional); o.incident != nil {
-			return &o, true, nil
+		if f.incident, err = r.create(ctx, seen, provisional); f.incident != nil {
+			return &f, true, nil
 		}
 		if blocked := (*blockedError)(nil); err != nil && !errors.As(err, &blocked) {
 			return seen, false, err
 		}
 	}
-	if failed := r.readUncached(ctx, &o); failed != nil {
+	if failed := r.readUncached(ctx, &f); failed != nil {
 		return seen, false, failed
 	}
-	if o.incident == nil && err != nil {
+	if f.incident == nil && err != nil {
 		return seen, false, err
 	}
-	return &o, false, nil
+	return &f, false, nil
 }
 
 // create creates the Incident, its status still empty. It returns nil if there is one already: a Resolved one, or one that the
 // cache does not show yet.
-func (r *reconciler) create(ctx context.Context, o *facts, plan *fold.Plan) (*v1alpha1.Incident, error) {
-	leave, err := r.gate.enter(ctx, o.key.Namespace, true)
+func (r *reconciler) create(ctx context.Context, f *facts, plan *fold.Plan) (*v1alpha1.Incident, error) {
+	leave, err := r.gate.enter(ctx, f.key.Namespace, true)
 	if err != nil {
 		return nil, err
 	}
 	defer leave()
 	incident := &v1alpha1.Incident{
-		ObjectMeta: metav1.ObjectMeta{Namespace: o.key.Namespace, Name: o.key.Name, Labels: plan.ObjectLabels},
+		ObjectMeta: metav1.ObjectMeta{Namespace: f.key.Namespace, Name: f.key.Name, Labels: plan.ObjectLabels},
 		Spec:       *plan.Create,
 	}
 	err = errIncidentLimit
-	if r.counts.MayOpen(o.key.Namespace) && !r.sweeper.IsFull(o.key.Namespace) {
+	if r.counts.MayOpen(f.key.Namespace) && !r.sweeper.IsFull(f.key.Namespace) {
 		err = r.createLabelled(ctx, incident)
 	}
 	switch blocked := asBlocked(err); {
 	case blocked != nil && blocked.isOfNamespace():
 		return nil, blocked
 	case blocked != nil:
-		r.wakeAll(o.key.Namespace, r.blocked.passOn(o.key))
+		r.wakeAll(f.key.Namespace, r.blocked.passOn(f.key))
 		return nil, blocked
 	case apierrors.IsAlreadyExists(err):
-		r.wakeAll(o.key.Namespace, r.blocked.passOn(o.key))
+		r.wakeAll(f.key.Namespace, r.blocked.passOn(f.key))
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("creating the Incident: %w", err)
 	}
-	r.wakeAll(o.key.Namespace, r.blocked.unblock(o.key))
-	r.writes.wrote(incident, o.now)
+	r.wakeAll(f.key.Namespace, r.blocked.unblock(f.key))
+	r.writes.wrote(incident, f.now)
 	return incident, nil
 }
 

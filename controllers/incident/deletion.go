@@ -109,37 +109,37 @@ func (r *reconciler) noteGone(ctx context.Context, shown *v1alpha1.Incident) boo
 
 // deleteEnded deletes a Resolved Incident whose retention is over, or one that never got a status. It looks again at one
 // that AlertEvents hold after as long as it has waited so far, at the longest deletionRetry.
-func (r *reconciler) deleteEnded(ctx context.Context, o *facts, due time.Time) (ctrl.Result, error) {
-	deleted, err := r.Delete(ctx, o.key.Namespace, []*v1alpha1.Incident{o.incident}, func() bool { return true })
+func (r *reconciler) deleteEnded(ctx context.Context, f *facts, due time.Time) (ctrl.Result, error) {
+	deleted, err := r.Delete(ctx, f.key.Namespace, []*v1alpha1.Incident{f.incident}, func() bool { return true })
 	if err != nil || deleted == 0 {
-		wait := min(max(o.apiTime.Sub(due), writeInterval), deletionRetry)
+		wait := min(max(f.apiTime.Sub(due), writeInterval), deletionRetry)
 		return ctrl.Result{RequeueAfter: wait}, err // a change of the Incident brings it back sooner
 	}
-	r.writes.forget(o.key)
+	r.writes.forget(f.key)
 	reason := "its retention is over"
-	if o.incident.Status.State == "" {
+	if f.incident.Status.State == "" {
 		reason = "it has no status and no alerts"
 	}
-	log.FromContext(ctx).Info("Deleted Incident", "reason", reason, "integration", o.incident.Spec.IntegrationName)
+	log.FromContext(ctx).Info("Deleted Incident", "reason", reason, "integration", f.incident.Spec.IntegrationName)
 	return ctrl.Result{}, nil
 }
 
 // awaitDeletion has the alerts of an Incident wait that is being deleted: nothing is folded into it, and once it is gone, they
 // open it anew. Those that it has counted must not do so; its ledger tells them.
-func (r *reconciler) awaitDeletion(ctx context.Context, o *facts) (ctrl.Result, error) {
-	waiting := !o.nextFold.IsZero()
-	for _, event := range o.toFold {
-		if isFolded(o.incident, event) {
-			r.releases.Settle(event, o.key.Name)
-			r.releases.Mark(event, o.key.Name)
+func (r *reconciler) awaitDeletion(ctx context.Context, f *facts) (ctrl.Result, error) {
+	waiting := !f.nextFold.IsZero()
+	for _, event := range f.toFold {
+		if isFolded(f.incident, event) {
+			r.releases.Settle(event, f.key.Name)
+			r.releases.Mark(event, f.key.Name)
 		} else {
 			waiting = true
 		}
 	}
 	if waiting {
-		return r.waitBlocked(ctx, o, &blockedError{reason: v1alpha1.ReasonIncidentTerminating, cause: errTerminating}), nil
+		return r.waitBlocked(ctx, f, &blockedError{reason: v1alpha1.ReasonIncidentTerminating, cause: errTerminating}), nil
 	}
-	r.blocked.forget(o.key)
+	r.blocked.forget(f.key)
 	return ctrl.Result{}, nil
 }
 

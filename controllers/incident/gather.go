@@ -25,7 +25,8 @@ import (
 // errUnfoldable says that the fold itself failed on its input.
 var errUnfoldable = errors.New("the fold failed")
 
-// facts is the state of an Incident and its AlertEvents as a reconciliation found it. What decides by it does not modify it.
+// facts are all that a reconciliation decides by: the Incident and its AlertEvents as gather read them, the policy and the time. No
+// decision modifies them.
 type facts struct {
 	alertEvents
 	key       types.NamespacedName
@@ -40,7 +41,7 @@ type facts struct {
 	apiTime   time.Time     // by the API server's, for everything else
 }
 
-// confirmed is facts whose AlertEvents are listed by a quorum list that began after the Incident was read.
+// confirmed are facts whose AlertEvents are listed by a quorum list that began after the Incident was read.
 type confirmed struct{ facts }
 
 // alertEvents are the cached AlertEvents that are listed for one Incident, by their treatment.
@@ -84,51 +85,51 @@ func (r *reconciler) gatherWith(
 	ctx context.Context, key types.NamespacedName, incident *v1alpha1.Incident,
 ) (*facts, error) {
 	now := r.Clock.Now()
-	o := &facts{key: key, incident: incident, began: now, now: now, apiTime: r.Health.APITime()}
+	f := &facts{key: key, incident: incident, began: now, now: now, apiTime: r.Health.APITime()}
 	events, err := replica.EventsOf(ctx, r.cache, key)
 	if err != nil {
 		return nil, err
 	}
-	o.list = newEventList(len(events))
+	f.list = newEventList(len(events))
 	for _, event := range events {
-		o.list.add(event)
+		f.list.add(event)
 	}
-	o.alertEvents = r.classify(o, events)
+	f.alertEvents = r.classify(f, events)
 	for _, source := range r.Rules {
-		o.rules = append(o.rules, source.RuleFor(key))
+		f.rules = append(f.rules, source.RuleFor(key))
 	}
-	if o.forwarded.Disabled = r.Forwarder == nil; !o.forwarded.Disabled {
-		o.forwarded = r.Forwarder.Forwarding(key)
+	if f.forwarded.Disabled = r.Forwarder == nil; !f.forwarded.Disabled {
+		f.forwarded = r.Forwarder.Forwarding(key)
 	}
-	if o.incident == nil && (len(o.toFold) == 0 || r.blocked.mayExist(key)) {
-		return o, r.readUncached(ctx, o)
+	if f.incident == nil && (len(f.toFold) == 0 || r.blocked.mayExist(key)) {
+		return f, r.readUncached(ctx, f)
 	}
-	o.policy, err = r.readPolicy(ctx, r.cache, o)
-	return o, err
+	f.policy, err = r.readPolicy(ctx, r.cache, f)
+	return f, err
 }
 
 // IsDue reports whether a Resolved Incident that a sweep has read is to be folded before the next sweep: there is something to
 // write, or its retention ends.
 func (r *reconciler) IsDue(ctx context.Context, incident *v1alpha1.Incident) bool {
-	o, err := r.gatherWith(ctx, client.ObjectKeyFromObject(incident), incident)
+	f, err := r.gatherWith(ctx, client.ObjectKeyFromObject(incident), incident)
 	if err != nil {
 		return true
 	}
-	plan, err := r.decide(o)
-	at, ok := fold.Deadline(incident, o.policy)
-	if due := fold.Due(incident, &o.policy); !due.IsZero() && (!ok || due.Before(at)) {
+	plan, err := r.decide(f)
+	at, ok := fold.Deadline(incident, f.policy)
+	if due := fold.Due(incident, &f.policy); !due.IsZero() && (!ok || due.Before(at)) {
 		at, ok = due, true
 	}
-	return err != nil || !plan.IsIdle() || ok && at.Sub(o.apiTime) <= 2*sweep.Interval
+	return err != nil || !plan.IsIdle() || ok && at.Sub(f.apiTime) <= 2*sweep.Interval
 }
 
 // readUncached reads the Incident of the facts from the quorum, and what depends on it.
-func (r *reconciler) readUncached(ctx context.Context, o *facts) (err error) {
-	if o.incident, err = readIncident(ctx, r.live, o.key); err != nil {
+func (r *reconciler) readUncached(ctx context.Context, f *facts) (err error) {
+	if f.incident, err = readIncident(ctx, r.live, f.key); err != nil {
 		return err
 	}
-	r.tellForwarder(o.incident)
-	o.policy, err = r.readPolicy(ctx, r.cache, o)
+	r.tellForwarder(f.incident)
+	f.policy, err = r.readPolicy(ctx, r.cache, f)
 	return err
 }
 
@@ -169,21 +170,21 @@ func (r *reconciler) confirm(ctx context.Context, seen *facts) (*confirmed, erro
 }
 
 // classify sorts the Incident's AlertEvents by their treatment. It skips second copies: the replica that detected one deletes it.
-func (r *reconciler) classify(o *facts, events []*v1alpha1.AlertEvent) alertEvents {
+func (r *reconciler) classify(f *facts, events []*v1alpha1.AlertEvent) alertEvents {
 	var a alertEvents
 	var doubtful *v1alpha1.AlertEvent // the oldest one that may be a second copy
 	for _, event := range events {
 		isCopy, doubtfulUntil, known := r.Memory.CopyState(event.UID)
 		switch {
-		case queue.IsRestored(event), isCopy, !o.list.has(string(event.UID), o.key.Name):
-		case r.releases.IsSettled(event, o.key.Name), isMarkedFor(event, o.key.Name):
+		case queue.IsRestored(event), isCopy, !f.list.has(string(event.UID), f.key.Name):
+		case r.releases.IsSettled(event, f.key.Name), isMarkedFor(event, f.key.Name):
 			a.settled = append(a.settled, event)
 		default:
 			a.memoryLags = a.memoryLags || !known
 			a.toFold = append(a.toFold, event)
 			// Compare with the time before the list, not with that of now. Otherwise after a suspension the doubt would seem to be
 			// over, though the list is from before, and another replica may have deleted the AlertEvent since.
-			if doubtfulUntil.After(o.began) && !isFolded(o.incident, event) && (doubtful == nil || r.inCommitOrder(event, doubtful) < 0) {
+			if doubtfulUntil.After(f.began) && !isFolded(f.incident, event) && (doubtful == nil || r.inCommitOrder(event, doubtful) < 0) {
 				doubtful, a.nextFold = event, doubtfulUntil
 			}
 		}
@@ -214,9 +215,9 @@ func (r *reconciler) inCommitOrder(a, b *v1alpha1.AlertEvent) int {
 }
 
 // readPolicy returns the policy of the Incident's integration, or of the one whose alerts may create it.
-func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *facts) (fold.Policy, error) {
+func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, f *facts) (fold.Policy, error) {
 	policy := fold.PolicyOf(nil, r.Presets)
-	if key := o.integration(); key.Name != "" {
+	if key := f.integration(); key.Name != "" {
 		var integration v1alpha1.WebhookIntegration
 		err := reader.Get(ctx, key, &integration, client.UnsafeDisableDeepCopy)
 		switch {
@@ -235,11 +236,11 @@ func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, o *fa
 			}
 		}
 	}
-	if policy.AutoResolveAfter == 0 && !policy.Absent && o.incident != nil && v1alpha1.IsGeneratedKey(o.incident.Spec.DedupKey) {
+	if policy.AutoResolveAfter == 0 && !policy.Absent && f.incident != nil && v1alpha1.IsGeneratedKey(f.incident.Spec.DedupKey) {
 		policy.AutoResolveAfter = integrations.GeneratedAutoResolve // hardly any sender sends a resolve for it
 	}
-	policy.KeptTypes, policy.Rules = r.KeptTypes, append(policy.Rules, o.rules...)
-	return r.withQuiet(policy, o), nil
+	policy.KeptTypes, policy.Rules = r.KeptTypes, append(policy.Rules, f.rules...)
+	return r.withQuiet(policy, f), nil
 }
 
 // confirmPolicy returns the policy after the quorum list, which may have taken long. If the Incident is about to end for want of
@@ -256,35 +257,35 @@ func (r *reconciler) confirmPolicy(ctx context.Context, c *confirmed) (fold.Poli
 }
 
 // withQuiet returns the policy with the time since when the integration is quiet. That is now while nothing may end for its age.
-func (r *reconciler) withQuiet(policy fold.Policy, o *facts) fold.Policy {
-	from, certain := r.Health.QuietFrom(o.integration(), policy.Unavailable)
+func (r *reconciler) withQuiet(policy fold.Policy, f *facts) fold.Policy {
+	from, certain := r.Health.QuietFrom(f.integration(), policy.Unavailable)
 	policy.QuietFrom, policy.Uncertain = from, !certain
 	if !certain || policy.Stub {
-		policy.QuietFrom = o.apiTime
+		policy.QuietFrom = f.apiTime
 	}
 	policy.AcceptingFrom = policy.ReadySince.Add(replica.Grace)
 	if policy.Refusing {
-		policy.AcceptingFrom = o.apiTime
+		policy.AcceptingFrom = f.apiTime
 	}
 	return policy
 }
 
 // integration returns the integration that the Incident belongs to, without a name when nothing tells.
-func (o *facts) integration() types.NamespacedName {
-	key := types.NamespacedName{Namespace: o.key.Namespace}
-	if o.incident != nil {
-		key.Name = o.incident.Spec.IntegrationName
+func (f *facts) integration() types.NamespacedName {
+	key := types.NamespacedName{Namespace: f.key.Namespace}
+	if f.incident != nil {
+		key.Name = f.incident.Spec.IntegrationName
 		return key
 	}
-	for _, event := range o.toFold {
+	for _, event := range f.toFold {
 		key.Name = cmp.Or(key.Name, event.Spec.IntegrationName)
 	}
 	return key
 }
 
 // decide folds the AlertEvents, unless the Incident is being deleted. A panic becomes an error, since the AlertEvents cause it.
-func (r *reconciler) decide(o *facts) (plan fold.Plan, err error) {
-	if o.incident != nil && !o.incident.DeletionTimestamp.IsZero() {
+func (r *reconciler) decide(f *facts) (plan fold.Plan, err error) {
+	if f.incident != nil && !f.incident.DeletionTimestamp.IsZero() {
 		return plan, errTerminating
 	}
 	defer func() {
@@ -297,32 +298,32 @@ func (r *reconciler) decide(o *facts) (plan fold.Plan, err error) {
 		}
 	}()
 	return r.decideFold(fold.Input{
-		Name:       o.key.Name,
-		Incident:   o.incident,
-		Events:     o.toFold,
-		Settled:    o.settled,
-		HasMore:    !o.nextFold.IsZero(),
-		Listing:    knownListing{o, r.Memory},
-		Policy:     o.policy,
-		Forwarding: o.forwarded,
-		Now:        o.apiTime,
+		Name:       f.key.Name,
+		Incident:   f.incident,
+		Events:     f.toFold,
+		Settled:    f.settled,
+		HasMore:    !f.nextFold.IsZero(),
+		Listing:    knownListing{f, r.Memory},
+		Policy:     f.policy,
+		Forwarding: f.forwarded,
+		Now:        f.apiTime,
 
 		ArchiveRequired: r.ArchiveRequired,
 	}), nil
 }
 
 // hasOnlyFirings reports whether the Incident is open and every alert for it is firing. The severity may change, but no state.
-func (o *facts) hasOnlyFirings() bool {
-	return o.incident != nil && o.incident.Status.State == v1alpha1.IncidentOpen && len(o.toFold) > 0 &&
-		!o.hasAlert(func(status v1alpha1.AlertStatus) bool { return status != v1alpha1.AlertFiring })
+func (f *facts) hasOnlyFirings() bool {
+	return f.incident != nil && f.incident.Status.State == v1alpha1.IncidentOpen && len(f.toFold) > 0 &&
+		!f.hasAlert(func(status v1alpha1.AlertStatus) bool { return status != v1alpha1.AlertFiring })
 }
 
 // hasAlert reports whether an alert of the Incident that is to be folded has such a status.
-func (o *facts) hasAlert(isSuch func(v1alpha1.AlertStatus) bool) bool {
-	for _, event := range o.toFold {
+func (f *facts) hasAlert(isSuch func(v1alpha1.AlertStatus) bool) bool {
+	for _, event := range f.toFold {
 		for i := range event.Alerts {
 			alert := &event.Alerts[i]
-			if isSuch(alert.Status) && event.IncidentNameFor(alert) == o.key.Name {
+			if isSuch(alert.Status) && event.IncidentNameFor(alert) == f.key.Name {
 				return true
 			}
 		}
@@ -332,17 +333,17 @@ func (o *facts) hasAlert(isSuch func(v1alpha1.AlertStatus) bool) bool {
 
 // ledgerNearlyFull reports whether the AlertEvents that wait fill the ledger, and enough of it is free to be worth a write:
 // waiting would not make the write larger.
-func (o *facts) ledgerNearlyFull() bool {
-	space := v1alpha1.MaxLedger - o.ledgerUse()
-	return len(o.toFold) >= space && space >= v1alpha1.MaxLedger/4
+func (f *facts) ledgerNearlyFull() bool {
+	space := v1alpha1.MaxLedger - f.ledgerUse()
+	return len(f.toFold) >= space && space >= v1alpha1.MaxLedger/4
 }
 
 // ledgerUse returns how many AlertEvents in the ledger exist.
-func (o *facts) ledgerUse() int {
+func (f *facts) ledgerUse() int {
 	use := 0
-	if o.incident != nil {
-		for _, entry := range o.incident.Status.Ledger.Events {
-			if o.list.has(entry.UID, o.key.Name) {
+	if f.incident != nil {
+		for _, entry := range f.incident.Status.Ledger.Events {
+			if f.list.has(entry.UID, f.key.Name) {
 				use++
 			}
 		}

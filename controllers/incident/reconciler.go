@@ -120,25 +120,25 @@ type Forwarder interface {
 // Reconcile folds the alerts of one Incident. What it decides by the cache is provisional: that there is nothing to fold, or
 // not yet. Whatever is written is decided again, after a quorum list (foldConfirmed).
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	o, err := r.gather(ctx, req.NamespacedName)
+	f, err := r.gather(ctx, req.NamespacedName)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if wait := r.delayFold(o); wait > 0 {
+	if wait := r.delayFold(f); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
-	plan, err := r.decide(o)
+	plan, err := r.decide(f)
 	if err == nil && !plan.IsIdle() {
-		if wait := r.delayWrite(o, plan); wait > 0 {
+		if wait := r.delayWrite(f, plan); wait > 0 {
 			return ctrl.Result{RequeueAfter: wait}, nil
 		}
-		o, plan, err = r.foldConfirmed(ctx, o, &plan)
+		f, plan, err = r.foldConfirmed(ctx, f, &plan)
 	}
 	if err != nil {
-		return r.handleFailure(ctx, o, err)
+		return r.handleFailure(ctx, f, err)
 	}
-	r.settle(o, plan) // without a confirmed fold, only what the ledger already has is settled
-	return r.finish(ctx, o, plan)
+	r.settle(f, plan) // without a confirmed fold, only what the ledger already has is settled
+	return r.finish(ctx, f, plan)
 }
 
 // foldConfirmed folds after a quorum list and carries the plan out. It returns its facts, with the Incident as it is written.
@@ -181,13 +181,13 @@ func (r *reconciler) foldConfirmed(
 }
 
 // handleFailure says when to fold again after an error.
-func (r *reconciler) handleFailure(ctx context.Context, o *facts, err error) (ctrl.Result, error) {
+func (r *reconciler) handleFailure(ctx context.Context, f *facts, err error) (ctrl.Result, error) {
 	var blocked *blockedError
 	switch {
 	case errors.As(err, &blocked):
-		return r.waitBlocked(ctx, o, blocked), nil
+		return r.waitBlocked(ctx, f, blocked), nil
 	case errors.Is(err, errTerminating):
-		return r.awaitDeletion(ctx, o)
+		return r.awaitDeletion(ctx, f)
 	case !errors.Is(err, errStale):
 		return ctrl.Result{}, err
 	}
@@ -202,17 +202,17 @@ func (r *reconciler) handleFailure(ctx context.Context, o *facts, err error) (ct
 // one that could not be written is tried again, until the memory shows what the cache shows, and until a busy Incident may be
 // written again if its alerts change no state. delayWrite checks that again after the decision; to check it here saves the fold,
 // and the read of an Incident that is Resolved.
-func (r *reconciler) delayFold(o *facts) time.Duration {
-	if o.lag > 0 {
-		return o.lag // the watch brings it back sooner
+func (r *reconciler) delayFold(f *facts) time.Duration {
+	if f.lag > 0 {
+		return f.lag // the watch brings it back sooner
 	}
-	switch wait := r.blocked.delay(o.key, o.key.Name, o.now); {
-	case wait > 0 && len(o.toFold) > 0:
+	switch wait := r.blocked.delay(f.key, f.key.Name, f.now); {
+	case wait > 0 && len(f.toFold) > 0:
 		return wait
-	case o.memoryLags:
+	case f.memoryLags:
 		return staleRetry
-	case (o.hasOnlyFirings() || r.staysResolved(o)) && !o.ledgerNearlyFull():
-		return r.writes.writeDelay(o.key, o.now)
+	case (f.hasOnlyFirings() || r.staysResolved(f)) && !f.ledgerNearlyFull():
+		return r.writes.writeDelay(f.key, f.now)
 	default:
 		return 0
 	}
@@ -220,20 +220,20 @@ func (r *reconciler) delayFold(o *facts) time.Duration {
 
 // staysResolved reports whether the cache lacks the Incident, since this process wrote it last and as Resolved, and none of its
 // alerts is firing: no state changes.
-func (r *reconciler) staysResolved(o *facts) bool {
-	last, _ := r.writes.last(o.key)
-	return o.incident == nil && last.resolved && len(o.toFold) > 0 &&
-		!o.hasAlert(func(status v1alpha1.AlertStatus) bool { return status == v1alpha1.AlertFiring })
+func (r *reconciler) staysResolved(f *facts) bool {
+	last, _ := r.writes.last(f.key)
+	return f.incident == nil && last.resolved && len(f.toFold) > 0 &&
+		!f.hasAlert(func(status v1alpha1.AlertStatus) bool { return status == v1alpha1.AlertFiring })
 }
 
 // delayWrite returns how long to wait before a plan is carried out: until an Incident may be created in the namespace,
 // and until a busy one may be written again.
-func (r *reconciler) delayWrite(o *facts, plan fold.Plan) time.Duration {
+func (r *reconciler) delayWrite(f *facts, plan fold.Plan) time.Duration {
 	switch {
 	case plan.Create != nil:
-		return r.blocked.delay(o.key, ofNamespace, o.now)
-	case plan.Write && !plan.Urgent && !o.ledgerNearlyFull():
-		return r.writes.writeDelay(o.key, o.now)
+		return r.blocked.delay(f.key, ofNamespace, f.now)
+	case plan.Write && !plan.Urgent && !f.ledgerNearlyFull():
+		return r.writes.writeDelay(f.key, f.now)
 	default:
 		return 0
 	}
@@ -241,22 +241,22 @@ func (r *reconciler) delayWrite(o *facts, plan fold.Plan) time.Duration {
 
 // finish ends a reconciliation: it has AlertEvents marked that fill the ledger, deletes the Incident if its time has come,
 // and says when to look again.
-func (r *reconciler) finish(ctx context.Context, o *facts, plan fold.Plan) (ctrl.Result, error) {
-	if o.ledgerUse() > v1alpha1.MaxLedger/2 {
-		r.releases.MarkKept(o.incident.Status.Ledger.Events, func(incident string) bool {
-			return r.blocked.has(types.NamespacedName{Namespace: o.key.Namespace, Name: incident})
+func (r *reconciler) finish(ctx context.Context, f *facts, plan fold.Plan) (ctrl.Result, error) {
+	if f.ledgerUse() > v1alpha1.MaxLedger/2 {
+		r.releases.MarkKept(f.incident.Status.Ledger.Events, func(incident string) bool {
+			return r.blocked.has(types.NamespacedName{Namespace: f.key.Namespace, Name: incident})
 		})
 	}
 	if !plan.LedgerFull {
-		r.blocked.forget(o.key)
+		r.blocked.forget(f.key)
 	}
-	result, err := r.deleteOrWait(ctx, o, plan)
-	if !o.nextFold.IsZero() {
-		result.RequeueAfter = sooner(result.RequeueAfter, max(o.nextFold.Sub(o.now), time.Millisecond))
+	result, err := r.deleteOrWait(ctx, f, plan)
+	if !f.nextFold.IsZero() {
+		result.RequeueAfter = sooner(result.RequeueAfter, max(f.nextFold.Sub(f.now), time.Millisecond))
 	}
-	if o.incident != nil {
-		if at := fold.Due(o.incident, &o.policy); at.After(o.apiTime) {
-			result.RequeueAfter = sooner(result.RequeueAfter, at.Sub(o.apiTime))
+	if f.incident != nil {
+		if at := fold.Due(f.incident, &f.policy); at.After(f.apiTime) {
+			result.RequeueAfter = sooner(result.RequeueAfter, at.Sub(f.apiTime))
 		} else if !at.IsZero() { // alerts wait, or the time is not certain
 			result.RequeueAfter = sooner(result.RequeueAfter, pausedRetry)
 		}
@@ -269,35 +269,35 @@ func (r *reconciler) finish(ctx context.Context, o *facts, plan fold.Plan) (ctrl
 func sooner(a, b time.Duration) time.Duration { return min(b, cmp.Or(a, b)) }
 
 // deleteOrWait deletes the Incident if its time has come, and says when to look again.
-func (r *reconciler) deleteOrWait(ctx context.Context, o *facts, plan fold.Plan) (ctrl.Result, error) {
+func (r *reconciler) deleteOrWait(ctx context.Context, f *facts, plan fold.Plan) (ctrl.Result, error) {
 	if plan.LedgerFull {
 		log.FromContext(ctx).V(1).Info("Waiting for AlertEvents to be deleted: the ledger is full")
 		return ctrl.Result{RequeueAfter: pausedRetry}, nil
 	}
-	if o.incident == nil {
+	if f.incident == nil {
 		return ctrl.Result{}, nil
 	}
-	at, ok := fold.Deadline(o.incident, o.policy)
-	_, known := r.Health.QuietFrom(o.integration(), time.Time{})
-	switch isResolved := o.incident.Status.State == v1alpha1.IncidentResolved; {
-	case !ok, isResolved && (!known || at.Sub(o.apiTime) > 2*sweep.Interval): // a sweep finds it in time
+	at, ok := fold.Deadline(f.incident, f.policy)
+	_, known := r.Health.QuietFrom(f.integration(), time.Time{})
+	switch isResolved := f.incident.Status.State == v1alpha1.IncidentResolved; {
+	case !ok, isResolved && (!known || at.Sub(f.apiTime) > 2*sweep.Interval): // a sweep finds it in time
 		return ctrl.Result{}, nil
 	case !known:
 		return ctrl.Result{RequeueAfter: clockRetry}, nil
-	case at.After(o.apiTime):
-		return ctrl.Result{RequeueAfter: at.Sub(o.apiTime)}, nil
-	case !plan.IsIdle() || o.incident.Status.State == v1alpha1.IncidentOpen:
+	case at.After(f.apiTime):
+		return ctrl.Result{RequeueAfter: at.Sub(f.apiTime)}, nil
+	case !plan.IsIdle() || f.incident.Status.State == v1alpha1.IncidentOpen:
 		return ctrl.Result{RequeueAfter: writeInterval}, nil
-	case r.ArchiveRequired && !fold.IsArchived(&o.incident.Status):
-		return ctrl.Result{RequeueAfter: archiveRetry(o.apiTime.Sub(at))}, nil
+	case r.ArchiveRequired && !fold.IsArchived(&f.incident.Status):
+		return ctrl.Result{RequeueAfter: archiveRetry(f.apiTime.Sub(at))}, nil
 	default:
-		return r.deleteEnded(ctx, o, at)
+		return r.deleteEnded(ctx, f, at)
 	}
 }
 
 // waitBlocked puts off a fold whose Incident cannot be written. What it waits for is on the integrations.
-func (r *reconciler) waitBlocked(ctx context.Context, o *facts, cause *blockedError) ctrl.Result {
-	wait, first := r.blocked.block(o.key, cause, o.now)
+func (r *reconciler) waitBlocked(ctx context.Context, f *facts, cause *blockedError) ctrl.Result {
+	wait, first := r.blocked.block(f.key, cause, f.now)
 	if first {
 		log.FromContext(ctx).Info("Alerts wait for their Incident", "reason", cause.reason, "cause", cause.cause.Error())
 	}
@@ -305,11 +305,11 @@ func (r *reconciler) waitBlocked(ctx context.Context, o *facts, cause *blockedEr
 }
 
 // settle passes the AlertEvents that the plan has settled to the release.
-func (r *reconciler) settle(o *facts, plan fold.Plan) {
+func (r *reconciler) settle(f *facts, plan fold.Plan) {
 	settled := sets.New(plan.ToSettle...)
-	for _, event := range o.toFold {
+	for _, event := range f.toFold {
 		if settled.Has(event.UID) {
-			r.releases.Settle(event, o.key.Name)
+			r.releases.Settle(event, f.key.Name)
 		}
 	}
 }

@@ -19,19 +19,19 @@ const tracerName = "github.com/tocsin-dev/tocsin/controllers"
 // beginSpan begins the span of a fold; without a provider, or of canaries, there is none. It is the root of a trace and
 // linked to the writes of the AlertEvents that it folds: they have answered their requests before it began, and there may be
 // many. The result ends it.
-func beginSpan(ctx context.Context, provider trace.TracerProvider, o *facts) (context.Context, func(fold.Plan, error)) {
-	if provider == nil || o.key.Name == v1alpha1.CanaryName {
+func beginSpan(ctx context.Context, provider trace.TracerProvider, f *facts) (context.Context, func(fold.Plan, error)) {
+	if provider == nil || f.key.Name == v1alpha1.CanaryName {
 		return ctx, func(fold.Plan, error) {}
 	}
 	ctx, span := provider.Tracer(tracerName).Start(ctx, "fold Incident",
 		trace.WithNewRoot(),
-		trace.WithTimestamp(o.began),
+		trace.WithTimestamp(f.began),
 		trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithLinks(writesOf(o.toFold)...),
+		trace.WithLinks(writesOf(f.toFold)...),
 		trace.WithAttributes(
-			attribute.String("k8s.namespace.name", o.key.Namespace),
-			attribute.String("tocsin.integration.name", o.integration().Name),
-			attribute.String("tocsin.incident.name", o.key.Name),
+			attribute.String("k8s.namespace.name", f.key.Namespace),
+			attribute.String("tocsin.integration.name", f.integration().Name),
+			attribute.String("tocsin.incident.name", f.key.Name),
 		))
 	return ctx, func(p fold.Plan, err error) {
 		counts := map[string]int{}

@@ -66,9 +66,9 @@ func TestAFoldIsLinkedToTheWritesOfItsAlerts(t *testing.T) {
 
 func TestWithoutTracingAFoldCostsNothingMore(t *testing.T) {
 	g := NewWithT(t)
-	o := &facts{}
+	f := &facts{}
 	g.Expect(testing.AllocsPerRun(100, func() {
-		_, end := beginSpan(t.Context(), nil, o)
+		_, end := beginSpan(t.Context(), nil, f)
 		end(fold.Plan{}, nil)
 	})).To(BeZero())
 }
