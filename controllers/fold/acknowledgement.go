@@ -20,7 +20,7 @@ const minAcknowledgement = time.Minute
 // further one that has a duration, its own or the integration's. So a change of the integration concerns no earlier one.
 type acknowledgementRule struct{ noRule }
 
-func (acknowledgementRule) alert(f *folding, a receivedAlert, _ earlier) {
+func (acknowledgementRule) alert(f *folding, a receivedAlert, _ stateBefore) {
 	given := f.status.Acknowledgement
 	if a.Status != v1alpha1.AlertAcknowledged || a.overtaken || given == nil || f.status.State != v1alpha1.IncidentOpen {
 		return
@@ -31,9 +31,9 @@ func (acknowledgementRule) alert(f *folding, a receivedAlert, _ earlier) {
 	}
 }
 
-func (r acknowledgementRule) finish(f *folding, _ earlier) {
+func (r acknowledgementRule) finish(f *folding, _ stateBefore) {
 	at := r.due(f.status, &f.in.Policy)
-	if at.IsZero() || !f.in.Now.After(at) || f.isBehind() {
+	if at.IsZero() || !f.in.Now.After(at) || f.hasWaitingAlerts() {
 		return
 	}
 	entry := v1alpha1.Transition{Type: v1alpha1.TransitionUnacknowledged, Time: *timestamp(f.in.Now)}

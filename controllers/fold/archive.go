@@ -71,7 +71,7 @@ func (archiveRule) begin(f *folding) {
 }
 
 // finish says in the status whether an ended episode waits for the archiver, which looks for those that do.
-func (archiveRule) finish(f *folding, _ earlier) {
+func (archiveRule) finish(f *folding, _ stateBefore) {
 	state := v1alpha1.ArchiveComplete
 	if f.in.ArchiveRequired && !IsArchived(f.status) {
 		state = v1alpha1.ArchiveWaiting

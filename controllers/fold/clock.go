@@ -28,9 +28,9 @@ func (clockRule) begin(f *folding) {
 }
 
 // alert corrects an acknowledgement before the next one sets its end. Otherwise an end that is right would be moved.
-func (clockRule) alert(f *folding, _ receivedAlert, _ earlier) { f.redateAcknowledgement() }
+func (clockRule) alert(f *folding, _ receivedAlert, _ stateBefore) { f.redateAcknowledgement() }
 
-func (clockRule) finish(f *folding, _ earlier) {
+func (clockRule) finish(f *folding, _ stateBefore) {
 	if f.status.State == "" || f.in.Policy.Uncertain {
 		return
 	}

@@ -44,7 +44,7 @@ func (flappingRule) opens(f *folding) {
 	known.OpenedTimes = known.OpenedTimes[max(0, len(known.OpenedTimes)-flappingOpenings(f.in.Policy.Flapping)):]
 }
 
-func (flappingRule) alert(f *folding, a receivedAlert, before earlier) {
+func (flappingRule) alert(f *folding, a receivedAlert, before stateBefore) {
 	known := f.status.Flapping
 	if known == nil || a.overtaken {
 		return
@@ -97,7 +97,7 @@ func (flappingRule) ends(f *folding) {
 	known.KeptFiring = kept
 }
 
-func (flappingRule) finish(f *folding, _ earlier) {
+func (flappingRule) finish(f *folding, _ stateBefore) {
 	known := f.status.Flapping
 	if known != nil && isSet(known.EndTime) && IsFuture(f.lastChange(), f.in.Now) {
 		known.EndTime = timestamp(f.in.Now) // the clock by which it was noted has been set back
@@ -131,11 +131,11 @@ func (f *folding) startFlapping() {
 	if p != nil {
 		period = durationOr(p.Period, period)
 	}
-	earlier := len(known.OpenedTimes) - n
-	if earlier < 0 {
+	nthLast := len(known.OpenedTimes) - n
+	if nthLast < 0 {
 		return
 	}
-	if end := known.OpenedTimes[earlier].Add(period); opened.Before(end) {
+	if end := known.OpenedTimes[nthLast].Add(period); opened.Before(end) {
 		times := "once"
 		if n > 1 {
 			times = fmt.Sprint(n, " times")

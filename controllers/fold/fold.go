@@ -103,7 +103,7 @@ func Decide(in Input) Plan {
 		}
 		f.foldEvent(event)
 	}
-	before := f.earlier()
+	before := f.currentState()
 	f.autoResolve()
 	f.keepRetention()
 	f.closeLedger()
@@ -132,11 +132,11 @@ type folding struct {
 // its rule; what others must know of holds, flapping and muting, in forwarding.go, and what a missing sender keeps open, in
 // policy.go. A rule embeds noRule for the other moments.
 type rule interface {
-	begin(f *folding)                                  // before the first alert
-	opens(f *folding)                                  // an episode is about to open; the status still has the last one, if any
-	ends(f *folding)                                   // the episode has ended
-	alert(f *folding, a receivedAlert, before earlier) // an alert has been folded
-	finish(f *folding, beforeTime earlier)             // all alerts have been folded, and the time may have ended the episode
+	begin(f *folding)                                      // before the first alert
+	opens(f *folding)                                      // an episode is about to open; the status still has the last one, if any
+	ends(f *folding)                                       // the episode has ended
+	alert(f *folding, a receivedAlert, before stateBefore) // an alert has been folded
+	finish(f *folding, beforeTime stateBefore)             // all alerts have been folded, and the time may have ended the episode
 
 	// takeReport folds a report that the life cycle does not know, and returns its result; empty for all other alerts.
 	takeReport(f *folding, a receivedAlert) (result string)
@@ -164,18 +164,19 @@ var rules = [...]rule{
 	clockRule{},           // times of the future become now, after the rules that look for them; of an acknowledgement, at once
 }
 
-// earlier is what an Incident was before an alert, or before the time changed it.
-type earlier struct {
+// stateBefore is what an Incident was before an alert was folded, or before the time changed it.
+type stateBefore struct {
 	isOpen    bool
 	forwarded v1alpha1.Severity // the severity with which it is forwarded, unless it is muted; empty while it is held back
 }
 
-func (f *folding) earlier() earlier {
-	was := earlier{f.status.State == v1alpha1.IncidentOpen, ForwardedSeverity(f.status)}
-	if was.isOpen && f.isNotForwarded() {
-		was.forwarded = ""
+// currentState returns what the Incident is now, to be compared with what it becomes.
+func (f *folding) currentState() stateBefore {
+	s := stateBefore{f.status.State == v1alpha1.IncidentOpen, ForwardedSeverity(f.status)}
+	if s.isOpen && f.isNotForwarded() {
+		s.forwarded = ""
 	}
-	return was
+	return s
 }
 
 func openFold(in Input) *folding {
@@ -300,7 +301,7 @@ func (f *folding) foldAlert(a receivedAlert) string {
 		f.plan.Create = &v1alpha1.IncidentSpec{IntegrationName: a.integration, DedupKey: a.DedupKey}
 		f.spec = *f.plan.Create
 	}
-	before := f.earlier()
+	before := f.currentState()
 	result := f.apply(a)
 	for _, r := range f.rules {
 		r.alert(f, a, before)
@@ -308,12 +309,12 @@ func (f *folding) foldAlert(a receivedAlert) string {
 	return result
 }
 
-// isBehind reports whether alerts of the Incident still wait, so that nothing may end for its age.
-func (f *folding) isBehind() bool { return f.plan.LedgerFull || f.in.HasMore }
+// hasWaitingAlerts reports whether alerts of the Incident are still to be folded, so that nothing may end for its age.
+func (f *folding) hasWaitingAlerts() bool { return f.plan.LedgerFull || f.in.HasMore }
 
 // autoResolve resolves an Open Incident whose deadline has come or whose expiry has ended, unless alerts of it still wait.
 func (f *folding) autoResolve() {
-	if f.isBehind() || f.status.State != v1alpha1.IncidentOpen {
+	if f.hasWaitingAlerts() || f.status.State != v1alpha1.IncidentOpen {
 		return
 	}
 	at, expires := openDeadline(f.written(), &f.in.Policy)
@@ -396,8 +397,8 @@ type noRule struct{}
 func (noRule) begin(*folding)                                             {}
 func (noRule) opens(*folding)                                             {}
 func (noRule) ends(*folding)                                              {}
-func (noRule) alert(*folding, receivedAlert, earlier)                     {}
-func (noRule) finish(*folding, earlier)                                   {}
+func (noRule) alert(*folding, receivedAlert, stateBefore)                 {}
+func (noRule) finish(*folding, stateBefore)                               {}
 func (noRule) takeReport(*folding, receivedAlert) string                  { return "" }
 func (noRule) due(*v1alpha1.IncidentStatus, *Policy) (never time.Time)    { return never }
 func (noRule) muted(*v1alpha1.IncidentStatus) *Muted                      { return nil }

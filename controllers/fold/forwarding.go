@@ -82,13 +82,13 @@ func (known *KnownForwarding) isExcluded() bool {
 // forwardingRule records whether people are told of the Incident, and each change of that in the timeline.
 type forwardingRule struct{ noRule }
 
-func (forwardingRule) alert(f *folding, _ receivedAlert, before earlier) {
+func (forwardingRule) alert(f *folding, _ receivedAlert, before stateBefore) {
 	if !before.isOpen && f.status.State == v1alpha1.IncidentOpen && !continuesLast(f.status) {
 		f.status.Forwarding = nil // people are to be told anew
 	}
 }
 
-func (forwardingRule) finish(f *folding, _ earlier) {
+func (forwardingRule) finish(f *folding, _ stateBefore) {
 	before := f.status.Forwarding
 	next := ForwardingOf(f.status, f.in.Forwarding, f.in.Now)
 	f.status.Forwarding = next

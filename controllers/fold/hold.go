@@ -18,7 +18,7 @@ const maxHold = 24 * time.Hour
 // an Alertmanager has accepted is held back no more, whatever the clocks say, or people would hear of an end that is none.
 type holdRule struct{ noRule }
 
-func (holdRule) alert(f *folding, a receivedAlert, before earlier) {
+func (holdRule) alert(f *folding, a receivedAlert, before stateBefore) {
 	// A receipt by a clock that is ahead, or behind that of an earlier alert, must not hold what its severity has freed.
 	at := Earliest(Latest(a.received, valueOf(f.status.LastAlertTime).Time), f.in.Now)
 	if !before.isOpen || IsHeld(f.status, at) && !f.isTold() {
@@ -26,7 +26,7 @@ func (holdRule) alert(f *folding, a receivedAlert, before earlier) {
 	}
 }
 
-func (holdRule) finish(f *folding, _ earlier) {
+func (holdRule) finish(f *folding, _ stateBefore) {
 	if IsHeld(f.status, f.in.Now) && !f.isTold() && f.hold(f.in.Now) {
 		f.plan.Write = true
 	}

@@ -14,9 +14,9 @@ import (
 // keeps the record: what was not forwarded has no end to forward.
 type muteRule struct{ noRule }
 
-func (muteRule) alert(f *folding, _ receivedAlert, before earlier) { f.updateMute(before) }
+func (muteRule) alert(f *folding, _ receivedAlert, before stateBefore) { f.updateMute(before) }
 
-func (muteRule) finish(f *folding, before earlier) { f.updateMute(before) }
+func (muteRule) finish(f *folding, before stateBefore) { f.updateMute(before) }
 
 // due is the end of the window. Package maintenance has the Incident folded then in any case, unless its integration was deleted:
 // nobody knows any more which windows were for it.
@@ -48,7 +48,7 @@ func (p *Policy) mutes(content *v1alpha1.AlertContent, at time.Time) (window str
 	return p.Muting.Mutes(content, at)
 }
 
-func (f *folding) updateMute(before earlier) {
+func (f *folding) updateMute(before stateBefore) {
 	status := f.status
 	isOpen := status.State == v1alpha1.IncidentOpen
 	if !isOpen && !before.isOpen || isOpen && f.staysMuted(before) {
@@ -71,14 +71,14 @@ func (f *folding) updateMute(before earlier) {
 
 // staysMuted reports whether the integration of a muted Incident is absent, or its windows are unknown. It may come again, with
 // the window: until that ends, the record stays. Meanwhile nothing is forwarded.
-func (f *folding) staysMuted(before earlier) bool {
+func (f *folding) staysMuted(before stateBefore) bool {
 	mute := f.status.Mute
 	return (f.in.Policy.Absent || f.in.Policy.Stub) && before.isOpen && mute != nil &&
 		(!isSet(mute.EndTime) || f.in.Now.Before(mute.EndTime.Time))
 }
 
 // muteOf returns the record without the window, nil if the Incident is not muted. muted says that a window is open.
-func (f *folding) muteOf(before earlier, isOpen, muted bool) *v1alpha1.Mute {
+func (f *folding) muteOf(before stateBefore, isOpen, muted bool) *v1alpha1.Mute {
 	now, mute := *timestamp(f.in.Now), f.status.Mute
 	switch {
 	case isOpen && !muted:

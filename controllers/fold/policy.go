@@ -162,7 +162,7 @@ type addedRule struct {
 
 func (r addedRule) opens(f *folding)                                                { r.Reset(f.status) }
 func (r addedRule) ends(f *folding)                                                 { r.Reset(f.status) }
-func (r addedRule) finish(f *folding, _ earlier)                                    { r.Finish(&f.in, &f.plan) }
+func (r addedRule) finish(f *folding, _ stateBefore)                                { r.Finish(&f.in, &f.plan) }
 func (r addedRule) due(status *v1alpha1.IncidentStatus, _ *Policy) time.Time        { return r.Due(status) }
 func (r addedRule) bare(status, _ *v1alpha1.IncidentStatus, _ *Policy, _ time.Time) { r.Bare(status) }
 
