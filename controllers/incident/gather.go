@@ -67,7 +67,7 @@ func (r *reconciler) gather(ctx context.Context, key types.NamespacedName) (*fac
 		return r.gatherWith(ctx, key, nil)
 	}
 	incident, err := readIncident(ctx, r.cache, key, client.UnsafeDisableDeepCopy)
-	if err == nil && r.writes.behind(key, incident) {
+	if err == nil && r.writes.cacheIsBehind(key, incident) {
 		if lag := r.writes.readDelay(key, r.Clock.Now()); lag > 0 {
 			return &facts{key: key, incident: incident, lag: lag}, nil
 		}

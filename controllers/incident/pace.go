@@ -160,8 +160,8 @@ func (m *writeMemory) last(key types.NamespacedName) (last lastWrite, ok bool) {
 	return last, ok
 }
 
-// behind reports whether the Incident as the cache has it is older than the last write.
-func (m *writeMemory) behind(key types.NamespacedName, incident *v1alpha1.Incident) bool {
+// cacheIsBehind reports whether the Incident as the cache has it is older than the last write.
+func (m *writeMemory) cacheIsBehind(key types.NamespacedName, incident *v1alpha1.Incident) bool {
 	last, ok := m.last(key)
 	switch {
 	case !ok:
