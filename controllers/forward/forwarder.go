@@ -268,7 +268,7 @@ func (t *term) watch(objects cache.Informers) error {
 func (t *term) incidentChanged(incident *v1alpha1.Incident, initial bool) {
 	before, news := t.incidents.put(incident, time.Time{})
 	if news && !initial {
-		t.enqueueIfUrgent(before.content, incident)
+		t.enqueueIfUrgent(before.unresolved, incident)
 	}
 }
 
@@ -276,8 +276,8 @@ func (t *term) incidentChanged(incident *v1alpha1.Incident, initial bool) {
 func (t *term) observe(incident *v1alpha1.Incident) {
 	if incident.Status.State == v1alpha1.IncidentResolved {
 		t.noteResolved(incident)
-	} else if before, news := t.incidents.putUnshown(incident); news {
-		t.enqueueIfUrgent(before.content, incident)
+	} else if before, news := t.incidents.putUncached(incident); news {
+		t.enqueueIfUrgent(before.unresolved, incident)
 	}
 }
 

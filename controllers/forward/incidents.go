@@ -52,7 +52,7 @@ func (i *incidents) read(
 	ctx context.Context, key types.NamespacedName,
 ) (incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration, err error) {
 	known, integration, ok := i.get(key)
-	if incident = known.content; ok && incident == nil {
+	if incident = known.unresolved; ok && incident == nil {
 		incident, err = i.readResolved(ctx, version{key, known.version})
 	}
 	if err != nil || incident == nil {
@@ -64,7 +64,7 @@ func (i *incidents) read(
 // mayRead reports whether read needs no request, or may make one now.
 func (i *incidents) mayRead(key types.NamespacedName) bool {
 	known, _, ok := i.get(key)
-	if !ok || known.content != nil {
+	if !ok || known.unresolved != nil {
 		return true
 	}
 	_, ok = i.resolvedCache.Get(version{key, known.version})
@@ -83,7 +83,7 @@ func (i *incidents) readResolved(ctx context.Context, known version) (*v1alpha1.
 	}
 	if incident.Status.Flapping != nil || incident.Status.State != v1alpha1.IncidentResolved {
 		// Its end is forwarded later than the cache shows it, or it is open again.
-		i.putUnshown(incident)
+		i.putUncached(incident)
 		known.resource = incident.ResourceVersion
 	}
 	return i.keepAs(known, incident), nil
@@ -119,12 +119,12 @@ func (i *incidents) keepAs(known version, incident *v1alpha1.Incident) *v1alpha1
 
 // indexed is an Incident in the index.
 type indexed struct {
-	content     *v1alpha1.Incident // also without a status; must not be modified; nil: it is Resolved or gone
-	unshown     time.Time          // when this version was read or written, if the cache has not shown it; readLost reads old ones
-	version     string             // its resourceVersion, or that of its end as the cache showed it
-	integration string
-	ended       time.Time // when it was resolved, or when its end is forwarded, if that is later; zero while it is open
-	silences    bool      // it is acknowledged, or has or is to have a silence
+	unresolved    *v1alpha1.Incident // nil: it is Resolved or gone; it may have no status yet, and must not be modified
+	uncachedSince time.Time          // when this version was read or written; zero: the cache has shown it; readLost reads old ones
+	version       string             // its resourceVersion, or that of its end as the cache showed it
+	integration   string
+	ended         time.Time // when it was resolved, or when its end is forwarded, if that is later; zero while it is open
+	silences      bool      // it is acknowledged, or has or is to have a silence
 }
 
 // put indexes an Incident as it is now, and returns what was known. It is no news if this version, or a newer one, was known. One
@@ -133,13 +133,14 @@ func (i *incidents) put(incident *v1alpha1.Incident, since time.Time) (before in
 	return i.replace(incident, since, time.Time{})
 }
 
-// putUnshown does what put does, for an Incident that the API server has and the cache may not have shown: a watch may lose it.
-func (i *incidents) putUnshown(incident *v1alpha1.Incident) (before indexed, news bool) {
+// putUncached is put for a version that was read from the API server or written there. If the cache does not show it
+// within lostAfter, because a watch has lost it, readLost reads it.
+func (i *incidents) putUncached(incident *v1alpha1.Incident) (before indexed, news bool) {
 	return i.replace(incident, time.Time{}, time.Now())
 }
 
 // replace stores also a version that is known already, if the cache shows it now.
-func (i *incidents) replace(incident *v1alpha1.Incident, since, unshown time.Time) (before indexed, news bool) {
+func (i *incidents) replace(incident *v1alpha1.Incident, since, uncachedSince time.Time) (before indexed, news bool) {
 	key, status := client.ObjectKeyFromObject(incident), &incident.Status
 	entry := indexed{
 		version: incident.ResourceVersion, integration: incident.Spec.IntegrationName, silences: silences.Concern(status),
@@ -147,13 +148,13 @@ func (i *incidents) replace(incident *v1alpha1.Incident, since, unshown time.Tim
 	if status.State == v1alpha1.IncidentResolved && status.ResolvedTime != nil {
 		entry.ended = fold.ForwardedEnd(status)
 	} else {
-		entry.content, entry.unshown = incident, unshown
+		entry.unresolved, entry.uncachedSince = incident, uncachedSince
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	before, ok := i.index[key]
 	same := before.version == entry.version && before.ended.Equal(entry.ended)
-	if ok && (queue.NewerVersion(before.version, entry.version) || same && before.unshown.IsZero()) {
+	if ok && (queue.NewerVersion(before.version, entry.version) || same && before.uncachedSince.IsZero()) {
 		return before, false
 	}
 	i.index[key] = entry
@@ -169,10 +170,10 @@ func (i *incidents) noteGone(incident *v1alpha1.Incident, now time.Time) bool {
 	key := client.ObjectKeyFromObject(incident)
 	known, ok := i.index[key]
 	isNew := queue.NewerVersion(incident.ResourceVersion, known.version)
-	isShown := known.content != nil && incident.ResourceVersion == known.version // the cache missed how it went
-	if ok && !isNew && !known.unshown.IsZero() {
+	isShown := known.unresolved != nil && incident.ResourceVersion == known.version // the cache missed how it went
+	if ok && !isNew && !known.uncachedSince.IsZero() {
 		// A later write opened it, or the cache missed how it went: it is read.
-		known.unshown = known.unshown.Add(-lostAfter)
+		known.uncachedSince = known.uncachedSince.Add(-lostAfter)
 		i.index[key] = known
 		return false
 	}
@@ -230,7 +231,7 @@ func (i *incidents) lost() []types.NamespacedName {
 // isUnresolved reports whether an Incident is known that is not Resolved; it may have no status yet.
 func (i *incidents) isUnresolved(key types.NamespacedName) bool {
 	known, _, _ := i.get(key)
-	return known.content != nil
+	return known.unresolved != nil
 }
 
 // active returns the Incidents that are open, and those that were resolved after a time. It forgets what was resolved before.
@@ -239,7 +240,7 @@ func (i *incidents) active(since time.Time) (open, ended []types.NamespacedName)
 	defer i.mu.Unlock()
 	for key, entry := range i.index {
 		switch {
-		case entry.content != nil:
+		case entry.unresolved != nil:
 			open = append(open, key)
 		case !entry.isOver(since):
 			ended = append(ended, key)
@@ -257,13 +258,13 @@ func (i *incidents) silenced() []types.NamespacedName {
 
 // open returns the Incidents that are open.
 func (i *incidents) open() []types.NamespacedName {
-	return i.filter(func(_ types.NamespacedName, entry indexed) bool { return entry.content != nil })
+	return i.filter(func(_ types.NamespacedName, entry indexed) bool { return entry.unresolved != nil })
 }
 
 // muted returns the Incidents that are open and muted by their status.
 func (i *incidents) muted() []types.NamespacedName {
 	return i.filter(func(_ types.NamespacedName, entry indexed) bool {
-		return entry.content != nil && fold.MutedBy(&entry.content.Status) != nil
+		return entry.unresolved != nil && fold.MutedBy(&entry.unresolved.Status) != nil
 	})
 }
 
@@ -294,7 +295,9 @@ func (i *incidents) tidy(key types.NamespacedName, since time.Time) {
 }
 
 // isLost reports whether the cache should have shown this version for long.
-func (i indexed) isLost() bool { return !i.unshown.IsZero() && time.Since(i.unshown) >= lostAfter }
+func (i indexed) isLost() bool {
+	return !i.uncachedSince.IsZero() && time.Since(i.uncachedSince) >= lostAfter
+}
 
 // isOver reports whether the Incident was resolved at a time or before.
 func (i indexed) isOver(at time.Time) bool { return !i.ended.IsZero() && !i.ended.After(at) }

@@ -190,7 +190,7 @@ func TestTheIndexKnowsTheNewestVersion(t *testing.T) {
 
 	g.Expect(set(version("13", time.Time{}))).To(BeTrue())
 	g.Expect(x.noteGone(version("13", time.Time{}), now)).To(BeTrue(), "a new list lacks it, and no event told its end")
-	g.Expect(x.index[key].content).To(BeNil())
+	g.Expect(x.index[key].unresolved).To(BeNil())
 	g.Expect(set(version("14", now))).To(BeTrue())
 }
 
@@ -204,7 +204,7 @@ func TestWhatAFoldWroteIsKnown(t *testing.T) {
 	key := types.NamespacedName{Namespace: namespace, Name: "a"}
 	synctest.Test(t, func(t *testing.T) {
 		g, x := NewWithT(t), newIncidents(nil, nil)
-		write := func(number string) bool { _, news := x.putUnshown(version(number)); return news }
+		write := func(number string) bool { _, news := x.putUncached(version(number)); return news }
 		show := func(number string) bool { _, news := x.put(version(number), time.Time{}); return news }
 		lost := func() bool {
 			time.Sleep(lostAfter)

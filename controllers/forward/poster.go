@@ -196,7 +196,7 @@ func (p *poster) readFormer(ctx context.Context, at circumstances) error {
 		key, _ := alerts.IncidentOf(labels)
 		known, integration, ok := p.incidents.get(key)
 		if ok || p.incidents.hasIntegration(alerts.IntegrationOf(labels)) { // an Incident may come, even one that is Resolved by then
-			wanted := p.want(at, known.content, integration)
+			wanted := p.want(at, known.unresolved, integration)
 			p.record.addFormer(key, labels, wanted, &at.target.Target, at.now)
 		}
 	})

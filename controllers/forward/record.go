@@ -269,7 +269,7 @@ func (r *refolder) run(ctx context.Context) {
 			sleep(ctx, time.Until(due), r.behind.signal)
 			continue
 		}
-		if incident, next := r.compare(key, time.Now()); isBehind(incident, next) && r.term.forwarder.refold(key) {
+		if incident, next := r.compare(key, time.Now()); statusIsBehind(incident, next) && r.term.forwarder.refold(key) {
 			sleep(ctx, time.Second/reportRate, nil)
 		}
 	}
@@ -280,7 +280,7 @@ func (r *refolder) compareAll() map[untold]int {
 	found, now := map[untold]int{}, time.Now()
 	for _, key := range r.term.incidents.open() {
 		incident, next := r.compare(key, now)
-		if isBehind(incident, next) {
+		if statusIsBehind(incident, next) {
 			r.add(key)
 		}
 		switch {
@@ -297,15 +297,15 @@ func (r *refolder) compareAll() map[untold]int {
 // compare returns an Incident, nil if it is not open, and what its status is to say about its forwarding.
 func (r *refolder) compare(key types.NamespacedName, now time.Time) (*v1alpha1.Incident, *v1alpha1.Forwarding) {
 	known, integration, _ := r.term.incidents.get(key)
-	if known.content == nil {
+	if known.unresolved == nil {
 		return nil, nil
 	}
-	of := r.term.forwarding(known.content, integration, now)
-	return known.content, fold.ForwardingOf(&known.content.Status, of, r.term.forwarder.apiTime())
+	of := r.term.forwarding(known.unresolved, integration, now)
+	return known.unresolved, fold.ForwardingOf(&known.unresolved.Status, of, r.term.forwarder.apiTime())
 }
 
-// isBehind reports whether the status of an Incident does not say what it is to say.
-func isBehind(incident *v1alpha1.Incident, next *v1alpha1.Forwarding) bool {
+// statusIsBehind reports whether the status of an Incident does not say what it is to say.
+func statusIsBehind(incident *v1alpha1.Incident, next *v1alpha1.Forwarding) bool {
 	return next != nil && next != incident.Status.Forwarding
 }
 
@@ -329,10 +329,10 @@ func (f *Forwarder) Forwarding(incident types.NamespacedName) fold.KnownForwardi
 		return fold.KnownForwarding{}
 	}
 	known, integration, _ := t.incidents.get(incident)
-	if known.content == nil {
+	if known.unresolved == nil {
 		return fold.KnownForwarding{}
 	}
-	return t.forwarding(known.content, integration, time.Now())
+	return t.forwarding(known.unresolved, integration, time.Now())
 }
 
 // forwarding returns what is known about the forwarding of an open Incident. The integration may be nil.
