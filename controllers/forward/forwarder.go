@@ -72,9 +72,9 @@ type Forwarder struct {
 	installation Installation
 	log          logr.Logger
 
-	file    atomic.Pointer[file]
-	term    atomic.Pointer[term]                       // nil if this replica does not lead
-	changed atomic.Pointer[func(types.NamespacedName)] // see Watch
+	file        atomic.Pointer[file]
+	term        atomic.Pointer[term]                       // nil if this replica does not lead
+	requestFold atomic.Pointer[func(types.NamespacedName)] // of the latest RequestFolds; nil while nothing folds
 }
 
 // Mutings knows when the Incidents of integrations are muted.
@@ -183,21 +183,21 @@ func (f *Forwarder) Observe(incident *v1alpha1.Incident) {
 	}
 }
 
-// Watch implements incident.Forwarder.
-func (f *Forwarder) Watch(ctx context.Context, changed func(incident types.NamespacedName)) {
-	f.changed.Store(&changed)
+// RequestFolds implements incident.Forwarder.
+func (f *Forwarder) RequestFolds(ctx context.Context, request func(incident types.NamespacedName)) {
+	f.requestFold.Store(&request)
 	<-ctx.Done()
-	f.changed.CompareAndSwap(&changed, nil)
+	f.requestFold.CompareAndSwap(&request, nil)
 }
 
 // refold has an Incident folded: what is known about its forwarding or its silences has changed. It reports false while nothing
 // folds.
 func (f *Forwarder) refold(incident types.NamespacedName) bool {
-	changed := f.changed.Load()
-	if changed != nil {
-		(*changed)(incident)
+	request := f.requestFold.Load()
+	if request != nil {
+		(*request)(incident)
 	}
-	return changed != nil
+	return request != nil
 }
 
 // Lead adds the forwarding to the manager of a leader's term, with which it ends.

@@ -216,7 +216,7 @@ func TestTheNextWindowLeavesWhatWasPostedBeforeIt(t *testing.T) {
 		r.wait(time.Hour)
 		r.report() // the API server is back
 		r.wait(reportInterval)
-		(*r.term.forwarder.changed.Load())(key)
+		(*r.term.forwarder.requestFold.Load())(key)
 		r.Expect(r.status(key).Mute.Window).To(Equal("web"))
 		r.wait(30 * time.Minute)
 		r.Expect(r.am.firing()).To(HaveLen(1))

@@ -43,7 +43,7 @@ func (r *rig) report() *reported {
 			r.edit(key, func(status *v1alpha1.IncidentStatus) { *status = plan.Status })
 		}
 	}
-	r.term.forwarder.changed.Store(&changed)
+	r.term.forwarder.requestFold.Store(&changed)
 	ctx, cancel := context.WithCancel(r.Context())
 	ended := make(chan struct{})
 	go func() {

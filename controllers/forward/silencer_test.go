@@ -161,7 +161,7 @@ func (r *silencerRig) lead() {
 	changed := func(name types.NamespacedName) {
 		r.changed = append(r.changed, name)
 	}
-	r.term.forwarder.changed.Store(&changed)
+	r.term.forwarder.requestFold.Store(&changed)
 }
 
 func (r *silencerRig) alert(status v1alpha1.AlertStatus, severity v1alpha1.Severity, by, comment string) types.NamespacedName {

@@ -113,8 +113,8 @@ type Forwarder interface {
 	// Observe takes in an Incident that was written, or read from the API server. The watch may show this version late, or never.
 	Observe(incident *v1alpha1.Incident)
 
-	// Watch calls changed for each Incident of which something else is known, until ctx ends.
-	Watch(ctx context.Context, changed func(incident types.NamespacedName))
+	// RequestFolds calls request for each Incident about whose forwarding or silences something else is known, until ctx ends.
+	RequestFolds(ctx context.Context, request func(incident types.NamespacedName))
 }
 
 // Reconcile folds the alerts of one Incident. What it decides by the cache is provisional: that there is nothing to fold, or

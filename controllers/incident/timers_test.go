@@ -50,9 +50,9 @@ func TestTheForwardingIsToldWhatTheWatchMayLose(t *testing.T) {
 // justBegun is a Forwarder that knows nothing yet.
 type justBegun struct{}
 
-func (justBegun) Forwarding(types.NamespacedName) fold.KnownForwarding { return fold.KnownForwarding{} }
-func (justBegun) Observe(*v1alpha1.Incident)                           {}
-func (justBegun) Watch(context.Context, func(types.NamespacedName))    {}
+func (justBegun) Forwarding(types.NamespacedName) fold.KnownForwarding     { return fold.KnownForwarding{} }
+func (justBegun) Observe(*v1alpha1.Incident)                               {}
+func (justBegun) RequestFolds(context.Context, func(types.NamespacedName)) {}
 
 // What is held back and what is acknowledged ends at its time, whoever leads.
 func TestWhatTheTimeEndsSurvivesLeaders(t *testing.T) {

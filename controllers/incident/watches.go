@@ -148,10 +148,10 @@ func (r *reconciler) watchBlocked(_ context.Context, folds requests.Queue) error
 	return nil
 }
 
-// watchForwarding enqueues the Incidents of which the Forwarder knows something else.
+// watchForwarding enqueues the Incidents that the Forwarder wants folded.
 func (r *reconciler) watchForwarding(ctx context.Context, folds requests.Queue) error {
 	if r.Forwarder != nil {
-		go r.Forwarder.Watch(ctx, func(incident types.NamespacedName) {
+		go r.Forwarder.RequestFolds(ctx, func(incident types.NamespacedName) {
 			folds.Add(reconcile.Request{NamespacedName: incident})
 		})
 	}
