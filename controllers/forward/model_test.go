@@ -55,9 +55,9 @@ func newWorld(t *rapid.T) *world {
 func (w *world) lead() {
 	w.cluster.clock = func() (time.Time, bool) { return w.time, true }
 	w.poster = newPoster(w.cluster.term, "alertmanager:9093", "model")
-	w.poster.configured.Store(&circumstances{target: w.target, client: w.am.client()})
-	at, _ := w.poster.circumstances()
-	if err := w.poster.readFormer(w.Context(), at); err != nil {
+	w.poster.configured.Store(&requestParams{target: w.target, client: w.am.client()})
+	params, _ := w.poster.requestParams()
+	if err := w.poster.readFormer(w.Context(), params); err != nil {
 		w.Fatal(err)
 	}
 	w.poster.postMuted()
@@ -78,12 +78,12 @@ func (w *world) sweep() {
 // post empties the queue, unless a request fails.
 func (w *world) post() {
 	for {
-		at, _ := w.poster.circumstances()
-		b := w.poster.next(w.Context(), at)
+		params, _ := w.poster.requestParams()
+		b := w.poster.next(w.Context(), params)
 		if len(b.posts)+len(b.alone) == 0 {
 			return
 		}
-		if err := w.poster.deliver(w.Context(), at, b); err != nil {
+		if err := w.poster.deliver(w.Context(), params, b); err != nil {
 			w.poster.schedule.putBack(slices.Concat(b.posts, b.alone))
 			return
 		}

@@ -37,7 +37,7 @@ type poster struct {
 	// knowsFormer says that the posts of earlier leaders were read, or could not be for long, see postMuted.
 	knowsFormer atomic.Bool
 
-	configured atomic.Pointer[circumstances] // its target and client
+	configured atomic.Pointer[requestParams] // its target and client
 }
 
 func newPoster(t *term, name, address string) *poster {
@@ -47,7 +47,7 @@ func newPoster(t *term, name, address string) *poster {
 		record:    &record{began: time.Now(), incidents: map[types.NamespacedName]*postedState{}},
 		incidents: t.incidents, mutings: t.forwarder.Mutings, refolder: t.refolder,
 	}
-	p.configured.Store(&circumstances{})
+	p.configured.Store(&requestParams{})
 	p.metrics.succeeded(time.Now())
 	p.schedule = newSchedule(t.incidents, p.record)
 	p.skew = &skew{metrics: p.metrics, log: p.log}
@@ -65,23 +65,23 @@ func (p *poster) configure(t *config.Target) {
 		p.log.Error(err, "Alertmanager cannot be configured")
 	}
 	before.client.Close()
-	p.configured.Store(&circumstances{target: t, client: client})
+	p.configured.Store(&requestParams{target: t, client: client})
 	p.schedule.changed.signal.give()
 }
 
-// circumstances returns what the next request begins with. It is not ok while nothing may be posted.
-func (p *poster) circumstances() (at circumstances, ok bool) {
-	at = *p.configured.Load()
-	at.ahead = p.skew.get()
-	at.now, ok = p.clock()
-	return at, ok
+// requestParams returns those of the next request. It is not ok while nothing may be posted.
+func (p *poster) requestParams() (params requestParams, ok bool) {
+	params = *p.configured.Load()
+	params.ahead = p.skew.get()
+	params.now, ok = p.clock()
+	return params, ok
 }
 
 // run posts until ctx ends. Its first request, and that after a failure, only asks for Alertmanager's clock, so that firing
 // alerts do not arrive already ended. It is empty, so an answer to it proves nothing about alerts.
 func (p *poster) run(ctx context.Context) {
 	defer p.metrics.remove()
-	var round circumstances // at which the last round began
+	var round requestParams // with which the last round began
 	var due time.Time       // when the next one begins
 	var logged time.Time    // when the failure was last logged; zero while nothing fails
 	probe := true           // post even an empty request: nothing was accepted since the last round began
@@ -91,7 +91,7 @@ func (p *poster) run(ctx context.Context) {
 	learn := sync.OnceFunc(func() { p.learnFormer(ctx, &running) })
 	defer running.Wait()
 	for ctx.Err() == nil {
-		at, ok := p.circumstances()
+		params, ok := p.requestParams()
 		if !ok {
 			sleep(ctx, minBackoff, nil)
 			continue
@@ -99,18 +99,18 @@ func (p *poster) run(ctx context.Context) {
 		var err error
 		b := &batch{}
 		if !knowsClock {
-			err = p.request(ctx, at, nil, alertmanager.RequestTimeout)
+			err = p.request(ctx, params, nil, alertmanager.RequestTimeout)
 		} else {
-			isDue := at.target != round.target || !time.Now().Before(due)
-			if isDue && p.schedule.beginRound(at.now.Add(-at.target.EndedWindow())) {
-				round, due, probe = at, time.Now().Add(at.target.RoundInterval()), true
+			isDue := params.target != round.target || !time.Now().Before(due)
+			if isDue && p.schedule.beginRound(params.now.Add(-params.target.EndedWindow())) {
+				round, due, probe = params, time.Now().Add(params.target.RoundInterval()), true
 			}
-			b = p.next(ctx, at)
+			b = p.next(ctx, params)
 			if len(b.posts)+len(b.alone) == 0 && !probe {
 				p.schedule.wait(ctx, due)
 				continue
 			}
-			err = p.deliver(ctx, at, b)
+			err = p.deliver(ctx, params, b)
 		}
 		if err != nil {
 			if ctx.Err() != nil {
@@ -148,29 +148,29 @@ func (p *poster) learnFormer(ctx context.Context, running *sync.WaitGroup) {
 	tried := make(chan struct{})
 	running.Go(func() {
 		defer p.record.dropFormer()
-		at, _ := p.circumstances()
+		params, _ := p.requestParams()
 		began, delays := time.Now(), newBackoff()
-		err := p.readFormer(ctx, at)
+		err := p.readFormer(ctx, params)
 		close(tried)
 		if err != nil {
 			p.log.Info("What an earlier leader has posted cannot be read from Alertmanager", "reason", err.Error())
 		}
-		for err != nil && ctx.Err() == nil && time.Since(began) < at.target.Expiry {
+		for err != nil && ctx.Err() == nil && time.Since(began) < params.target.Expiry {
 			delay := delays.Step()
-			if time.Since(began) >= at.target.RoundInterval() {
+			if time.Since(began) >= params.target.RoundInterval() {
 				p.postMuted() // or it expires
-				delay = at.target.RoundInterval()
+				delay = params.target.RoundInterval()
 			}
 			sleep(ctx, delay, nil)
-			at, _ = p.circumstances()
-			err = p.readFormer(ctx, at)
+			params, _ = p.requestParams()
+			err = p.readFormer(ctx, params)
 		}
 		p.postMuted()
 		sleep(ctx, alerts.FormerDelay, nil)
 		for _, key := range p.record.withFormer() {
 			p.schedule.changed.add(key, time.Time{})
 		}
-		sleep(ctx, at.target.Expiry-time.Since(began), nil)
+		sleep(ctx, params.target.Expiry-time.Since(began), nil)
 	})
 	select {
 	case <-tried:
@@ -191,40 +191,40 @@ func (p *poster) postMuted() {
 
 // readFormer records the alerts that fire in Alertmanager: an earlier leader may have posted them, with labels that no status has
 // any more. Without an answer, muted Incidents get their current labels, and old alerts fire until they expire.
-func (p *poster) readFormer(ctx context.Context, at circumstances) error {
-	return at.client.Labels(ctx, at.target.ExternalLabels, func(labels map[string]string) {
+func (p *poster) readFormer(ctx context.Context, params requestParams) error {
+	return params.client.Labels(ctx, params.target.ExternalLabels, func(labels map[string]string) {
 		key, _ := alerts.IncidentOf(labels)
 		known, integration, ok := p.incidents.get(key)
 		if ok || p.incidents.hasIntegration(alerts.IntegrationOf(labels)) { // an Incident may come, even one that is Resolved by then
-			wanted := p.want(at, known.unresolved, integration)
-			p.record.addFormer(key, labels, wanted, &at.target.Target, at.now)
+			wanted := p.want(params, known.unresolved, integration)
+			p.record.addFormer(key, labels, wanted, &params.target.Target, params.now)
 		}
 	})
 }
 
 // want returns what Alertmanager is to know of an Incident. The Incident and the integration may be nil.
-func (p *poster) want(at circumstances, incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration) alerts.Wanted {
+func (p *poster) want(params requestParams, incident *v1alpha1.Incident, integration *v1alpha1.WebhookIntegration) alerts.Wanted {
 	var muting fold.Muting
 	if p.mutings != nil {
 		muting = p.mutings.Of(integration)
 	}
-	return at.target.Want(incident, integration, muting, at.now)
+	return params.target.Want(incident, integration, muting, params.now)
 }
 
 // next returns the posts of the next request.
-func (p *poster) next(ctx context.Context, at circumstances) *batch {
+func (p *poster) next(ctx context.Context, params requestParams) *batch {
 	b := &batch{}
 	p.schedule.fill(ctx, b, func(key types.NamespacedName, received time.Time) *post {
-		return p.prepare(ctx, at, key, received)
+		return p.prepare(ctx, params, key, received)
 	})
 	return b
 }
 
 // deliver posts a batch: all in one request, which is empty if there are none, and then those that were rejected before. It fails
 // if Alertmanager accepts nothing at all.
-func (p *poster) deliver(ctx context.Context, at circumstances, b *batch) error {
+func (p *poster) deliver(ctx context.Context, params requestParams, b *batch) error {
 	if len(b.posts) > 0 || len(b.alone) == 0 {
-		if err := p.post(ctx, at, b.posts, alertmanager.RequestTimeout); err != nil {
+		if err := p.post(ctx, params, b.posts, alertmanager.RequestTimeout); err != nil {
 			return err
 		}
 	}
@@ -233,15 +233,15 @@ func (p *poster) deliver(ctx context.Context, at circumstances, b *batch) error 
 			p.schedule.putBack(b.alone[i:])
 			break
 		}
-		if err := p.post(ctx, at, b.alone[i:i+1], p.partTimeout()); err != nil {
+		if err := p.post(ctx, params, b.alone[i:i+1], p.partTimeout()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// circumstances is what the posts of a request have in common.
-type circumstances struct {
+// requestParams are what all posts of a request have in common.
+type requestParams struct {
 	target   *config.Target
 	client   *alertmanager.Client // nil: http_config cannot be used
 	now      time.Time            // by the API server's clock
@@ -261,22 +261,22 @@ type post struct {
 
 // prepare makes the alerts of an Incident. It returns nil if nothing is to be posted: it cannot be read, and the next round tries
 // again, or Alertmanager neither is to know the Incident nor has known it.
-func (p *poster) prepare(ctx context.Context, at circumstances, key types.NamespacedName, received time.Time) *post {
+func (p *poster) prepare(ctx context.Context, params requestParams, key types.NamespacedName, received time.Time) *post {
 	incident, integration, err := p.incidents.read(ctx, key)
 	if err != nil {
 		p.log.Error(err, "Incident cannot be posted", "namespace", key.Namespace, "incident", key.Name)
 		return nil
 	}
-	wanted := p.want(at, incident, integration)
+	wanted := p.want(params, incident, integration)
 	// Without the integration, a set that fires is neither renewed nor ended, so nothing changes if the integration is created
 	// again within the expiry; otherwise the set ends with it.
 	stays := integration == nil && incident != nil &&
-		(incident.Status.State == v1alpha1.IncidentOpen || fold.EndIsKeptBack(&incident.Status, at.now))
+		(incident.Status.State == v1alpha1.IncidentOpen || fold.EndIsKeptBack(&incident.Status, params.now))
 	if wanted.IsMuted() && !p.knowsFormer.Load() {
 		return nil
 	}
 	if !stays {
-		wanted = p.record.extend(key, wanted, &at.target.Target, at.now)
+		wanted = p.record.extend(key, wanted, &params.target.Target, params.now)
 	}
 	if wanted.IsEmpty() {
 		p.record.setFiring(key, "", time.Time{})
@@ -286,7 +286,7 @@ func (p *poster) prepare(ctx context.Context, at circumstances, key types.Namesp
 	if wanted.Firing() != "" && incident != nil {
 		one.opened = incident.Status.OpenedTime.OrZero()
 	}
-	for _, alert := range alerts.Make(key, incident, wanted, at.target.Settings, at.now, at.ahead) {
+	for _, alert := range alerts.Make(key, incident, wanted, params.target.Settings, params.now, params.ahead) {
 		data, _ := json.Marshal(alert) // strings and times always encode
 		one.alerts, one.size = append(one.alerts, data), one.size+len(data)
 	}
@@ -309,8 +309,8 @@ func (p *poster) partTimeout() time.Duration {
 //
 // The first failure sets a deadline. After that, all that are left may be the cause: they are posted alone later, so that those
 // of others do not expire.
-func (p *poster) post(ctx context.Context, at circumstances, posts []*post, timeout time.Duration) error {
-	cause := p.request(ctx, at, posts, timeout)
+func (p *poster) post(ctx context.Context, params requestParams, posts []*post, timeout time.Duration) error {
+	cause := p.request(ctx, params, posts, timeout)
 	if cause == nil {
 		p.accept(posts)
 		return nil
@@ -318,13 +318,13 @@ func (p *poster) post(ctx context.Context, at circumstances, posts []*post, time
 	if len(posts) == 0 {
 		return cause
 	}
-	if err := p.request(ctx, at, nil, alertmanager.RequestTimeout); err != nil {
+	if err := p.request(ctx, params, nil, alertmanager.RequestTimeout); err != nil {
 		return err
 	}
-	if at.deadline.IsZero() {
-		at.deadline = time.Now().Add(isolationTime)
+	if params.deadline.IsZero() {
+		params.deadline = time.Now().Add(isolationTime)
 	}
-	if len(posts) == 1 || time.Now().After(at.deadline) {
+	if len(posts) == 1 || time.Now().After(params.deadline) {
 		for _, one := range posts {
 			p.reject(one, cause, len(posts) == 1)
 		}
@@ -332,14 +332,14 @@ func (p *poster) post(ctx context.Context, at circumstances, posts []*post, time
 	}
 	half := len(posts) / 2
 	for _, part := range [][]*post{posts[:half], posts[half:]} {
-		if err := p.post(ctx, at, part, p.partTimeout()); err != nil {
+		if err := p.post(ctx, params, part, p.partTimeout()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p *poster) request(ctx context.Context, at circumstances, posts []*post, timeout time.Duration) error {
+func (p *poster) request(ctx context.Context, params requestParams, posts []*post, timeout time.Duration) error {
 	alerts := []json.RawMessage{}
 	for _, one := range posts {
 		alerts = append(alerts, one.alerts...)
@@ -349,7 +349,7 @@ func (p *poster) request(ctx context.Context, at circumstances, posts []*post, t
 	err := errNoClock
 	if ok { // else the process was frozen since it looked last
 		var date time.Time
-		date, err = at.client.PostAlerts(ctx, alerts, timeout)
+		date, err = params.client.PostAlerts(ctx, alerts, timeout)
 		if received, ok := p.clock(); ok && !date.IsZero() {
 			p.skew.compare(date, sent, received)
 		}

@@ -65,7 +65,7 @@ func (r *rig) lead() {
 
 func (r *rig) newPoster(am *fakeAlertmanager) *poster {
 	s := newPoster(r.term, "alertmanager:9093", r.Name())
-	s.configured.Store(&circumstances{target: r.target, client: am.client()})
+	s.configured.Store(&requestParams{target: r.target, client: am.client()})
 	return s
 }
 
@@ -718,8 +718,8 @@ func TestNothingIsPostedAfterTheLease(t *testing.T) {
 		r.wait(time.Minute)
 		lease.ended = true
 		requests := r.am.requests
-		at, _ := r.poster.circumstances()
-		r.Expect(r.poster.deliver(t.Context(), at, b)).To(MatchError(errNoClock), "it was frozen just before it posts")
+		params, _ := r.poster.requestParams()
+		r.Expect(r.poster.deliver(t.Context(), params, b)).To(MatchError(errNoClock), "it was frozen just before it posts")
 		r.alert("new", v1alpha1.AlertFiring)
 		r.wait(time.Hour)
 		r.Expect(r.am.requests).To(Equal(requests))
@@ -836,8 +836,8 @@ func TestStormDoesNotStopTheSweep(t *testing.T) {
 		}
 		r.alert("last", v1alpha1.AlertFiring)
 		s.schedule.round = slices.Repeat([]types.NamespacedName{{Namespace: "shop", Name: v1alpha1.IncidentName("mon", "last")}}, 100)
-		at, _ := s.circumstances()
-		posts := s.next(t.Context(), at).posts
+		params, _ := s.requestParams()
+		posts := s.next(t.Context(), params).posts
 		r.Expect(posts).To(HaveLen(batchIncidents))
 		swept := 0
 		for _, p := range posts {

@@ -41,12 +41,12 @@ func (s *silencer) run(ctx context.Context) {
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		err := alertmanager.ErrNoClient
 		for _, poster := range s.posters.all() {
-			at, ok := poster.circumstances()
-			if !ok || at.client == nil || ctx.Err() != nil {
+			params, ok := poster.requestParams()
+			if !ok || params.client == nil || ctx.Err() != nil {
 				continue
 			}
 			var answers bool
-			if answers, err = s.reconcile(ctx, at); answers {
+			if answers, err = s.reconcile(ctx, params); answers {
 				break
 			}
 		}
@@ -61,16 +61,16 @@ func (s *silencer) run(ctx context.Context) {
 
 // reconcile compares the silences in one Alertmanager with those that are wanted, and changes them. It reports whether that
 // answers.
-func (s *silencer) reconcile(ctx context.Context, at circumstances) (answers bool, err error) {
+func (s *silencer) reconcile(ctx context.Context, params requestParams) (answers bool, err error) {
 	installation, err := s.term.forwarder.installation.ID(ctx)
 	if err != nil {
 		return false, fmt.Errorf("reading the identity of this installation: %w", err)
 	}
-	plan := silences.NewPlan(&at.target.Target, installation, at.now, at.ahead)
-	matching := silences.NewMatching(at.target.ExternalURL, installation)
+	plan := silences.NewPlan(&params.target.Target, installation, params.now, params.ahead)
+	matching := silences.NewMatching(params.target.ExternalURL, installation)
 	inStatus, unread := s.want(ctx, plan)
-	unmatched := s.readSilenced(ctx, at, matching)
-	if err := at.client.Silences(ctx, func(silence *silences.Silence) {
+	unmatched := s.readSilenced(ctx, params, matching)
+	if err := params.client.Silences(ctx, func(silence *silences.Silence) {
 		plan.Compare(silence)
 		matching.AddSilence(silence)
 	}); alertmanager.IsTocsins(err) {
@@ -81,7 +81,7 @@ func (s *silencer) reconcile(ctx context.Context, at circumstances) (answers boo
 	if unmatched == nil {
 		s.setSilenced(matching.Longest, plan.EndedRequests(), inStatus)
 	}
-	return true, errors.Join(unread, unmatched, s.change(ctx, at.client, plan.Calls()))
+	return true, errors.Join(unread, unmatched, s.change(ctx, params.client, plan.Calls()))
 }
 
 // want adds the silences that Tocsin wants to a plan, and returns the Incidents that have one by their status.
@@ -104,9 +104,9 @@ func (s *silencer) want(ctx context.Context, plan *silences.Plan) (inStatus []ty
 }
 
 // readSilenced reads which silences match the alerts of Incidents. Those that Tocsin does not have are none of its own.
-func (s *silencer) readSilenced(ctx context.Context, at circumstances, matching *silences.Matching) error {
-	since := at.now.Add(-at.target.EndedWindow())
-	return at.client.SilencedAlerts(ctx, at.target.ExternalLabels, func(labels map[string]string, silencedBy []string) {
+func (s *silencer) readSilenced(ctx context.Context, params requestParams, matching *silences.Matching) error {
+	since := params.now.Add(-params.target.EndedWindow())
+	return params.client.SilencedAlerts(ctx, params.target.ExternalLabels, func(labels map[string]string, silencedBy []string) {
 		key, _ := alerts.IncidentOf(labels)
 		if known, _, ok := s.term.incidents.get(key); ok && !known.isOver(since) {
 			matching.AddAlert(key, silencedBy)

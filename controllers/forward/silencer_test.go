@@ -149,7 +149,7 @@ func newSilenceRig(t *testing.T) *silencerRig {
 		t.Helper()
 		client := &alertmanager.Client{HTTP: &http.Client{Transport: r.am}, URL: r.target.URL}
 		r.changed = nil
-		_, err := r.endpoint.silencer.reconcile(t.Context(), circumstances{target: r.target, client: client, now: r.time, ahead: r.am.now().Sub(r.time)})
+		_, err := r.endpoint.silencer.reconcile(t.Context(), requestParams{target: r.target, client: client, now: r.time, ahead: r.am.now().Sub(r.time)})
 		r.Expect(err).To(r.outcome)
 	}
 	return r
