@@ -28,8 +28,8 @@ const (
 )
 
 // Feature is all that the leader does about heartbeats. Lead adds the controllers that open and resolve the Incidents of missed
-// ones. Meanwhile AddTo has no Incident of the integration end for want of alerts. A stale cache is sufficient for it: this leader
-// itself notes which heartbeats are missed. Their number is bounded. It implements controllers.Feature.
+// ones. Meanwhile AddTo has no Incident of the integration end for want of alerts. The cache is sufficient for it: this leader
+// itself notes which heartbeats are missed, and their number is bounded. It implements controllers.Feature.
 type Feature struct {
 	cache     client.Reader
 	health    replica.Health

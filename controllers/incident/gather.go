@@ -25,8 +25,8 @@ import (
 // errUnfoldable says that the fold itself failed on its input.
 var errUnfoldable = errors.New("the fold failed")
 
-// facts are all that a reconciliation decides by: the Incident and its AlertEvents as gather read them, the policy and the time. No
-// decision modifies them.
+// facts are all that a reconciliation decides by: the Incident and its AlertEvents as gather read them, the policy and the time.
+// No decision modifies them.
 type facts struct {
 	alertEvents
 	key       types.NamespacedName
