@@ -217,7 +217,7 @@ func TestALeaseDoesNotRunWhileTheIntegrationAcceptsNoAlerts(t *testing.T) {
 			}
 			policy := PolicyOf(integration, nil)
 			policy.AcceptingFrom = policy.ReadySince
-			if policy.Refusing {
+			if policy.NotAccepting {
 				policy.AcceptingFrom = now
 			}
 			incident := &v1alpha1.Incident{Status: v1alpha1.IncidentStatus{

@@ -118,14 +118,14 @@ func Decide(in Input) Plan {
 
 // folding is one fold under way.
 type folding struct {
-	in             Input                    // with an empty Incident if there is none
-	rules          []rule                   // as Policy.allRules returns them
-	spec           v1alpha1.IncidentSpec    // of the Incident; empty while there is none
-	status         *v1alpha1.IncidentStatus // of the plan
-	sizeBound      int                      // the content is not larger than this
-	ledger         *ledgerBook
-	beforeIncident []v1alpha1.LedgerEntry // events that match nothing, as there is no Incident; none if it has a status
-	plan           Plan
+	in              Input                    // with an empty Incident if there is none
+	rules           []rule                   // as Policy.allRules returns them
+	spec            v1alpha1.IncidentSpec    // of the Incident; empty while there is none
+	status          *v1alpha1.IncidentStatus // of the plan
+	sizeBound       int                      // the content is not larger than this
+	ledger          *ledgerBook
+	unmatchedEvents []v1alpha1.LedgerEntry // events that match nothing, as there is no Incident; none if it has a status
+	plan            Plan
 }
 
 // rule is what a feature adds to the life cycle, at certain moments of a fold. All that the feature decides lies in the file of
@@ -189,7 +189,7 @@ func openFold(in Input) *folding {
 	f.rules = in.Policy.allRules()
 	f.ledger = openLedger(stored.Ledger, in.Incident.ResourceVersion, in.Listing)
 	if stored.State == "" {
-		f.beforeIncident = f.settledBefore()
+		f.unmatchedEvents = f.settledUnmatched()
 	}
 	for _, r := range f.rules {
 		r.begin(f)
@@ -202,7 +202,7 @@ func openFold(in Input) *folding {
 func (f *folding) isFull() bool {
 	needed := 1
 	if f.plan.Write {
-		needed += len(f.beforeIncident)
+		needed += len(f.unmatchedEvents)
 	}
 	return f.ledger.space() < needed
 }
@@ -237,8 +237,8 @@ func (f *folding) concerns(event *v1alpha1.AlertEvent) bool {
 	return false
 }
 
-// settledBefore returns the events that earlier folds found without an Incident and that still exist.
-func (f *folding) settledBefore() []v1alpha1.LedgerEntry {
+// settledUnmatched returns the events that earlier folds found without an Incident and that still exist.
+func (f *folding) settledUnmatched() []v1alpha1.LedgerEntry {
 	var entries []v1alpha1.LedgerEntry
 	for _, event := range f.in.Settled {
 		if entry := entryOf(event); f.in.Listing.IsListed(entry.UID) && !f.ledger.has(entry.UID) {
@@ -280,7 +280,7 @@ func (f *folding) foldEvent(event versionedEvent) {
 		f.ledger.advance(event.version)
 		f.plan.Write = true
 	case unmatched:
-		f.beforeIncident = append(f.beforeIncident, entryOf(event.AlertEvent))
+		f.unmatchedEvents = append(f.unmatchedEvents, entryOf(event.AlertEvent))
 	}
 	f.plan.Unmatched = f.plan.Unmatched || unmatched
 	f.plan.ToSettle = append(f.plan.ToSettle, event.UID)
@@ -341,7 +341,7 @@ func (f *folding) keepRetention() {
 	if status.State == "" {
 		return
 	}
-	if (!p.Absent || p.SeenToGo) && durationOr(status.Retention, DefaultRetention) != p.Retention {
+	if (!p.Absent || p.RetentionKnown) && durationOr(status.Retention, DefaultRetention) != p.Retention {
 		status.Retention = &metav1.Duration{Duration: p.Retention}
 		f.plan.Write = f.plan.Write || p.Absent
 	}
@@ -368,7 +368,7 @@ func (f *folding) written() *v1alpha1.Incident {
 func (f *folding) closeLedger() {
 	if f.plan.Write {
 		// What came before the Incident is settled with it, and must not be found again as its own.
-		f.ledger.addBefore(f.beforeIncident)
+		f.ledger.addBefore(f.unmatchedEvents)
 	}
 	f.status.Ledger = f.ledger.close()
 }

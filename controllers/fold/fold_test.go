@@ -276,7 +276,7 @@ func TestFoldMatchesAlertsToTheIncident(t *testing.T) {
 func TestTheRetentionIsRecorded(t *testing.T) {
 	hours := func(n int) *metav1.Duration { return minutes(60 * n) }
 	kept := func(n int) Policy { return Policy{Retention: hours(n).Duration} }
-	leaves := Policy{Absent: true, SeenToGo: true, Retention: hours(4).Duration}
+	leaves := Policy{Absent: true, RetentionKnown: true, Retention: hours(4).Duration}
 	gone, orphaned := PolicyOf(nil, nil), 3+4*60
 	g, bench := NewWithT(t), newBench()
 	for _, step := range []struct {

@@ -32,7 +32,7 @@ func ForwardingOf(status *v1alpha1.IncidentStatus, known KnownForwarding, now ti
 	if status.State != v1alpha1.IncidentOpen {
 		return before
 	}
-	next := known.of(status, now)
+	next := known.next(status, now)
 	switch {
 	case next == nil:
 		return nil
@@ -46,8 +46,8 @@ func ForwardingOf(status *v1alpha1.IncidentStatus, known KnownForwarding, now ti
 	return next
 }
 
-// of returns what is so of an open Incident with the status, without the time.
-func (known *KnownForwarding) of(status *v1alpha1.IncidentStatus, now time.Time) *v1alpha1.Forwarding {
+// next returns the status.forwarding that an open Incident is to have, without its time; nil if it is to have none.
+func (known *KnownForwarding) next(status *v1alpha1.IncidentStatus, now time.Time) *v1alpha1.Forwarding {
 	before, muted := status.Forwarding, MutedBy(status)
 	next := &v1alpha1.Forwarding{Reason: known.Reason, Message: plaintext.ShortMessage(known.Message)}
 	switch {

@@ -40,7 +40,7 @@ func mergeContent(into, newer *v1alpha1.AlertContent) {
 	into.Title = cmp.Or(newer.Title, into.Title)
 	into.Description = cmp.Or(newer.Description, into.Description)
 	into.Severity = cmp.Or(newer.Severity, into.Severity)
-	mergeCircumstances(into, newer)
+	mergeDetails(into, newer)
 }
 
 // mergeResolve folds the content of a resolve into that of an episode. Many senders describe the recovery in it, as
@@ -58,11 +58,11 @@ func mergeResolve(into, newer *v1alpha1.AlertContent) {
 			mergeBag(&into.Custom, v1alpha1.Bag{text.key: encoded})
 		}
 	}
-	mergeCircumstances(into, newer)
+	mergeDetails(into, newer)
 }
 
-// mergeCircumstances folds everything but the title, the description and the severity.
-func mergeCircumstances(into, newer *v1alpha1.AlertContent) {
+// mergeDetails folds everything but the title, the description and the severity.
+func mergeDetails(into, newer *v1alpha1.AlertContent) {
 	into.Type = cmp.Or(newer.Type, into.Type)
 	into.Link = cmp.Or(newer.Link, into.Link)
 	into.Hostname = cmp.Or(newer.Hostname, into.Hostname)

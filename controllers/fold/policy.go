@@ -49,12 +49,12 @@ type Policy struct {
 	LateFiringWindow time.Duration // 0: no firing is late
 	Presets          Presets       // whose windows go first; nil: none has one that counts
 
-	ObjectLabels []string // names of the alert labels that become labels of the Incident object
-	Absent       bool     // there is no such integration
-	SeenToGo     bool     // it is absent, and Retention is the one that it had
+	ObjectLabels   []string // names of the alert labels that become labels of the Incident object
+	Absent         bool     // there is no such integration
+	RetentionKnown bool     // it is absent, and Retention is the one that it had
 
-	Refusing   bool      // the integration accepts no alerts
-	ReadySince time.Time // it has accepted alerts since then, as far as its conditions tell
+	NotAccepting bool      // the integration accepts no alerts
+	ReadySince   time.Time // it has accepted alerts since then, as far as its conditions tell
 
 	Unavailable time.Time // when a replica last reported an answer of 5xx, by the API server's clock
 
@@ -100,7 +100,7 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presets Presets) Policy 
 		Retention:        RetentionOf(integration),
 		LateFiringWindow: durationOr(spec.LateFiringWindow, p.lateWindow(spec.Preset)),
 		ObjectLabels:     spec.ObjectLabels,
-		Refusing:         true, // also one that is new or restored: alerts may have been rejected until now
+		NotAccepting:     true, // also one that is new or restored: alerts may have been rejected until now
 		Stub:             !integrations.IsWhole(integration),
 		Unavailable:      valueOf(integration.Status.LastUnavailableTime).Time,
 		Flapping:         spec.Flapping,
@@ -115,7 +115,7 @@ func PolicyOf(integration *v1alpha1.WebhookIntegration, presets Presets) Policy 
 	}
 	ready := meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady)
 	if ready != nil && ready.Status == metav1.ConditionTrue {
-		p.Refusing = spec.Suspend || p.Stub || !integration.DeletionTimestamp.IsZero()
+		p.NotAccepting = spec.Suspend || p.Stub || !integration.DeletionTimestamp.IsZero()
 		p.ReadySince = ready.LastTransitionTime.Time
 	}
 	return p

@@ -163,7 +163,7 @@ func (r *reconciler) decide(ctx context.Context, reader client.Reader, h *v1alph
 		if ready := policy.ReadySince; !ready.IsZero() {
 			quietFrom = fold.Latest(quietFrom, now.Add(min(0, ready.Sub(now))).Add(replica.Grace))
 		}
-		f.quietFrom, f.judging = quietFrom, ok && !policy.Refusing
+		f.quietFrom, f.judging = quietFrom, ok && !policy.NotAccepting
 	}
 	return decide(f), now, nil
 }

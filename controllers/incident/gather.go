@@ -232,7 +232,7 @@ func (r *reconciler) readPolicy(ctx context.Context, reader client.Reader, f *fa
 			return policy, fmt.Errorf("reading the WebhookIntegration: %w", err)
 		default:
 			if last, ok := r.retentions.Get(key); ok {
-				policy.Retention, policy.SeenToGo = last.(time.Duration), true
+				policy.Retention, policy.RetentionKnown = last.(time.Duration), true
 			}
 		}
 	}
@@ -264,7 +264,7 @@ func (r *reconciler) withQuiet(policy fold.Policy, f *facts) fold.Policy {
 		policy.QuietFrom = f.apiTime
 	}
 	policy.AcceptingFrom = policy.ReadySince.Add(replica.Grace)
-	if policy.Refusing {
+	if policy.NotAccepting {
 		policy.AcceptingFrom = f.apiTime
 	}
 	return policy
