@@ -135,7 +135,7 @@ func (l *eventList) has(uid, incident string) bool {
 
 // lister makes one list, as the API server's quorum has it and not as a cache does. It fails with errHeavy if the list has more
 // than so many bytes.
-type lister func(ctx context.Context, most int64) (*eventList, error)
+type lister func(ctx context.Context, maxBytes int64) (*eventList, error)
 
 // errHeavy says that a list has more than heavyList, or takes longer than slowList.
 var errHeavy = errors.New("the list of AlertEvents is heavy")
@@ -212,15 +212,15 @@ type quorumList struct {
 	slow         time.Duration // what takes so long is heavy; those of one namespace are not, or a slow API server would make all so
 	isHeavy      atomic.Bool   // the last one had more than heavyList, or was slow
 
-	turn      chan struct{} // holds something while a list is under way
-	restUntil time.Time     // belongs to the list whose turn it is
+	turn       chan struct{} // holds something while a list is under way
+	pauseUntil time.Time     // belongs to the list whose turn it is
 
 	mu   sync.Mutex
-	next *listing // the list that has not begun, when a fold waits for it
+	next *sharedList // the list that has not begun, when a fold waits for it
 }
 
-// listing is one list and its waiters.
-type listing struct {
+// sharedList is one list and its waiters.
+type sharedList struct {
 	ctx     context.Context // ends when the last waiter has left
 	cancel  context.CancelFunc
 	waiters int
@@ -233,7 +233,7 @@ type listing struct {
 func (q *quorumList) join(ctx context.Context) (*eventList, error) {
 	q.mu.Lock()
 	if q.next == nil {
-		next := &listing{done: make(chan struct{})}
+		next := &sharedList{done: make(chan struct{})}
 		next.ctx, next.cancel = context.WithCancel(context.Background())
 		q.next = next
 		go q.make(next)
@@ -251,7 +251,7 @@ func (q *quorumList) join(ctx context.Context) (*eventList, error) {
 }
 
 // leave takes a waiter off a list; without any the list is called off.
-func (q *quorumList) leave(l *listing) {
+func (q *quorumList) leave(l *sharedList) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if l.waiters--; l.waiters > 0 {
@@ -265,7 +265,7 @@ func (q *quorumList) leave(l *listing) {
 
 // make makes a list when the one before is over. It pauses between two for as long as the first one took, so that lists take at
 // most half the time, and the longer they are, the more folds share one. The time that a list may take begins after that.
-func (q *quorumList) make(l *listing) {
+func (q *quorumList) make(l *sharedList) {
 	defer l.cancel()
 	select {
 	case q.turn <- struct{}{}:
@@ -273,22 +273,22 @@ func (q *quorumList) make(l *listing) {
 		return
 	}
 	defer func() { <-q.turn }()
-	<-time.After(time.Until(q.restUntil))
-	places, most, within := q.light, int64(heavyList), min(q.slow, listTimeout)
+	<-time.After(time.Until(q.pauseUntil))
+	places, maxBytes, within := q.light, int64(heavyList), min(q.slow, listTimeout)
 	if q.isHeavy.Load() {
-		places, most, within = q.heavy, math.MaxInt64, listTimeout
+		places, maxBytes, within = q.heavy, math.MaxInt64, listTimeout
 	}
 	places <- struct{}{}
 	defer func() { <-places }()
 	if q.begin(l) {
 		began := time.Now()
-		q.run(l, most, within)
-		q.restUntil = time.Now().Add(min(time.Since(began), maxListPause))
+		q.run(l, maxBytes, within)
+		q.pauseUntil = time.Now().Add(min(time.Since(began), maxListPause))
 	}
 }
 
 // begin has newcomers wait for another list from now on. It returns false if nobody waits for this one any more.
-func (q *quorumList) begin(l *listing) bool {
+func (q *quorumList) begin(l *sharedList) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.next != l {
@@ -300,12 +300,12 @@ func (q *quorumList) begin(l *listing) bool {
 
 // run runs a list. One that turns out to have more bytes than it may have at its place, or to be slow, is called off with
 // errHeavy.
-func (q *quorumList) run(l *listing, most int64, within time.Duration) {
+func (q *quorumList) run(l *sharedList, maxBytes int64, within time.Duration) {
 	defer close(l.done)
 	began := time.Now()
 	ctx, end := context.WithTimeout(l.ctx, within)
 	defer end()
-	l.events, l.err = q.list(ctx, most)
+	l.events, l.err = q.list(ctx, maxBytes)
 	isSlow := time.Since(began) >= q.slow
 	if l.err != nil && isSlow {
 		l.err = errHeavy
@@ -320,7 +320,7 @@ func (q *quorumList) run(l *listing, most int64, within time.Duration) {
 // one list are as old as its first.
 func listEvents(reader client.Reader, isHidden func(client.Object) bool, namespaces ...string) lister {
 	var inPages pages.Reader
-	return func(ctx context.Context, most int64) (*eventList, error) {
+	return func(ctx context.Context, maxBytes int64) (*eventList, error) {
 		events := newEventList(0)
 		for _, namespace := range namespaces {
 			list := func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -330,7 +330,7 @@ func listEvents(reader client.Reader, isHidden func(client.Object) bool, namespa
 					client.Continue(options.Continue))
 			}
 			_, err := inPages.Each(ctx, metav1.ListOptions{}, list, func(object runtime.Object, bytes int64) error {
-				if events.bytes += bytes; events.bytes > most {
+				if events.bytes += bytes; events.bytes > maxBytes {
 					return errHeavy
 				}
 				if page, ok := object.(*metav1.PartialObjectMetadataList); ok {

@@ -84,9 +84,9 @@ func (s *site) newFolder() *folder {
 	f.releases = release.New(f.cache, live, memory, s.Clock)
 	lists := newQuorumLists(func(namespaces ...string) lister {
 		list := listEvents(live, allShown, namespaces...)
-		return func(ctx context.Context, most int64) (*eventList, error) {
+		return func(ctx context.Context, maxBytes int64) (*eventList, error) {
 			f.lists++
-			listed, err := list(ctx, most)
+			listed, err := list(ctx, maxBytes)
 			if f.afterList != nil {
 				f.afterList()
 			}
