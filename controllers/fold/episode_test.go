@@ -27,7 +27,7 @@ func TestSeverityPeriodsAreThoseOfTheFold(t *testing.T) {
 			}).Draw(t, "status")}
 			alert.Severity = rapid.SampledFrom([]v1alpha1.Severity{"", "info", "warning", "critical"}).Draw(t, "severity")
 			alert.Title = rapid.SampledFrom([]string{"", "disk", "from a to b: with severity info: "}).Draw(t, "title")
-			life.apply(receivedAlert{Alert: alert, received: now, heard: now, integration: "mon"})
+			life.apply(receivedAlert{Alert: alert, received: now, quietSince: now, integration: "mon"})
 			ended := before == v1alpha1.IncidentOpen &&
 				(status.State != v1alpha1.IncidentOpen || status.Alert.Severity != was)
 			if ended {
@@ -60,9 +60,9 @@ func TestAcknowledgedBy(t *testing.T) {
 		life.status = &life.plan.Status
 		status := life.status
 		now := time.Date(2026, 5, 4, 10, 0, 0, 0, time.UTC)
-		life.apply(receivedAlert{Alert: &v1alpha1.Alert{Status: v1alpha1.AlertFiring}, received: now, heard: now})
+		life.apply(receivedAlert{Alert: &v1alpha1.Alert{Status: v1alpha1.AlertFiring}, received: now, quietSince: now})
 		g.Expect(AcknowledgedBy(status)).To(BeEmpty())
-		life.apply(receivedAlert{Alert: &v1alpha1.Alert{Status: v1alpha1.AlertAcknowledged, By: by}, received: now, heard: now})
+		life.apply(receivedAlert{Alert: &v1alpha1.Alert{Status: v1alpha1.AlertAcknowledged, By: by}, received: now, quietSince: now})
 		g.Expect(AcknowledgedBy(status)).To(Equal(want))
 	}
 }

@@ -44,7 +44,7 @@ func TestExpiryOf(t *testing.T) {
 			if c.starts.IsZero() {
 				alert.StartTime = nil
 			}
-			got := expiryOf(receivedAlert{Alert: &alert, received: minute(10), heard: minute(10)})
+			got := expiryOf(receivedAlert{Alert: &alert, received: minute(10), quietSince: minute(10)})
 			NewWithT(t).Expect(got.Duration).To(Equal(c.want))
 		})
 	}

@@ -73,7 +73,7 @@ func expiryOf(a receivedAlert) *metav1.Duration {
 	if !isSet(a.ExpiryTime) {
 		return nil
 	}
-	expiry := min(a.ExpiryTime.Sub(a.heard), maxExpiry) + MaxClockDifference
+	expiry := min(a.ExpiryTime.Sub(a.quietSince), maxExpiry) + MaxClockDifference
 	if isSet(a.StartTime) && a.ExpiryTime.After(a.StartTime.Time) {
 		expiry = min(expiry, a.ExpiryTime.Sub(a.StartTime.Time))
 	}
@@ -96,9 +96,9 @@ func ReceivedTime(event *v1alpha1.AlertEvent) time.Time {
 	return received
 }
 
-// heardTime is since when an Incident has been quiet after an event. It is the time of receipt, but not much before the
+// quietSince is since when an Incident has been quiet after an event. It is the time of receipt, but not much before the
 // event was stored: the clock of a replica that lags behind must not make its sender look quiet.
-func heardTime(event *v1alpha1.AlertEvent) time.Time {
+func quietSince(event *v1alpha1.AlertEvent) time.Time {
 	received, created := ReceivedTime(event), event.CreationTimestamp.UTC()
 	if created.IsZero() {
 		return received

@@ -252,7 +252,7 @@ func (f *folding) settledUnmatched() []v1alpha1.LedgerEntry {
 func (f *folding) foldEvent(event versionedEvent) {
 	arrived := receivedAlert{
 		received:    ReceivedTime(event.AlertEvent),
-		heard:       heardTime(event.AlertEvent),
+		quietSince:  quietSince(event.AlertEvent),
 		defaults:    event.Spec.Defaults,
 		integration: cmp.Or(event.Spec.IntegrationName, f.spec.IntegrationName),
 		overtaken:   f.ledger.isOvertaken(event.version),

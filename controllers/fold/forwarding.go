@@ -146,16 +146,16 @@ func IsHeld(status *v1alpha1.IncidentStatus, at time.Time) bool {
 // time has come since then.
 func (f *folding) isNotForwarded() bool {
 	last := f.status.Forwarding
-	return !f.isTold() && (IsHeld(f.status, f.in.Now) || last != nil && last.Reason == v1alpha1.ForwardingHeld)
+	return !f.isAccepted() && (IsHeld(f.status, f.in.Now) || last != nil && last.Reason == v1alpha1.ForwardingHeld)
 }
 
-// isTold reports whether an Alertmanager has accepted the current episode, as far as its status or this leader knows.
-func (f *folding) isTold() bool {
-	return wasAccepted(f.status) || f.isKnownPosted()
+// isAccepted reports whether an Alertmanager has accepted the current episode, as far as its status or this leader knows.
+func (f *folding) isAccepted() bool {
+	return wasAccepted(f.status) || f.isKnownAccepted()
 }
 
-// isKnownPosted reports whether this leader knows that an Alertmanager has accepted the current episode.
-func (f *folding) isKnownPosted() bool {
+// isKnownAccepted reports whether this leader knows that an Alertmanager has accepted the current episode.
+func (f *folding) isKnownAccepted() bool {
 	known := &f.in.Forwarding
 	return known.Severity != "" && known.Opened.Equal(valueOf(f.status.OpenedTime).Time)
 }

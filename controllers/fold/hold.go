@@ -21,13 +21,13 @@ type holdRule struct{ noRule }
 func (holdRule) alert(f *folding, a receivedAlert, before stateBefore) {
 	// A receipt by a clock that is ahead, or behind that of an earlier alert, must not hold what its severity has freed.
 	at := Earliest(Latest(a.received, valueOf(f.status.LastAlertTime).Time), f.in.Now)
-	if !before.isOpen || IsHeld(f.status, at) && !f.isTold() {
+	if !before.isOpen || IsHeld(f.status, at) && !f.isAccepted() {
 		f.hold(at)
 	}
 }
 
 func (holdRule) finish(f *folding, _ stateBefore) {
-	if IsHeld(f.status, f.in.Now) && !f.isTold() && f.hold(f.in.Now) {
+	if IsHeld(f.status, f.in.Now) && !f.isAccepted() && f.hold(f.in.Now) {
 		f.plan.Write = true
 	}
 }

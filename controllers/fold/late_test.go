@@ -303,13 +303,13 @@ func TestOnlyAFiringBeginsARoundOfAnEpisode(t *testing.T) {
 
 func TestReceivedTimeIsBoundByTheCreation(t *testing.T) {
 	for sentence, c := range map[string]struct {
-		received, want, heard time.Duration // from the creation
+		received, want, quiet time.Duration // from the creation
 	}{
 		"a minute ahead: believed":                                         {time.Minute, time.Minute, time.Minute},
 		"more than a minute ahead: the creation":                           {time.Minute + time.Microsecond, 0, 0},
 		"years ahead: the creation":                                        {200 * 365 * 24 * time.Hour, 0, 0},
 		"a minute before: believed":                                        {-time.Minute, -time.Minute, -time.Minute},
-		"stored late: believed, but heard no earlier than a minute before": {-5 * time.Minute, -5 * time.Minute, -time.Minute},
+		"stored late: believed, but quiet from no earlier than a minute before": {-5 * time.Minute, -5 * time.Minute, -time.Minute},
 		"more than five minutes before: the creation":                      {-5*time.Minute - time.Microsecond, 0, 0},
 		"years before: the creation":                                       {-200 * 365 * 24 * time.Hour, 0, 0},
 	} {
@@ -318,7 +318,7 @@ func TestReceivedTimeIsBoundByTheCreation(t *testing.T) {
 			event := eventOf(0, firingAlert())
 			event.Spec.ReceivedTime = *atStamp(c.received)
 			g.Expect(ReceivedTime(event)).To(Equal(at(c.want)))
-			g.Expect(heardTime(event)).To(Equal(at(c.heard)))
+			g.Expect(quietSince(event)).To(Equal(at(c.quiet)))
 		})
 	}
 }

@@ -30,7 +30,7 @@ const maxEpisodeTitle, bytesPerChar = 256, 6
 type receivedAlert struct {
 	*v1alpha1.Alert
 	received    time.Time
-	heard       time.Time // since when its sender may be quiet, see heardTime
+	quietSince  time.Time // since when its sender may be quiet, see quietSince
 	defaults    *v1alpha1.AlertDefaults
 	integration string // of the event or, if it names none, of the Incident
 	overtaken   bool   // a newer event is folded already
@@ -114,7 +114,7 @@ func (f *folding) stepOpen(a receivedAlert) string {
 // itself, no alert has said that the trouble was over, so whatever fires then reopens it.
 func isLateDuplicate(s *v1alpha1.IncidentStatus, a receivedAlert, window time.Duration) bool {
 	if !isSet(a.StartTime) || window <= 0 || !isSet(s.ResolvedTime) || a.received.Sub(s.ResolvedTime.Time) >= window ||
-		IsFuture(s.ResolvedTime.Time, a.heard) { // the clock has been set back, and would hide it until then
+		IsFuture(s.ResolvedTime.Time, a.quietSince) { // the clock has been set back, and would hide it until then
 		return false
 	}
 	resolved := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResolved)
@@ -146,7 +146,7 @@ func isStaleResolve(s *v1alpha1.IncidentStatus, a receivedAlert) bool {
 	if a.Status != v1alpha1.AlertResolved || a.by() != "" || !isSet(last) {
 		return false
 	}
-	if IsFuture(last.Time, a.heard) && IsFuture(valueOf(s.LastAlertTime).Time, a.heard) {
+	if IsFuture(last.Time, a.quietSince) && IsFuture(valueOf(s.LastAlertTime).Time, a.quietSince) {
 		return false
 	}
 	about := valueOf(a.EndTime, a.StartTime)
@@ -332,8 +332,8 @@ func (f *folding) count(a receivedAlert) {
 	}
 	f.status.AlertCount++
 	episode.AlertCount++
-	if last := f.status.LastAlertTime; !isSet(last) || a.heard.After(last.Time) {
-		f.status.LastAlertTime = timestamp(a.heard)
+	if last := f.status.LastAlertTime; !isSet(last) || a.quietSince.After(last.Time) {
+		f.status.LastAlertTime = timestamp(a.quietSince)
 	}
 }
 

@@ -83,7 +83,7 @@ func (f *folding) muteOf(before stateBefore, isOpen, muted bool) *v1alpha1.Mute 
 	switch {
 	case isOpen && !muted:
 		return nil
-	case mute != nil && isOpen && isSet(mute.EndTime) && !f.in.Now.Before(mute.EndTime.Time) && f.isKnownPosted():
+	case mute != nil && isOpen && isSet(mute.EndTime) && !f.in.Now.Before(mute.EndTime.Time) && f.isKnownAccepted():
 		// Of another window: what was posted after the last one fires on, or people would be told of an end that is none.
 		return &v1alpha1.Mute{StartTime: now, ForwardedSeverity: f.in.Forwarding.Severity}
 	case mute != nil && (before.isOpen || continuesLast(f.status)):

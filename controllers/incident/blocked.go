@@ -153,7 +153,7 @@ type Blocked struct {
 	started time.Time // when this process became the leader
 
 	mu        sync.Mutex
-	obstacles map[types.NamespacedName]map[string]*obstacle // see obstaclesOf; by name, ofNamespace: of those to be created
+	obstacles map[types.NamespacedName]map[string]*obstacle // see obstaclesKey; by name, ofNamespace: of those to be created
 	tried     sets.Set[string]                              // namespaces in which this leader has tried to create an Incident
 }
 
@@ -167,7 +167,7 @@ type obstacle struct {
 	retryAt  time.Time
 	trying   string           // name of the Incident that may try now
 	blocked  sets.Set[string] // names of Incidents
-	isGone   bool             // one was created since the last failure; blocked are those that have not been woken
+	isLifted bool             // one was created since the last failure; blocked are those that have not been woken
 }
 
 func newBlocked(clock replica.Clock) *Blocked {
@@ -176,15 +176,15 @@ func newBlocked(clock replica.Clock) *Blocked {
 	}
 }
 
-// obstaclesOf returns the key of the obstacles that have this one: those of an integration are together, so that its condition
+// obstaclesKey returns the key of the obstacles that have this one: those of an integration are together, so that its condition
 // does not depend on how many others there are.
-func obstaclesOf(namespace, name string) types.NamespacedName {
+func obstaclesKey(namespace, name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: namespace, Name: v1alpha1.IntegrationOf(name)}
 }
 
 // obstacle returns that of an Incident, or for ofNamespace of those that are to be created; nil if there is none.
 func (b *Blocked) obstacle(namespace, of string) *obstacle {
-	if found := b.obstacles[obstaclesOf(namespace, of)][of]; found != nil && !found.isGone {
+	if found := b.obstacles[obstaclesKey(namespace, of)][of]; found != nil && !found.isLifted {
 		return found
 	}
 	return nil
@@ -225,17 +225,17 @@ func (b *Blocked) block(key types.NamespacedName, cause *blockedError, now time.
 		b.tried.Insert(key.Namespace)
 	}
 	b.leave(key, other)
-	in := obstaclesOf(key.Namespace, of)
+	in := obstaclesKey(key.Namespace, of)
 	found := b.obstacles[in][of]
 	if found == nil {
-		found = &obstacle{isGone: true, blocked: sets.New[string]()}
+		found = &obstacle{isLifted: true, blocked: sets.New[string]()}
 		if b.obstacles[in] == nil {
 			b.obstacles[in] = map[string]*obstacle{}
 		}
 		b.obstacles[in][of] = found
 	}
-	if first = found.isGone || found.cause.reason != cause.reason; found.isGone {
-		found.isGone, found.trying, found.failures = false, key.Name, 0
+	if first = found.isLifted || found.cause.reason != cause.reason; found.isLifted {
+		found.isLifted, found.trying, found.failures = false, key.Name, 0
 	}
 	found.cause = cause
 	found.blocked.Insert(key.Name)
@@ -268,11 +268,11 @@ func (b *Blocked) unblock(key types.NamespacedName) (woken []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.tried.Insert(key.Namespace)
-	found := b.obstacles[obstaclesOf(key.Namespace, ofNamespace)][ofNamespace]
+	found := b.obstacles[obstaclesKey(key.Namespace, ofNamespace)][ofNamespace]
 	if found == nil {
 		return nil
 	}
-	found.isGone = true
+	found.isLifted = true
 	return b.takeOut(key, found, wokenByOne)
 }
 
@@ -281,8 +281,8 @@ func (b *Blocked) unblock(key types.NamespacedName) (woken []string) {
 func (b *Blocked) passOn(key types.NamespacedName) (woken []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	found := b.obstacles[obstaclesOf(key.Namespace, ofNamespace)][ofNamespace]
-	if found == nil || !found.isGone {
+	found := b.obstacles[obstaclesKey(key.Namespace, ofNamespace)][ofNamespace]
+	if found == nil || !found.isLifted {
 		return nil
 	}
 	return b.takeOut(key, found, 1)
@@ -311,7 +311,7 @@ func (b *Blocked) forget(key types.NamespacedName) {
 
 // leave takes an Incident from an obstacle, which is gone with the last one.
 func (b *Blocked) leave(key types.NamespacedName, of string) {
-	in := obstaclesOf(key.Namespace, of)
+	in := obstaclesKey(key.Namespace, of)
 	obstacles := b.obstacles[in]
 	if obstacles[of] == nil {
 		return

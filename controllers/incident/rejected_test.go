@@ -276,5 +276,5 @@ func TestAConditionDependsOnTheIncidentsOfItsIntegrationOnly(t *testing.T) {
 	other.Namespace, other.Name = "team", "other"
 	g.Expect(testing.AllocsPerRun(10, func() { blocked.Condition(other) })).To(BeNumerically("<", 100))
 	g.Expect(blocked.obstacles[client.ObjectKeyFromObject(other)]).To(BeEmpty())
-	g.Expect(blocked.obstacles[obstaclesOf("team", v1alpha1.IncidentName("shop", "1"))]).To(HaveLen(1000))
+	g.Expect(blocked.obstacles[obstaclesKey("team", v1alpha1.IncidentName("shop", "1"))]).To(HaveLen(1000))
 }
