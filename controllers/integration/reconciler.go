@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	expirecache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,6 +28,11 @@ import (
 
 // concurrency is how many statuses the leader writes at a time: an API server that is slow to write one delays no others.
 const concurrency = 10
+
+// Writes for nothing but conditions that others decide are at most outsideRate a second, after the first outsideBurst. Otherwise an
+// Alertmanager that comes and goes could have the leader write the statuses of all integrations as fast as the API server can. With
+// 1,000 integrations, the last one shows the change within a minute.
+const outsideRate, outsideBurst = 20, 100
 
 // Options are where the conditions come from.
 type Options struct {
@@ -72,13 +78,15 @@ type reconciler struct {
 	live     client.StatusClient
 	received *receivedTimes
 	full     *expirecache.LRUExpireCache // the namespaces that are full, or were lately: the reason
+	outside  flowcontrol.RateLimiter     // of writes for nothing but conditions that others decide
 	recorder events.EventRecorder
 }
 
 func newReconciler(cache client.Reader, live client.StatusClient, recorder events.EventRecorder, options Options) *reconciler {
 	received := &receivedTimes{entries: map[types.NamespacedName]*receivedEntry{}}
 	full := expirecache.NewLRUExpireCacheWithClock(maxFull, options.Clock)
-	return &reconciler{options, cache, live, received, full, recorder}
+	outside := flowcontrol.NewTokenBucketRateLimiter(outsideRate, outsideBurst)
+	return &reconciler{options, cache, live, received, full, outside, recorder}
 }
 
 // Add adds the controller to the manager of a leader's term.
@@ -112,8 +120,10 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		updated.Status.LastReceivedTime = received
 	}
 	mapping, mappingUntil := mappingValidity(updated, r.options.Mappings.Check(&integration), now)
-	r.setOutside(updated, &updated.Status.Conditions)
-	r.redate(&updated.Status, req.NamespacedName)
+	isNews := received != nil || integration.Status.ObservedGeneration != integration.Generation
+	if status, outdated := r.withOutside(updated); outdated && (isNews || r.outside.TryAccept()) {
+		updated.Status = *status // or else at a later check
+	}
 	ready.LastTransitionTime, mapping.LastTransitionTime = r.transitionTime(), r.transitionTime()
 	meta.SetStatusCondition(&updated.Status.Conditions, ready)
 	changed := integrations.IsWhole(&integration) && meta.SetStatusCondition(&updated.Status.Conditions, mapping)
@@ -140,6 +150,14 @@ func setKeyless(integration *v1alpha1.WebhookIntegration, keyless v1alpha1.Times
 	case status.LastKeylessTime == nil, keyless.Sub(status.LastKeylessTime.Time) >= keylessInterval:
 		status.LastKeylessTime = &keyless
 	}
+}
+
+// withOutside returns the status of an integration with what others decide and without times of the future, and whether it was
+// outdated.
+func (r *reconciler) withOutside(integration *v1alpha1.WebhookIntegration) (status *v1alpha1.WebhookIntegrationStatus, outdated bool) {
+	status = integration.Status.DeepCopy()
+	outdated = r.setOutside(integration, &status.Conditions)
+	return status, r.redate(status, client.ObjectKeyFromObject(integration)) || outdated
 }
 
 // setOutside sets those conditions of an integration that others decide, and reports whether one was outdated.

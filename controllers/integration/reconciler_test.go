@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/flowcontrol"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -228,6 +229,30 @@ func TestNoTimeOfAnIntegrationIsOfTheFuture(t *testing.T) {
 	status := s.IntegrationStatus()
 	s.Expect(status.Conditions).To(HaveEach(HaveField("LastTransitionTime.Time", BeTemporally("==", right.APITime().Truncate(time.Second)))))
 	s.Expect(status.LastUnavailableTime.Time).To(BeTemporally("~", right.APITime(), time.Millisecond))
+}
+
+// TestConditionsOfOthersAreWrittenAtARate has Alertmanager come and go, which changes all integrations at once.
+func TestConditionsOfOthersAreWrittenAtARate(t *testing.T) {
+	s := newSite(t)
+	integration := s.Integrate(nil)
+	forwarding := &fixedCondition{v1alpha1.ConditionForwarded, metav1.ConditionTrue, v1alpha1.ReasonForwarding, true}
+	s.options.Conditions = []Condition{{v1alpha1.ConditionForwarded, forwarding}}
+	s.Expect(s.shown(v1alpha1.ConditionForwarded)).To(HavePrefix("True"))
+
+	s.outside = flowcontrol.NewFakeNeverRateLimiter()
+	forwarding.status = metav1.ConditionFalse
+	s.Expect(s.shown(v1alpha1.ConditionForwarded)).To(HavePrefix("True"), "too many others are written")
+	s.Expect(s.Live.Get(s.Ctx, s.IntegrationKey(), integration)).To(Succeed())
+	s.Expect(s.isOutdated(integration)).To(BeTrue(), "it is written at a later check")
+	integration.Spec.Suspend = true
+	s.Expect(s.Live.Update(s.Ctx, integration)).To(Succeed())
+	s.Expect(s.shown(v1alpha1.ConditionReady)).To(HavePrefix("False"), "what a person changes does not wait")
+	s.Expect(s.shown(v1alpha1.ConditionForwarded)).To(HavePrefix("False"), "it is written with what is written anyway")
+
+	forwarding.status = metav1.ConditionTrue
+	s.Expect(s.shown(v1alpha1.ConditionForwarded)).To(HavePrefix("False"))
+	s.outside = flowcontrol.NewFakeAlwaysRateLimiter()
+	s.Expect(s.shown(v1alpha1.ConditionForwarded)).To(HavePrefix("True"))
 }
 
 func TestTokensExpireByTheTimeOfTheAPIServer(t *testing.T) {

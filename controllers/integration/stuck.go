@@ -112,6 +112,6 @@ func (r *reconciler) isOutdated(integration *v1alpha1.WebhookIntegration) bool {
 	if meta.FindStatusCondition(integration.Status.Conditions, v1alpha1.ConditionReady) == nil {
 		return false // it is brought up anyway
 	}
-	status := integration.Status.DeepCopy()
-	return r.redate(status, client.ObjectKeyFromObject(integration)) || r.setOutside(integration, &status.Conditions)
+	_, outdated := r.withOutside(integration)
+	return outdated
 }
