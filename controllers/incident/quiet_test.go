@@ -52,6 +52,24 @@ func TestAStubOfAnIntegrationIsQuietFromNowThoughTheTimeIsCertain(t *testing.T) 
 	s.Expect([]bool{policyOf(false).Uncertain, policyOf(true).Uncertain}).To(HaveEach(false))
 }
 
+// TestAnIncidentThatWaitedForSpaceStaysOpenAsLongAsAnyOther has an alert wait for two hours until its namespace has space for an
+// Incident. Its repeats were rejected meanwhile.
+func TestAnIncidentThatWaitedForSpaceStaysOpenAsLongAsAnyOther(t *testing.T) {
+	s := newSite(t)
+	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.AutoResolveAfter = &metav1.Duration{Duration: time.Hour}
+	})
+	s.Clock.SetTime(time.Now().Add(-2 * time.Hour))
+	s.PostFiring("disk")
+	s.Clock.SetTime(time.Now())
+	result := s.fold("disk")
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
+	s.Expect(result.RequeueAfter).To(BeNumerically("~", time.Hour, time.Minute))
+	s.pass(time.Hour)
+	s.fold("disk")
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
+}
+
 func TestQuietIsMeasuredOnlyWhileWeListen(t *testing.T) {
 	minutes := func(n int) time.Duration { return time.Duration(n) * time.Minute }
 	opened := func(t *testing.T) (*site, *replica.IngestHealth) {
