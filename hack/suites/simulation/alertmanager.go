@@ -329,7 +329,7 @@ func (w *world) judgeBeginnings(before, after map[types.NamespacedName]toldOf) {
 	mutes := w.judge.mutes
 	for key := range after {
 		if before[key].firing == 0 {
-			mutes.holds.judgeBeginning(key, mutes.incidents[key], time.Now(), mutes.found)
+			mutes.holds.judgeBeginning(key, mutes.incidents[key], mutes.deleted[key], time.Now(), mutes.found)
 		}
 	}
 }

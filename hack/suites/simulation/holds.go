@@ -76,14 +76,18 @@ func (h *holds) judge(key types.NamespacedName, incident *v1alpha1.Incident, fou
 }
 
 // judgeBeginning judges that an Incident, as it is stored, may begin to fire in an Alertmanager: a severity that it had in its
-// episode has freed it. A leader with an old cache may not know yet that the next episode has opened.
-func (h *holds) judgeBeginning(key types.NamespacedName, incident *v1alpha1.Incident, now time.Time, found *oracle.Findings) {
+// episode has freed it. A leader with an old cache may not know yet that the next episode has opened, or that there is another
+// Incident than the one that a user deleted.
+func (h *holds) judgeBeginning(
+	key types.NamespacedName, incident *v1alpha1.Incident, wasDeleted bool, now time.Time, found *oracle.Findings,
+) {
 	if incident == nil || h.none || h.other[key.Namespace] || incident.Status.Episode == nil || incident.Status.OpenedTime == nil ||
 		incident.Status.Episode.ForwardTime == nil {
 		return
 	}
 	status := &incident.Status
-	if status.Episode.Number > 1 && now.Sub(status.OpenedTime.Time) < time.Minute {
+	if status.Episode.Number > 1 && now.Sub(status.OpenedTime.Time) < time.Minute ||
+		wasDeleted && now.Sub(incident.CreationTimestamp.Time) < time.Minute {
 		return
 	}
 	shortest, begun := 24*time.Hour, false
