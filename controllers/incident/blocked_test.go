@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -287,4 +288,39 @@ func TestDeletionKeepsTheLedgersOfWhatExists(t *testing.T) {
 	s.release()
 	s.Expect(remove()).To(Equal(1))
 	s.Expect(s.IncidentNames()).To(BeEmpty())
+}
+
+// TestBlockedKnowsWhichIncidentsWait has two Incidents wait for their namespace, and one for itself.
+func TestBlockedKnowsWhichIncidentsWait(t *testing.T) {
+	g := NewWithT(t)
+	clock := clocktesting.NewFakePassiveClock(testEpoch)
+	blocked := newBlocked(clock)
+	key := func(namespace, dedupKey string) types.NamespacedName {
+		return types.NamespacedName{Namespace: namespace, Name: v1alpha1.IncidentName("shop", dedupKey)}
+	}
+	block := func(dedupKey string, reason string) (first bool) {
+		_, first = blocked.block(key("team", dedupKey), &blockedError{reason: reason, cause: errTerminating}, testEpoch)
+		return first
+	}
+	g.Expect(block("a", v1alpha1.ReasonIncidentLimit)).To(BeTrue())
+	g.Expect(block("b", v1alpha1.ReasonIncidentLimit)).To(BeFalse(), "the namespace is known to be full")
+	g.Expect(block("b", v1alpha1.ReasonQuotaExceeded)).To(BeTrue(), "there is another reason")
+	g.Expect(block("c", v1alpha1.ReasonFoldFailed)).To(BeTrue())
+	g.Expect(block("c", v1alpha1.ReasonFoldFailed)).To(BeFalse())
+	for _, waits := range []struct {
+		namespace, dedupKey string
+		has, mayExist       bool
+	}{
+		{namespace: "team", dedupKey: "a", has: true},
+		{namespace: "team", dedupKey: "b", has: true},
+		{namespace: "team", dedupKey: "c", has: true, mayExist: true},
+		{namespace: "team", dedupKey: "d", mayExist: true},
+		{namespace: "other", dedupKey: "a"},
+	} {
+		g.Expect(blocked.has(key(waits.namespace, waits.dedupKey))).To(Equal(waits.has), "%+v", waits)
+		g.Expect(blocked.mayExist(key(waits.namespace, waits.dedupKey))).To(Equal(waits.mayExist), "%+v", waits)
+	}
+	g.Expect(blocked.unblock(key("team", "a"))).To(ConsistOf(key("team", "b").Name), "not the one that was created")
+	blocked.forget(key("team", "c"))
+	g.Expect(blocked.obstacles).To(BeEmpty(), "nothing is remembered of those that are written")
 }

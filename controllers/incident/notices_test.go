@@ -29,6 +29,30 @@ func TestKubernetesEventsAreWarningsUnlessTheIncidentIsForInformation(t *testing
 	}
 }
 
+func TestTheNoteOfAKubernetesEvent(t *testing.T) {
+	const resolved = "Resolved by an alert"
+	for sentence, test := range map[string]struct {
+		message, comment, title, want string
+	}{
+		"has the message alone":              {message: resolved, want: resolved},
+		"has the comment":                    {message: resolved, comment: "by ann", want: resolved + ": by ann"},
+		"has the title":                      {message: resolved, comment: "by ann", title: "Disk full", want: resolved + ": by ann (Disk full)"},
+		"has a title once":                   {message: "Disk full", title: "Disk full", want: "Disk full"},
+		"is as long as it may be":            {message: strings.Repeat("é", maxNote/2), want: strings.Repeat("é", maxNote/2)},
+		"is shortened between characters":    {message: strings.Repeat("é", maxNote/2+1), want: strings.Repeat("é", (maxNote-3)/2) + "…"},
+		"is shortened at the end of a title": {message: strings.Repeat("m", maxNote), title: "t", want: strings.Repeat("m", maxNote-3) + "…"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			recorder := events.NewFakeRecorder(1)
+			incident := &v1alpha1.Incident{}
+			incident.Status.Alert.Title = test.title
+			emit(recorder, incident,
+				&v1alpha1.Transition{Type: v1alpha1.TransitionResolved, Message: test.message, Comment: test.comment})
+			NewWithT(t).Expect(<-recorder.Events).To(Equal("Normal Resolved " + test.want))
+		})
+	}
+}
+
 func TestTheLogOfAnOpenedIncident(t *testing.T) {
 	const opened, resolved = v1alpha1.TransitionOpened, v1alpha1.TransitionResolved
 	title := "Disk\u202e full\n" + strings.Repeat("é", 200)

@@ -108,19 +108,42 @@ func TestAFailedListFailsAllItsWaitersAndNoOther(t *testing.T) {
 	})
 }
 
+// TestAWaiterThatLeavesTakesNothingFromTheOthers has two wait for a list that begins after another one.
 func TestAWaiterThatLeavesTakesNothingFromTheOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		lists := &slowLists{}
 		q := listOf(lists.list)
 		leaving, leave := context.WithCancel(t.Context())
-		left, stayed := make(chan error, 1), make(chan error, 1)
-		go func() { _, err := q.join(leaving); left <- err }()
-		go func() { _, err := q.join(t.Context()); stayed <- err }()
-		synctest.Wait()
+		join := func(ctx context.Context) <-chan error {
+			ended := make(chan error, 1)
+			go func() { _, err := q.join(ctx); ended <- err }()
+			synctest.Wait()
+			return ended
+		}
+		before, left, stayed := join(t.Context()), join(leaving), join(t.Context())
 		leave()
 		g.Expect(<-left).To(MatchError(context.Canceled))
+		g.Expect(<-before).NotTo(HaveOccurred())
 		g.Expect(<-stayed).NotTo(HaveOccurred())
+		g.Expect(lists.begun.Load()).To(Equal(int64(2)))
+	})
+}
+
+// TestAListThatAllLeaveBeforeItBeginsIsNotMade has its only waiter leave while the list waits for the pause after another one.
+func TestAListThatAllLeaveBeforeItBeginsIsNotMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		lists := &slowLists{}
+		q := listOf(lists.list)
+		_, err := q.join(t.Context())
+		g.Expect(err).NotTo(HaveOccurred())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		_, err = q.join(ctx)
+		g.Expect(err).To(MatchError(context.DeadlineExceeded))
+		time.Sleep(time.Minute)
+		g.Expect(lists.begun.Load()).To(Equal(int64(1)))
 	})
 }
 
@@ -383,6 +406,10 @@ func TestHiddenAlertEventsTakeLittleOfAList(t *testing.T) {
 		}
 		list.addHidden(event)
 	}
+	list.addHidden(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "team", Name: "newest", UID: "newest", ResourceVersion: fmt.Sprint(200 + events),
+		CreationTimestamp: metav1.NewTime(began.Add(events * time.Second)),
+	}})
 	each := (heap() - before) / events
 	t.Logf("%d bytes for each", each)
 	g.Expect(each).To(BeNumerically("<", 64))

@@ -193,10 +193,11 @@ func TestWithNothingToDoThereIsNoList(t *testing.T) {
 	s.PostFiring("disk")
 	s.fold("disk")
 	s.release()
-	lists, writes := s.lists, s.faults.statusWrites
+	lists, writes, reads := s.lists, s.faults.statusWrites, s.faults.incidentReads
 	for range 3 {
 		s.Expect(s.fold("disk").RequeueAfter).To(BeZero())
 	}
+	s.Expect(s.faults.incidentReads).To(Equal(reads), "the cache has it")
 	s.Expect(s.fold("nothing").RequeueAfter).To(BeZero())
 	s.Expect(s.lists).To(Equal(lists))
 	s.Expect(s.faults.statusWrites).To(Equal(writes))
