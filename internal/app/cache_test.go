@@ -2,6 +2,7 @@ package app
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,28 +18,51 @@ import (
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
-// TestTheCacheKeepsLittleOfIntegrations reads an integration with annotations from the manager's cache.
-func TestTheCacheKeepsLittleOfIntegrations(t *testing.T) {
+// TestTheCacheKeepsLittleOfAnyKind reads objects with annotations and labels from the manager's cache. A tenant could fill the
+// memory of every replica with them.
+func TestTheCacheKeepsLittleOfAnyKind(t *testing.T) {
 	g := NewWithT(t)
 	c, err := client.New(config, client.Options{Scheme: testenv.Scheme()})
 	g.Expect(err).NotTo(HaveOccurred())
-	w := &v1alpha1.WebhookIntegration{ObjectMeta: metav1.ObjectMeta{
-		Namespace: testenv.Namespace(t, c), Name: "test",
-		Labels: map[string]string{"team": "a"}, Annotations: map[string]string{"large": "text"},
-	}}
-	g.Expect(c.Create(t.Context(), w)).To(Succeed())
-	o, err := ParseFlags([]string{"--watch-namespaces=" + w.Namespace, "--metrics-bind-address=0"})
+	namespace := testenv.Namespace(t, c)
+	o, err := ParseFlags([]string{"--watch-namespaces=" + namespace, "--metrics-bind-address=0"})
 	g.Expect(err).NotTo(HaveOccurred())
 	mgr, objects, err := newManager(rest.CopyConfig(config), o, ctrl.Log, informersOf(), queue.NewMemory(clock.RealClock{}))
 	g.Expect(err).NotTo(HaveOccurred())
-	_, err = objects.GetInformer(t.Context(), &v1alpha1.WebhookIntegration{})
-	g.Expect(err).NotTo(HaveOccurred())
+	labels := map[string]string{"team": "a"}
+	kinds := map[client.Object]map[string]string{ // and the labels that are read
+		&v1alpha1.WebhookIntegration{}: labels, // the forwarding selects by them
+		&v1alpha1.Incident{Spec: v1alpha1.IncidentSpec{IntegrationName: "test", DedupKey: "disk"}}: nil,
+		&v1alpha1.IncidentSummary{}: nil,
+		&v1alpha1.Heartbeat{Spec: v1alpha1.HeartbeatSpec{
+			IntegrationName: "test", Every: &metav1.Duration{Duration: time.Hour},
+		}}: nil,
+		&v1alpha1.MaintenanceWindow{Spec: v1alpha1.MaintenanceWindowSpec{
+			Once: &v1alpha1.SingleOpening{
+				StartTime: v1alpha1.NewTimestamp(time.Now()), EndTime: v1alpha1.NewTimestamp(time.Now().Add(time.Hour)),
+			},
+		}}: nil,
+		&v1alpha1.AlertEvent{Spec: v1alpha1.AlertEventSpec{
+			Report: &v1alpha1.Report{Status: v1alpha1.AlertResolved, IncidentName: "test"},
+		}}: nil,
+	}
+	for object := range kinds {
+		object.SetNamespace(namespace)
+		object.SetName("current") // the only one that a summary may have
+		object.SetLabels(labels)
+		object.SetAnnotations(map[string]string{"large": "text"})
+		g.Expect(c.Create(t.Context(), object)).To(Succeed(), "%T", object)
+		_, err := objects.GetInformer(t.Context(), object)
+		g.Expect(err).NotTo(HaveOccurred())
+	}
 	ctx := startCache(t, mgr, objects)
-	cached := &v1alpha1.WebhookIntegration{}
-	g.Expect(objects.Get(ctx, client.ObjectKeyFromObject(w), cached)).To(Succeed())
-	g.Expect(cached.Labels).To(Equal(w.Labels), "the forwarding selects by them")
-	g.Expect(cached.Annotations).To(BeEmpty())
-	g.Expect(cached.ManagedFields).To(BeEmpty())
+	for object, read := range kinds {
+		cached := object.DeepCopyObject().(client.Object)
+		g.Expect(objects.Get(ctx, client.ObjectKeyFromObject(object), cached)).To(Succeed(), "%T", object)
+		g.Expect(cached.GetLabels()).To(Equal(read), "%T", object)
+		g.Expect(cached.GetAnnotations()).To(BeEmpty(), "%T", object)
+		g.Expect(cached.GetManagedFields()).To(BeEmpty(), "%T", object)
+	}
 }
 
 // informersOf returns informers for a manager that is not that of a replica.
