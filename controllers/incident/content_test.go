@@ -80,6 +80,23 @@ func TestAWriteThatHangsHoldsNoContent(t *testing.T) {
 	s.Expect(c.toFold[0].Alerts[0].Title).To(BeEmpty())
 }
 
+func TestAnAlertEventThatIsGoneKeepsNoPlace(t *testing.T) {
+	s := newSite(t)
+	s.memory.Cached = queue.NewBoundedCached(fair.Limit{All: 1, Share: 1}, fair.Limit{All: 1 << 20, Share: 1})
+	s.Post(s.Alert(v1alpha1.AlertFiring, "other")) // takes the place
+	event := s.Post(s.titled("Disk full"))
+	s.incidents.loading = fair.NewPlaces(1)
+	c := &confirmed{facts{key: s.KeyOf("disk")}}
+	var err error
+	c.toFold, err = replica.EventsOf(s.Ctx, s.cache, c.key)
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(s.Live.Delete(s.Ctx, event)).To(Succeed())
+	_, err = s.incidents.loadContent(s.Ctx, c)
+	s.Expect(err).To(MatchError(errStale))
+	_, err = s.incidents.loading.Enter(s.Ctx, "another namespace", 0)
+	s.Expect(err).NotTo(HaveOccurred())
+}
+
 // A resolve whose firing is a stub must not be released as one that matches nothing: then the Incident would stay open.
 func TestAResolveWaitsForAnOlderStub(t *testing.T) {
 	s := newSite(t)

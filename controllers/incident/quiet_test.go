@@ -52,6 +52,17 @@ func TestAStubOfAnIntegrationIsQuietFromNowThoughTheTimeIsCertain(t *testing.T) 
 	s.Expect([]bool{policyOf(false).Uncertain, policyOf(true).Uncertain}).To(HaveEach(false))
 }
 
+func TestAnExpiryIsMeasuredFromWhenTheIntegrationAcceptsAlerts(t *testing.T) {
+	s := newSite(t)
+	now := s.Clock.Now()
+	from := func(policy fold.Policy) time.Time {
+		return s.incidents.withQuiet(policy, &facts{key: types.NamespacedName{Namespace: s.Namespace}, apiTime: now}).AcceptingFrom
+	}
+	since := now.Add(-time.Hour)
+	s.Expect(from(fold.Policy{ReadySince: since})).To(Equal(since.Add(replica.Grace)))
+	s.Expect(from(fold.Policy{ReadySince: since, NotAccepting: true})).To(Equal(now), "it accepts none")
+}
+
 // TestAnIncidentThatWaitedForSpaceStaysOpenAsLongAsAnyOther has an alert wait for two hours until its namespace has space for an
 // Incident. Its repeats were rejected meanwhile.
 func TestAnIncidentThatWaitedForSpaceStaysOpenAsLongAsAnyOther(t *testing.T) {

@@ -1,6 +1,8 @@
 package incident
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,9 +12,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/sweep"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 )
@@ -331,6 +335,72 @@ func TestAResolveIsFoldedWhileTheCacheIsBehind(t *testing.T) {
 	s.fold("disk")
 	s.ExpectCounted("disk", events...)
 	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
+}
+
+// unreadable is a reader that fails.
+type unreadable struct{ client.Reader }
+
+var errUnreadable = errors.New("the cache has stopped")
+
+func (unreadable) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errUnreadable
+}
+
+func (unreadable) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errUnreadable
+}
+
+func TestASweepHasIncidentsFoldedThatAreDueBeforeTheNextOne(t *testing.T) {
+	s := newSite(t)
+	incident := s.resolved("disk")
+	at, ok := fold.Deadline(incident, fold.PolicyOf(nil, nil))
+	s.Expect(ok).To(BeTrue())
+	for _, test := range []struct {
+		before time.Duration
+		want   bool
+	}{{before: 3 * sweep.Interval}, {before: 2 * sweep.Interval, want: true}, {want: true}} {
+		s.Clock.SetTime(at.Add(-test.before))
+		s.Expect(s.incidents.IsDue(s.Ctx, incident)).To(Equal(test.want), "%s before", test.before)
+	}
+	s.Clock.SetTime(at.Add(-3 * sweep.Interval))
+	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
+	s.Expect(s.incidents.IsDue(s.Ctx, incident)).To(BeTrue(), "an alert waits")
+}
+
+func TestWhatCannotBeReadIsDueAndIsNotDeleted(t *testing.T) {
+	s := newSite(t)
+	incident := s.resolved("disk")
+	s.incidents.cache = unreadable{}
+	s.Expect(s.incidents.IsDue(s.Ctx, incident)).To(BeTrue())
+	deleted, err := s.incidents.Delete(s.Ctx, s.Namespace, []*v1alpha1.Incident{incident}, func() bool { return true })
+	s.Expect(err).To(MatchError(errUnreadable))
+	s.Expect(deleted).To(BeZero())
+	s.Expect(s.IncidentNames()).To(HaveLen(1))
+}
+
+// resolved makes an Incident that is Resolved, and whose AlertEvents are gone.
+func (s *site) resolved(key string) *v1alpha1.Incident {
+	s.PostFiring(key)
+	s.Post(s.Alert(v1alpha1.AlertResolved, key))
+	s.fold(key)
+	s.release()
+	return s.Incident(key)
+}
+
+// TestAnIntegrationIsReadFromTheQuorumOnlyAtTheEnd counts the reads of a fold with a deadline far away, and without one.
+func TestAnIntegrationIsReadFromTheQuorumOnlyAtTheEnd(t *testing.T) {
+	reads := func(autoResolveAfter *metav1.Duration) (reads int) {
+		s := newSite(t)
+		s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) { spec.AutoResolveAfter = autoResolveAfter })
+		s.PostFiring("disk")
+		s.fold("disk")
+		s.pass(time.Minute)
+		s.PostFiring("disk")
+		s.faults.beforeRead = func() { reads++ }
+		s.fold("disk")
+		return reads
+	}
+	NewWithT(t).Expect(reads(&metav1.Duration{Duration: time.Hour})).To(Equal(reads(nil)))
 }
 
 func TestAnExpiredIncidentThatChangedMeanwhileStays(t *testing.T) {

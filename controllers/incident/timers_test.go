@@ -47,6 +47,20 @@ func TestTheForwardingIsToldWhatTheWatchMayLose(t *testing.T) {
 	s.Expect(forwarder.versions[:2]).To(HaveExactElements(incident.ResourceVersion, s.Incident("disk").ResourceVersion), "it is read")
 }
 
+// An Incident that the cache does not show is read; it may be Open, and the forwarding has to know it then.
+func TestTheForwardingIsToldWhatTheCacheLacks(t *testing.T) {
+	s, forwarder := newSite(t), &told{}
+	s.PostFiring("disk")
+	s.fold("disk")
+	s.release()
+	s.folder = s.newFolder()
+	s.incidents.Forwarder = forwarder
+	s.cache.frozen[s.KeyOf("disk")] = nil
+	_, err := s.reconcile("disk")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(forwarder.versions).To(ConsistOf(s.Incident("disk").ResourceVersion))
+}
+
 // justBegun is a Forwarder that knows nothing yet.
 type justBegun struct{}
 
