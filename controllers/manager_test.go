@@ -213,7 +213,7 @@ func TestTimePassesByItself(t *testing.T) {
 		spec.Retention, spec.LateFiringWindow = &metav1.Duration{Duration: 0}, &metav1.Duration{Duration: 0}
 	})
 	health := replica.NewIngestHealth(clock.RealClock{})
-	answer := func(at time.Time) { health.Answered(at, at, at) }
+	answer := func(at time.Time) { health.Answered(at, at, at.Add(time.Hour)) } // so that a new Incident is an hour old
 	for at := time.Now().Add(-time.Hour); at.Before(time.Now()); at = at.Add(10 * time.Second) {
 		answer(at)
 	}
@@ -225,7 +225,7 @@ func TestTimePassesByItself(t *testing.T) {
 	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
 	s.Eventually(s.IncidentNames, 10*time.Second).Should(BeEmpty())
 
-	// An Incident whose last alert is an hour old: a new policy finds it quiet for too long.
+	// An Incident that is an hour old, as is its last alert: a new policy finds it quiet for too long.
 	answer(time.Now())
 	s.RealTime() // an alert that is stored late may be a second copy, and waits
 	s.PostFiring("cpu")
