@@ -305,13 +305,13 @@ func TestReceivedTimeIsBoundByTheCreation(t *testing.T) {
 	for sentence, c := range map[string]struct {
 		received, want, quiet time.Duration // from the creation
 	}{
-		"a minute ahead: believed":                                         {time.Minute, time.Minute, time.Minute},
-		"more than a minute ahead: the creation":                           {time.Minute + time.Microsecond, 0, 0},
-		"years ahead: the creation":                                        {200 * 365 * 24 * time.Hour, 0, 0},
-		"a minute before: believed":                                        {-time.Minute, -time.Minute, -time.Minute},
+		"a minute ahead: believed":                                              {time.Minute, time.Minute, time.Minute},
+		"more than a minute ahead: the creation":                                {time.Minute + time.Microsecond, 0, 0},
+		"years ahead: the creation":                                             {200 * 365 * 24 * time.Hour, 0, 0},
+		"a minute before: believed":                                             {-time.Minute, -time.Minute, -time.Minute},
 		"stored late: believed, but quiet from no earlier than a minute before": {-5 * time.Minute, -5 * time.Minute, -time.Minute},
-		"more than five minutes before: the creation":                      {-5*time.Minute - time.Microsecond, 0, 0},
-		"years before: the creation":                                       {-200 * 365 * 24 * time.Hour, 0, 0},
+		"more than five minutes before: the creation":                           {-5*time.Minute - time.Microsecond, 0, 0},
+		"years before: the creation":                                            {-200 * 365 * 24 * time.Hour, 0, 0},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)

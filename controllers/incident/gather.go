@@ -90,6 +90,10 @@ func (r *reconciler) gatherWith(
 	if err != nil {
 		return nil, err
 	}
+	events = slices.DeleteFunc(events, func(event *v1alpha1.AlertEvent) bool {
+		_, has := r.vanished.Get(vanished{event.UID, key.Name})
+		return has
+	})
 	f.list = newEventList(len(events))
 	for _, event := range events {
 		f.list.add(event)

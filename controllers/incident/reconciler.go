@@ -48,6 +48,10 @@ const (
 
 	// deletionRetry bounds when to look again at an expired Incident that cannot be deleted yet.
 	deletionRetry = time.Minute
+
+	// vanishedMemory is how long an AlertEvent that turned out to be gone is left out, though the cache shows it, for up to maxVanished.
+	vanishedMemory = time.Minute
+	maxVanished    = 10_000
 )
 
 // +kubebuilder:rbac:groups=tocsin.dev,resources=alertevents,verbs=get;list;watch
@@ -60,6 +64,12 @@ var errStale = errors.New("read something that has changed meanwhile")
 
 // errNotCached says that AlertEvents are stored which the cache does not show yet. Thousands of folds may find that at once.
 var errNotCached = fmt.Errorf("%w: the cache lacks an AlertEvent", errStale)
+
+// vanished names the alerts of an AlertEvent for one Incident.
+type vanished struct {
+	event    types.UID
+	incident string
+}
 
 // reconciler folds AlertEvents into Incidents. A request names an Incident, whether there is one or not.
 type reconciler struct {
@@ -79,6 +89,7 @@ type reconciler struct {
 	gate     *writeGate
 
 	retentions *expirecache.LRUExpireCache // of integrations that were deleted lately: time.Duration by types.NamespacedName
+	vanished   *expirecache.LRUExpireCache // AlertEvents that the cache shows, and a quorum list has not: by vanished
 
 	decideFold func(fold.Input) fold.Plan          // fold.Decide outside of tests
 	wake       func(incident types.NamespacedName) // has one folded that can be created again
@@ -173,7 +184,7 @@ func (r *reconciler) foldConfirmed(
 	case plan.Create != nil:
 		return &c.facts, plan, fmt.Errorf("%w: a firing alert has come", errStale)
 	case created && plan.IsIdle():
-		c.incident, err = r.dropEmpty(ctx, c)
+		c.incident, err = r.dropEmpty(ctx, c, seen.toFold)
 		return &c.facts, plan, err
 	}
 	c.incident, err = r.carryOut(ctx, c, plan)

@@ -124,5 +124,6 @@ func newReconciler(cache client.Reader, live client.Client, lists *quorumLists, 
 		loading: fair.NewPlaces(loadingFolds), loaded: lru.New(keptLoads),
 		gate: newWriteGate(writeConcurrency, o.Ingest), blocked: newBlocked(o.Clock), decideFold: fold.Decide,
 		retentions: expirecache.NewLRUExpireCache(maxRetentions), wake: func(types.NamespacedName) {},
+		vanished: expirecache.NewLRUExpireCacheWithClock(maxVanished, o.Clock),
 	}
 }
