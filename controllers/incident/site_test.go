@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/flowcontrol"
@@ -34,6 +35,14 @@ type site struct {
 	*folder
 	windows *maintenance.Windows
 	caches  []*testCache // of all folders
+	created sync.Map     // metav1.Time by the UID of Incidents, by the site's clock
+}
+
+// date gives an Incident the time at which it was created by the site's clock. That of the API server is known to the second.
+func (s *site) date(object client.Object) {
+	if created, ok := s.created.Load(object.GetUID()); ok {
+		object.SetCreationTimestamp(created.(metav1.Time))
+	}
 }
 
 // folder is one leader, or what was one: everything that lives in the memory of a process.
@@ -72,9 +81,9 @@ func (s *site) newFolder() *folder {
 	f := &folder{
 		cache: &testCache{
 			Reader: s.Live, frozen: map[types.NamespacedName]*v1alpha1.Incident{}, hidden: map[types.UID]bool{}, created: s.Created,
-			memory: memory, shows: map[types.UID]*v1alpha1.AlertEvent{},
+			memory: memory, shows: map[types.UID]*v1alpha1.AlertEvent{}, date: s.date,
 		},
-		faults: &faults{},
+		faults: &faults{site: s},
 		events: &events.FakeRecorder{Events: make(chan string, 1000)},
 		memory: memory,
 	}
@@ -165,6 +174,7 @@ func (c *listedCounts) open(namespace string) []v1alpha1.Incident {
 // faults are hooks before and after what a folder does to the API server. An error from one is what the
 // folder gets instead.
 type faults struct {
+	site                                              *site
 	mu                                                sync.Mutex
 	beforeCreate, beforeStatus, afterStatus, onDelete func() error
 	statusWrites, incidentReads                       int
@@ -198,7 +208,9 @@ func (f *faults) funcs() interceptor.Funcs {
 			if _, ok := object.(*v1alpha1.Incident); ok {
 				f.incidentReads++
 			}
-			return c.Get(ctx, key, object, opts...)
+			err := c.Get(ctx, key, object, opts...)
+			f.site.date(object)
+			return err
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
 			f.noteRead()
@@ -216,6 +228,8 @@ func (f *faults) funcs() interceptor.Funcs {
 			if err := c.Create(ctx, object, opts...); err != nil {
 				return err
 			}
+			f.site.created.Store(object.GetUID(), metav1.NewTime(f.site.Clock.Now()))
+			f.site.date(object)
 			return f.call(f.afterCreate)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, object client.Object, patch client.Patch, opts ...client.PatchOption) error {

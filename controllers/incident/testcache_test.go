@@ -32,6 +32,7 @@ type testCache struct {
 	memory *queue.Memory
 	shows  map[types.UID]*v1alpha1.AlertEvent // what the memory was shown
 	handed []handedOut
+	date   func(client.Object) // of Incidents
 }
 
 // handedOut is an object that the cache has handed out without a copy, as the real one does, and what it was then.
@@ -106,6 +107,7 @@ func (c *testCache) Get(ctx context.Context, key client.ObjectKey, object client
 		*incident = v1alpha1.Incident{}
 		return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("incidents").GroupResource(), key.Name)
 	}
+	c.date(incident)
 	_, err := clustercache.Condense(incident)
 	c.handOut(incident)
 	return err
