@@ -13,7 +13,10 @@ import (
 
 	. "github.com/onsi/gomega"
 	gomegatypes "github.com/onsi/gomega/types"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
+
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // apiServer makes a store that talks to a handler over TLS.
@@ -121,4 +124,22 @@ func TestStoreErrorsAreJudged(t *testing.T) {
 			g.Expect(final).To(test.final)
 		})
 	}
+}
+
+func TestStoreReadsAlerts(t *testing.T) {
+	g := NewWithT(t)
+	stored := newAlertEvent([]*entry{{Submission: submission("x", "1", "2")}})
+	g.Expect(queue.Encode(stored)).To(Succeed())
+	store := apiServer(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/apis/tocsin.dev/v1alpha1/namespaces/team-a/alertevents/stored" {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		g.Expect(json.NewEncoder(w).Encode(stored)).To(Succeed())
+	})
+	event, err := store.Get(t.Context(), "team-a", "stored")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(event.Alerts).To(HaveLen(2))
+	_, err = store.Get(t.Context(), "team-a", "other")
+	g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +17,8 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/memorystore"
+	"github.com/tocsin-dev/tocsin/internal/fair"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // slowStore answers after took, on the bubble's clock.
@@ -254,8 +258,7 @@ func TestCommitterDeadlines(t *testing.T) {
 		g.Expect(c.took["2"]).To(Equal(time.Second))
 		g.Expect(contents(store)).To(Equal([]string{"x:3"}), "what has given up is never written")
 		g.Expect(c.committer.Close(t.Context())).To(Succeed())
-		g.Expect(c.committer.queues).To(BeEmpty())
-		g.Expect(c.committer.waiting).To(BeZero())
+		expectIdle(g, c.committer)
 	})
 }
 
@@ -375,4 +378,131 @@ func TestCommitterCountsTheBacklog(t *testing.T) {
 		c.finish()
 		g.Expect(c.committer.Backlog()).To(BeZero())
 	})
+}
+
+// expectIdle compares what a Committer counts with nothing: nothing waits, and nothing is written.
+func expectIdle(g Gomega, c *Committer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	g.Expect(c.queues).To(BeEmpty())
+	g.Expect(c.waiting).To(BeZero())
+	g.Expect(c.writing).To(BeZero())
+	g.Expect(c.turns.IsEmpty()).To(BeTrue())
+	g.Expect(c.turns.AtWork()).To(BeZero())
+	g.Expect(c.space).To(Equal(fair.NewSpace(maxWaiting)))
+}
+
+// large makes a submission of one alert whose text has about so many bytes, which cannot be compressed if random.
+func large(id string, bytes int, random bool) Submission {
+	s := submission("x", id)
+	text := strings.Repeat("x", bytes)
+	if random {
+		source := rand.New(rand.NewPCG(1, 2))
+		text = strings.Map(func(rune) rune { return 'A' + source.Int32N(26) + 32*source.Int32N(2) }, text)
+	}
+	s.Alerts[0].Custom = v1alpha1.Bag{"x": []byte(`"` + text + `"`)}
+	return s
+}
+
+func TestAlertsFitIfTheirTextDoesOnceItIsCompressed(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		submission Submission
+		want       bool
+	}{
+		"few bytes do":                            {submission("x", "1"), true},
+		"bytes that are compressed do":            {large("1", 2*MaxBytes, false), true},
+		"bytes that cannot be compressed do not":  {large("1", 2*MaxBytes, true), false},
+		"more than is ever compressed do not":     {large("1", maxGroupBytes+1, false), false},
+		"half of the bytes do, whatever they are": {large("1", MaxBytes/2, true), true},
+	} {
+		t.Run(sentence, func(t *testing.T) { NewWithT(t).Expect(Fits(test.submission.Alerts)).To(Equal(test.want)) })
+	}
+}
+
+func TestASubmissionHasAtLeastOneAlertAndNotMoreThanAnEvent(t *testing.T) {
+	for _, alerts := range []int{0, 1, v1alpha1.MaxAlertsPerEvent, v1alpha1.MaxAlertsPerEvent + 1} {
+		g, s := NewWithT(t), submission("x")
+		for i := range alerts {
+			s.Alerts = append(s.Alerts, submission("x", fmt.Sprint(i)).Alerts...)
+		}
+		_, err := commitOne(&memorystore.Store{}, s)
+		isWrong := alerts == 0 || alerts > v1alpha1.MaxAlertsPerEvent
+		g.Expect(errors.As(err, new(*InvalidError))).To(Equal(isWrong), "%d: %v", alerts, err)
+	}
+}
+
+func TestAnEarlierSubmissionIsFoundByItsName(t *testing.T) {
+	g := NewWithT(t)
+	keyed := submission("x", "1")
+	keyed.EventName = v1alpha1.KeyedEventName("x", "key")
+	name := types.NamespacedName{Namespace: "team-a", Name: keyed.EventName}
+	store := &memorystore.Store{}
+	c := New(store, 1, nil)
+	receipt, err := c.Find(t.Context(), name)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(receipt).To(BeZero(), "nothing is stored")
+	stored, err := c.Commit(t.Context(), keyed)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(c.Find(t.Context(), name)).To(Equal(stored))
+	store.OnGet = func(string) error { return io.EOF }
+	_, err = c.Find(t.Context(), name)
+	g.Expect(err).To(MatchError(io.EOF))
+}
+
+func TestABatchHasAsManyBytesAsItMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		store := slowStore(slowWrite - time.Millisecond)
+		c := startCommits(store, 1)
+		c.add(submission("x", "first"), time.Minute)
+		size := queue.EncodedSize(large("0", 100<<10, false).Alerts)
+		fitting := maxBatchBytes / size
+		for i := range 2*fitting + 1 {
+			c.add(large(fmt.Sprint(i), 100<<10, false), time.Minute)
+		}
+		c.finish()
+		var sizes []int
+		for _, event := range store.Stored() {
+			sizes = append(sizes, len(event.Alerts))
+		}
+		g.Expect(sizes).To(Equal([]int{1, fitting, fitting, 1}))
+		expectIdle(g, c.committer)
+	})
+}
+
+func TestASubmissionOfAnIdleIntegrationNeedsNoSpaceToWait(t *testing.T) {
+	g := NewWithT(t)
+	c := New(nil, 8, nil)
+	idle := types.NamespacedName{Namespace: "team-a", Name: "idle"}
+	for i := 0; c.space.Reserve(types.NamespacedName{Namespace: "team-a", Name: fmt.Sprint(i)}, minWeight, 0) != nil; i++ {
+		g.Expect(c.CheckSpace(idle)).To(Succeed())
+	}
+	g.Expect(c.CheckSpace(idle)).To(Succeed(), "it is written at once")
+	c.turns.Places = 0
+	g.Expect(c.CheckSpace(idle)).To(MatchError(ErrOverloaded))
+}
+
+func TestCloseWaitsNoLongerThanItMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		c := startCommits(slowStore(time.Second), 1)
+		c.add(submission("x", "1"), time.Minute)
+		c.add(submission("x", "2"), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		g.Expect(c.committer.Close(ctx)).To(MatchError(context.DeadlineExceeded))
+		g.Expect(time.Since(began)).To(Equal(100 * time.Millisecond))
+		c.finish()
+		expectIdle(g, c.committer)
+	})
+}
+
+func TestAnEventIsReceivedWithItsFirstAlert(t *testing.T) {
+	g := NewWithT(t)
+	later, first := submission("x", "1"), submission("x", "2")
+	later.Received = first.Received.Add(time.Second)
+	event := newAlertEvent([]*entry{{Submission: later}, {Submission: first}})
+	g.Expect(event.Spec.ReceivedTime).To(Equal(v1alpha1.NewTimestamp(first.Received)))
+	g.Expect(event.Alerts).To(HaveLen(2))
 }

@@ -104,3 +104,50 @@ func TestAnotherQueueDoesNotWaitForSendersToComeBack(t *testing.T) {
 		})
 	}
 }
+
+// TestNoWriteWaitsForSendersIfTheNextOneIsFull has a batch written while more wait than fit into the next one.
+func TestNoWriteWaitsForSendersIfTheNextOneIsFull(t *testing.T) {
+	for sentence, behind := range map[string]func(id string) Submission{
+		"of alerts": func(id string) Submission {
+			s := submission("x", id)
+			for i := range maxBatchAlerts / 2 {
+				s.Alerts = append(s.Alerts, submission("x", fmt.Sprint(id, "-", i)).Alerts...)
+			}
+			return s
+		},
+		"of bytes": func(id string) Submission { return large(id, maxBatchBytes/2, false) },
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := startCommits(slowStore(stormWrite), 8)
+				c.add(submission("x", "first"), Timeout)
+				for n := range stormSenders {
+					c.add(submission("x", fmt.Sprint("batch-", n)), Timeout)
+				}
+				time.Sleep(stormWrite + stormWrite/2) // the batch is being written
+				c.add(behind("behind"), Timeout)
+				c.add(behind("after"), Timeout)
+				c.finish()
+				NewWithT(t).Expect(c.took["behind"]).To(Equal(stormWrite/2+stormWrite), "half a write and its own")
+			})
+		})
+	}
+}
+
+func TestWritesWaitForSendersAgainAfterSomeThatDidNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := slowStore(stormWrite)
+		c := startCommits(store, 8)
+		c.add(submission("x", "first"), Timeout)
+		for n := range stormSenders {
+			c.add(submission("x", fmt.Sprint("batch-", n)), Timeout)
+		}
+		c.finish() // nobody has come back
+		before := len(store.Stored())
+		const storms = 3
+		for range storms {
+			storm(t, c.committer, stormSenders)
+		}
+		NewWithT(t).Expect(len(store.Stored()) - before).To(BeNumerically("<=", storms*stormRounds*8/5+lingerSkips))
+	})
+}

@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/internal/fair"
 )
 
 // stuckStore stores nothing until it is let go, and tells in which order namespaces came.
@@ -72,9 +71,7 @@ func TestAStormInOneNamespaceLeavesTheOthersAWriterAndAPlaceToWait(t *testing.T)
 		synctest.Wait()
 		g.Expect(<-calm).To(Succeed())
 		g.Expect(c.Close(context.Background())).To(Succeed())
-		g.Expect(c.queues).To(BeEmpty())
-		g.Expect(c.waiting).To(BeZero())
-		g.Expect(c.space).To(Equal(fair.NewSpace(maxWaiting)))
+		expectIdle(g, c)
 	})
 }
 

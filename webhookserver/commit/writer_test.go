@@ -95,6 +95,16 @@ func TestRetriesAreMarked(t *testing.T) {
 	}
 }
 
+func TestTheTimeBetweenAttemptsGrows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memorystore.Store{Before: memorystore.FailAlways(apierrors.NewTooManyRequests("wait", 0))}
+		_, err := commitOne(store, submission("x", "1"))
+		g := NewWithT(t)
+		g.Expect(err).To(MatchError(ErrUnavailable))
+		g.Expect(store.Calls()).To(And(BeNumerically(">=", 6), BeNumerically("<=", 14)), "from 50 ms to a second, within five")
+	})
+}
+
 // failOnce makes a function fail its first call.
 func failOnce(err error) func(string) error {
 	var once sync.Once
@@ -206,7 +216,11 @@ func TestNothingIsAcknowledgedThatIsNotStored(t *testing.T) {
 					}
 					c.wait.Go(func() {
 						time.Sleep(time.Duration(i) * 20 * time.Millisecond)
-						ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+						patience := Timeout
+						if i%7 == 0 { // a client hangs up
+							patience /= 20
+						}
+						ctx, cancel := context.WithTimeout(context.Background(), patience)
 						defer cancel()
 						_, err := c.committer.Commit(ctx, s)
 						c.mu.Lock()
@@ -216,6 +230,7 @@ func TestNothingIsAcknowledgedThatIsNotStored(t *testing.T) {
 				}
 				c.finish()
 				g.Expect(c.committer.Close(t.Context())).To(Succeed())
+				expectIdle(g, c.committer)
 				stored := map[string]int{}
 				for _, event := range store.Stored() {
 					for _, alert := range event.Alerts {
