@@ -55,6 +55,7 @@ type event struct {
 type part struct {
 	opens     bool
 	folded    bool  // a ledger had it
+	orphaned  bool  // a user has deleted the Incident whose ledger had it
 	marked    int64 // the revision of the mark, 0 if there is none
 	unmatched map[*Process]bool
 }
@@ -201,6 +202,7 @@ type guess struct {
 	strict bool               // no other event waits or is a second copy but those that must
 
 	copiesWait bool // second copies may wait, too, unless the process must know the first one
+	unaware    bool // it does not know what was folded into an Incident that a user has deleted
 }
 
 // guesses returns what the facts leave open about the views of a step.
@@ -212,8 +214,10 @@ func (i *incident) guesses(g guess) []guess {
 			all = append(all, g)
 		}
 	}
+	unaware := g
 	g.left, g.copiesWait = 0, true
-	return append(all, g)
+	unaware.left, unaware.unaware = 0, true
+	return append(all, g, unaware)
 }
 
 // views yields what a process may have gone by in a step for an Incident, the newest list first. Lists between which no event
@@ -266,7 +270,7 @@ func (j *Judge) view(p *Process, i *incident, l list, g guess) *protocol.View {
 		hasLeft := e.gone != 0 && e.gone <= min(g.left, shown)
 		put(&v.Left, hasLeft)
 		put(&v.Shown, !hasLeft && (e.stored <= l.shown || (isAdded || g.now) && e.stored <= shown))
-		put(&v.Settled, !hasLeft && !isAdded && part.isSettledFor(p))
+		put(&v.Settled, !hasLeft && !isAdded && part.isSettledFor(p) && !(g.unaware && part.orphaned && part.marked == 0))
 		put(&v.Copies, isCopy)
 		put(&v.Held, waits)
 	}

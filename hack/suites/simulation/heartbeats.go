@@ -70,11 +70,14 @@ type pings struct {
 	open        map[string]bool      // namespaces with an open Incident of the heartbeat
 	late        map[string]time.Time // when the heartbeat was last said to be missed, by namespace
 	missed      func(namespace string, since time.Duration)
+
+	clockError time.Duration // how much too old the time of a ping may be
 }
 
-func newPings(j *judge) *pings {
+func newPings(j *judge, clockError time.Duration) *pings {
 	return &pings{
-		mu: &j.mu, found: &j.found, quiet: map[string]time.Time{}, acked: map[string][]*ping{}, open: map[string]bool{},
+		clockError: clockError,
+		mu:         &j.mu, found: &j.found, quiet: map[string]time.Time{}, acked: map[string][]*ping{}, open: map[string]bool{},
 		late: map[string]time.Time{}, unavailable: map[string]time.Time{},
 	}
 }
@@ -173,7 +176,7 @@ func (p *pings) judge(namespace string, now time.Time) {
 	case now.Sub(p.unavailable[namespace]) < beatInterval && now.Sub(p.unavailable[namespace]) > reportTime:
 		p.found.Add("H: the heartbeat of %s is missed, and one got 503 for the CustomResourceDefinitions %s ago", namespace,
 			now.Sub(p.unavailable[namespace]))
-	case now.Sub(last.at) < beatInterval:
+	case now.Sub(last.at) < beatInterval-p.clockError:
 		p.found.Add("H: the heartbeat of %s is missed, and a ping was acknowledged %s ago", namespace, now.Sub(last.at))
 	case p.missed != nil:
 		p.missed(namespace, now.Sub(last.at))

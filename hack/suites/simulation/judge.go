@@ -54,12 +54,14 @@ func newJudge(story *Story, w *world) *judge {
 	options.LooseOrder = story.breaksWatches() // replicas see a lost AlertEvent when they list again, after newer ones
 	// Without a lease, the others end the canaries of a replica whose watch has lost an AlertEvent, so it does not list again.
 	options.LooseConditions = !story.Elect && story.breaksWatches()
+	var jump time.Duration // of the API server's clock: until a replica knows of it, pings have wrong times
 	for _, o := range story.Operations {
 		switch o := o.(type) {
 		case deleteNamespace:
 			options.DeletedNamespaces = append(options.DeletedNamespaces, tenantName(o.tenant))
 		case setServerClock:
 			options.ClockError = 2 * fold.MaxClockDifference
+			jump = max(jump, o.ahead.Abs())
 		}
 	}
 	j := &judge{history: oracle.NewHistory(options), pager: w.pager, story: story, network: w.network}
@@ -71,7 +73,7 @@ func newJudge(story *Story, w *world) *judge {
 	j.counts = &summaries{
 		told: map[string]*v1alpha1.IncidentSummary{}, changed: map[string]time.Time{}, notFolded: map[string]string{}, found: &j.found,
 	}
-	j.pings, j.pace = newPings(j), newPace(&j.found)
+	j.pings, j.pace = newPings(j, jump), newPace(&j.found)
 	if w.pager != nil {
 		w.pager.mu, w.pager.found, w.pager.other = &j.mu, &j.found, j.mutes.holds.other
 	}
