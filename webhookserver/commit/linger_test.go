@@ -133,21 +133,3 @@ func TestNoWriteWaitsForSendersIfTheNextOneIsFull(t *testing.T) {
 		})
 	}
 }
-
-func TestWritesWaitForSendersAgainAfterSomeThatDidNot(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := slowStore(stormWrite)
-		c := startCommits(store, 8)
-		c.add(submission("x", "first"), Timeout)
-		for n := range stormSenders {
-			c.add(submission("x", fmt.Sprint("batch-", n)), Timeout)
-		}
-		c.finish() // nobody has come back
-		before := len(store.Stored())
-		const storms = 3
-		for range storms {
-			storm(t, c.committer, stormSenders)
-		}
-		NewWithT(t).Expect(len(store.Stored()) - before).To(BeNumerically("<=", storms*stormRounds*8/5+lingerSkips))
-	})
-}
