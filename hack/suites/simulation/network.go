@@ -33,6 +33,8 @@ type network struct {
 	taken  map[int64]bool    // nanoseconds at which a call goes on
 	trace  func(call string) // of every call, for TestRepeats
 
+	committed map[int64]time.Time // by revision
+
 	webhooks   []*brokenWebhook
 	rolledBack atomic.Bool     // the CustomResourceDefinitions were
 	found      oracle.Findings // writes that the API server would strip of fields
@@ -40,7 +42,23 @@ type network struct {
 }
 
 func newNetwork(seed uint64) *network {
-	return &network{seed: seed, counts: map[string]uint64{}, names: map[string]int{}, taken: map[int64]bool{}}
+	return &network{
+		seed: seed, counts: map[string]uint64{}, names: map[string]int{}, taken: map[int64]bool{}, committed: map[int64]time.Time{},
+	}
+}
+
+// commit notes when a revision is committed.
+func (n *network) commit(c apiserver.Commit) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.committed[c.Revision] = time.Now()
+}
+
+// sinceCommit returns how long ago a revision was committed.
+func (n *network) sinceCommit(revision int64) time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return time.Since(n.committed[revision])
 }
 
 // The longest that a call without a fault is on its way, in each direction, and an event of a watch.
@@ -362,8 +380,8 @@ func (l *link) deliver(ctx context.Context, call *apiserver.Call, revision int64
 			if err := sleep(ctx, time.Until(f.until), f.ended); err != nil {
 				return err
 			}
-		default: // lag
-			if err := sleep(ctx, f.delay, f.ended); err != nil {
+		default: // lag; what comes behind others does not come later for it
+			if err := sleep(ctx, max(0, f.delay-l.network.sinceCommit(revision)), f.ended); err != nil {
 				return err
 			}
 			return l.run()

@@ -119,6 +119,7 @@ func newWorld(seed uint64, story *Story) (*world, error) {
 		return nil, err
 	}
 	w.server.OnCommit(w.judge.commit)
+	w.server.OnCommit(w.network.commit)
 	w.server.OnCommit(w.network.tracer.commit)
 	w.newArchive()
 	if w.users, err = w.newClient(userClient); err != nil {
