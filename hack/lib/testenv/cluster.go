@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -85,9 +86,9 @@ func (c *Cluster) connect(ctx context.Context) error {
 	})
 }
 
-// RunManager runs a manager on the cluster, with its own Kubeconfig, and waits until it is ready. Stop kills it.
+// RunManager runs a manager on the cluster, by default with its Kubeconfig, and waits until it is ready. Stop kills it.
 func (c *Cluster) RunManager(ctx context.Context, options ManagerOptions) (*Manager, error) {
-	options.Kubeconfig = c.Kubeconfig
+	options.Kubeconfig = cmp.Or(options.Kubeconfig, c.Kubeconfig)
 	m, err := RunManager(ctx, options)
 	if err == nil {
 		c.managers = append(c.managers, m)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -38,6 +39,12 @@ const endTime = 20 * time.Second
 // NewRig starts a control plane for a test that needs these programs.
 func NewRig(t *testing.T, programs ...string) *Rig {
 	t.Helper()
+	return NewRigOf(t, ControlPlaneOptions{}, programs...)
+}
+
+// NewRigOf starts one as the options describe it, in a folder of its own.
+func NewRigOf(t *testing.T, options ControlPlaneOptions, programs ...string) *Rig {
+	t.Helper()
 	ctrl.SetLogger(logr.Discard()) // what fails is returned
 	for _, path := range programs {
 		if _, err := os.Stat(path); err != nil {
@@ -51,7 +58,7 @@ func NewRig(t *testing.T, programs ...string) *Rig {
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-endTime))
 		t.Cleanup(cancel)
 	}
-	folder, err := os.MkdirTemp("", "tocsin-"+t.Name()+"-") //nolint:usetesting // it has to stay if the test fails
+	folder, err := os.MkdirTemp("", "tocsin-"+strings.ReplaceAll(t.Name(), "/", "-")+"-") //nolint:usetesting // it has to stay if the test fails
 	r := &Rig{T: t, Context: ctx, Folder: folder}
 	r.Must(err)
 	t.Cleanup(func() {
@@ -61,7 +68,8 @@ func NewRig(t *testing.T, programs ...string) *Rig {
 			t.Error(err)
 		}
 	})
-	r.Cluster, err = StartClusterOf(ctx, ControlPlaneOptions{Folder: folder})
+	options.Folder = folder
+	r.Cluster, err = StartClusterOf(ctx, options)
 	r.Must(err)
 	t.Cleanup(r.Stop)
 	return r
