@@ -60,11 +60,11 @@ BENCH_COUNT ?= 6
 # Flags of hack/model, such as -break=no-marks.
 MODEL_FLAGS ?=
 
-# Flags of hack/suites/faults, such as --run=kill or --rounds=5, and how long to soak.
+# Flags of "go test" for test-faults, such as -run=/kill or -count=5, and how long to soak.
 FAULTS_FLAGS ?=
 SOAK ?= 1h
 
-# How long test-simulation and simulate last, which seed simulate replays, and flags of hack/suites/bugs, such as --run=ledger.
+# How long test-simulation and simulate last, which seed simulate replays, and flags of "go test" for test-bugs, such as -run=/ledger.
 SIMULATE ?= 2m
 HOURS ?= 1
 SEED ?=
@@ -192,16 +192,16 @@ model: ## Explore the larger scopes of the protocol's model, which takes minutes
 	go run ./hack/model -long $(MODEL_FLAGS)
 
 .PHONY: test-faults
-test-faults: control-plane bin/suites/faults ## Break everything that can break, under load, and check that no alert is lost or counted twice
-	bin/suites/faults $(FAULTS_FLAGS)
+test-faults: control-plane build ## Break everything that can break, under load, and check that no alert is lost or counted twice
+	$(SUITE) -timeout=0 ./faults $(FAULTS_FLAGS)
 
 .PHONY: test-faults-short
-test-faults-short: control-plane bin/suites/faults ## A selection of it, in about two minutes
-	bin/suites/faults --short $(FAULTS_FLAGS)
+test-faults-short: control-plane build ## A selection of it, in about two minutes
+	$(SUITE) -short ./faults $(FAULTS_FLAGS)
 
 .PHONY: soak
-soak: control-plane bin/suites/faults ## Faults at random for SOAK (1h)
-	bin/suites/faults --soak=$(SOAK) $(FAULTS_FLAGS)
+soak: control-plane build ## Faults at random for SOAK (1h)
+	$(SUITE) -timeout=0 ./faults -soak=$(SOAK) $(FAULTS_FLAGS)
 
 .PHONY: test-simulation
 test-simulation: bin/suites/simulation.test ## Simulate replicas, faults and users for SIMULATE (2m), with new seeds
@@ -217,12 +217,12 @@ simulate: bin/suites/simulation.test ## The same for HOURS (1), or replay SEED, 
 	SEED='$(SEED)' TOLD='$(TOLD)' hack/suites/simulation/simulate.sh bin/suites/simulation.test $(HOURS)h
 
 .PHONY: test-bugs
-test-bugs: control-plane bin/suites/bugs ## Check that a test or the fault suite finds each seeded bug
-	bin/suites/bugs $(BUGS_FLAGS)
+test-bugs: control-plane ## Check that a test or the fault suite finds each seeded bug
+	$(SUITE) -timeout=0 -run='^TestBugs$$' ./bugs $(BUGS_FLAGS)
 
 .PHONY: test-simulation-bugs
-test-simulation-bugs: bin/suites/bugs ## Check that the simulation finds the seeded bugs
-	bin/suites/bugs --stories $(BUGS_FLAGS)
+test-simulation-bugs: ## Check that the simulation finds the seeded bugs
+	$(SUITE) -timeout=0 -run='^TestBugs$$' ./bugs -stories $(BUGS_FLAGS)
 
 .PHONY: mutate
 mutate: control-plane ## Find small changes of PKGS that no test notices, in a quarter of an hour
@@ -234,7 +234,7 @@ mutate-reads: control-plane ## Check that a test fails for each read from the AP
 	go run ./hack/mutate -run 'live →' -arguments=-test.skip=CostsNothing $(MUTATE_FLAGS) ./controllers/incident ./controllers/heartbeat
 
 .PHONY: test-versions
-test-versions: control-plane bin/suites/faults $(TOOLS)/helm ## Test with control planes of KUBERNETES_VERSIONS, about ten minutes each
+test-versions: control-plane $(TOOLS)/helm ## Test with control planes of KUBERNETES_VERSIONS, about ten minutes each
 	for version in $(KUBERNETES_VERSIONS); do hack/test-version.sh $$version || exit; done
 
 .PHONY: test-senders

@@ -11,6 +11,6 @@ export TOCSIN_TEST_SERVER=real # rather than the one in memory that "make test" 
 export KUBEBUILDER_CONTROLPLANE_START_TIMEOUT=2m # for a busy machine
 start=$SECONDS
 go test -count=1 ./api/... ./config/... ./controllers/... ./webhookserver/...
-bin/suites/faults --short
+make --no-print-directory test-faults-short
 etcd=$("$KUBEBUILDER_ASSETS/etcd" --version | sed -n 's/etcd Version: //p')
 echo "test-versions: Kubernetes $version with etcd $etcd: passed in $((SECONDS - start)) s, commit $(git rev-parse --short=12 HEAD)"

@@ -1,11 +1,11 @@
-package main
+//go:build slow
+
+package faults
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
@@ -23,51 +23,40 @@ const (
 )
 
 // revision writes the sentinel and returns the revision of that write.
-func (r *rig) revision(ctx context.Context) (int64, error) {
+func (r *rig) revision() int64 {
 	var answer struct {
 		Header struct {
 			Revision int64 `json:"revision,string"`
 		} `json:"header"`
 	}
-	err := r.CallEtcd(ctx, "/v3/kv/put", map[string]any{"key": []byte(sentinel), "value": []byte("now")}, &answer)
-	return answer.Header.Revision, err
+	r.Must(r.CallEtcd(r.Context, "/v3/kv/put", map[string]any{"key": []byte(sentinel), "value": []byte("now")}, &answer))
+	return answer.Header.Revision
 }
 
 // commits returns what was committed after the revision, until now, from etcd itself, past all API servers and caches: every
 // version of every object, in commit order.
-func (r *rig) commits(ctx context.Context, revision int64) (all []oracle.Commit, err error) {
-	until, err := r.revision(ctx)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(ctx)
+func (r *rig) commits(revision int64) (all []oracle.Commit) {
+	until := r.revision()
+	ctx, cancel := context.WithCancel(r.Context)
 	defer cancel()
 	watch, err := json.Marshal(map[string]any{"create_request": map[string]any{
 		"key": []byte(registry), "range_end": []byte(sentinel + "~"), "start_revision": strconv.FormatInt(revision+1, 10),
 	}})
-	if err != nil {
-		return nil, err
-	}
+	r.Must(err)
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, r.EtcdURL+"/v3/watch", bytes.NewReader(watch))
-	if err != nil {
-		return nil, err
-	}
+	r.Must(err)
 	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
+	r.Must(err)
 	defer func() { _ = response.Body.Close() }()
 	for decoder := json.NewDecoder(response.Body); ; {
 		var message watchMessage
-		if err := decoder.Decode(&message); err != nil {
-			return nil, err
-		}
+		r.Must(decoder.Decode(&message))
 		if message.Result.Canceled {
-			return nil, fmt.Errorf("etcd ended the watch: %s", message.Result.CancelReason)
+			r.T.Fatalf("etcd ended the watch: %s", message.Result.CancelReason)
 		}
 		for _, event := range message.Result.Events {
 			if event.KV.ModRevision >= until {
-				return all, nil
+				return all
 			}
 			if c, ok := event.commit(); ok {
 				all = append(all, c)
@@ -113,39 +102,34 @@ func (e *etcdEvent) commit() (c oracle.Commit, ok bool) {
 
 // readHistory gives the oracle what etcd committed for the tenants since the run began. etcd does not know who
 // wrote something. The operator deletes no Incident here: none is old enough, and no namespace has too many.
-func (r *run) readHistory(ctx context.Context) (*oracle.History, error) {
-	commits, err := r.commits(ctx, r.since)
-	if err != nil {
-		return nil, fmt.Errorf("reading etcd's history: %w", err)
-	}
+func (r *run) readHistory() *oracle.History {
 	history := oracle.NewHistory(r.options)
-	for _, c := range commits {
+	for _, c := range r.commits(r.since) {
 		if slices.ContainsFunc(r.tenants, func(t tenant) bool { return t.namespace == c.Namespace }) {
 			c.ByUser = c.Resource == "incidents" && c.Deleted
 			history.Commit(c)
 		}
 	}
-	return history, nil
+	return history
 }
 
-func (r *rig) etcdSize(ctx context.Context) (int64, error) {
+func (r *rig) etcdSize() int64 {
 	var answer struct {
 		Size int64 `json:"dbSize,string"`
 	}
-	err := r.CallEtcd(ctx, "/v3/maintenance/status", map[string]any{}, &answer)
-	return answer.Size, err
+	r.Must(r.CallEtcd(r.Context, "/v3/maintenance/status", map[string]any{}, &answer))
+	return answer.Size
 }
 
 // disarm ends etcd's alarm that there is no space.
-func (r *rig) disarm(ctx context.Context) error {
+func (r *rig) disarm() {
 	var answer struct {
 		Alarms []map[string]any `json:"alarms"`
 	}
 	const path = "/v3/maintenance/alarm"
-	err := r.CallEtcd(ctx, path, map[string]any{"action": "GET"}, &answer)
+	r.Must(r.CallEtcd(r.Context, path, map[string]any{"action": "GET"}, &answer))
 	for _, alarm := range answer.Alarms {
 		alarm["action"] = "DEACTIVATE"
-		err = errors.Join(err, r.CallEtcd(ctx, path, alarm, &struct{}{}))
+		r.Must(r.CallEtcd(r.Context, path, alarm, &struct{}{}))
 	}
-	return err
 }

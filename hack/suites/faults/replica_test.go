@@ -1,4 +1,6 @@
-package main
+//go:build slow
+
+package faults
 
 import (
 	"bytes"
@@ -6,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
+	"github.com/tocsin-dev/tocsin/webhookserver"
 )
 
 // restartDelay is how soon an ended manager is started again, as a kubelet would.
@@ -34,32 +38,23 @@ type replica struct {
 	down bool       // not started again
 }
 
-// addReplica starts a replica behind a proxy of its own.
-func (r *rig) addReplica(args []string) error {
+// addReplica starts a replica behind a proxy of its own, with a log by the name of the scenario.
+func (r *rig) addReplica(binary string, args []string) {
 	number := len(r.replicas)
 	p, err := proxy.Start(r.URLs, r.token, number%len(r.URLs))
-	if err != nil {
-		return err
-	}
-	name := fmt.Sprintf("replica-%d", number)
-	kubeconfig := filepath.Join(r.folder, name+".kubeconfig")
-	text := fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q}}]\n"+
-		"contexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n", p.URL)
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		return err
-	}
-	log, err := os.Create(filepath.Join(r.folder, fmt.Sprintf("%s-%d.log", name, time.Now().UnixNano())))
-	if err != nil {
-		return err
-	}
-	manager, err := testenv.StartManager(testenv.ManagerOptions{Binary: r.binary, Kubeconfig: kubeconfig, Log: log, Args: args})
-	if err != nil {
-		return err
-	}
-	added := &replica{name: name, proxy: p, log: log.Name(), manager: manager}
+	r.Must(err)
+	r.T.Cleanup(p.Close)
+	added := &replica{name: fmt.Sprintf("%s-replica-%d", path.Base(r.T.Name()), number), proxy: p}
+	added.log = filepath.Join(r.Folder, added.name+".log")
+	added.manager = r.Manager(added.name, testenv.ManagerOptions{
+		Binary: binary,
+		Kubeconfig: r.Write(added.name+".kubeconfig", fmt.Sprintf("apiVersion: v1\nkind: Config\n"+
+			"clusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n", p.URL)),
+		Args: append([]string{"--shutdown-delay=" + webhookserver.DefaultShutdownDelay.String()}, args...), // rather than the rig's
+	})
 	r.replicas = append(r.replicas, added)
+	r.T.Cleanup(added.close)
 	go added.supervise()
-	return nil
 }
 
 // supervise starts the manager again when it has ended.
@@ -101,7 +96,6 @@ func (r *replica) close() {
 	defer r.mu.Unlock()
 	r.down = true
 	r.manager.Kill()
-	r.proxy.Close()
 }
 
 func (r *replica) waitReady(ctx context.Context) error {
@@ -116,18 +110,13 @@ func (r *replica) isReady() bool {
 	return err == nil
 }
 
-func (r *replica) leads() bool {
-	value, ok := r.metric(testenv.Leads)
-	return ok && value == 1
-}
-
-// leadTimeout is how long a change of the leader may take on a busy machine.
-const leadTimeout = 90 * time.Second
-
-// waitLeads waits until the replica holds the lease, or does not.
-func (r *replica) waitLeads(ctx context.Context, want bool) error {
-	message := fmt.Sprintf("%s holds the lease: %v", r.name, !want)
-	return testenv.AwaitThat(ctx, leadTimeout, message, func(context.Context) bool { return r.leads() == want })
+// awaitLeads waits until the replica holds the lease, or does not.
+func (r *rig) awaitLeads(replica *replica, want bool) {
+	r.T.Helper()
+	r.awaitThat(startTimeout, fmt.Sprintf("%s holds the lease: %v", replica.name, !want), func() bool {
+		value, ok := replica.metric(testenv.Leads)
+		return (ok && value == 1) == want
+	})
 }
 
 // metric is the value of a series.
@@ -147,19 +136,19 @@ func (r *replica) resetPeak() int64 {
 }
 
 // findAlarms finds lines of the logs that no fault excuses.
-func (r *run) findAlarms() {
+func (r *rig) findAlarms() {
 	for _, replica := range r.replicas {
 		raw, err := os.ReadFile(replica.log)
 		if err != nil {
-			r.findings.Add("F: %v", err)
+			r.T.Errorf("F: %v", err)
 		}
 		for _, word := range []string{"panic:", "Observed a panic", "DATA RACE", "fatal error:", "goroutine stack exceeds"} {
 			if at := bytes.Index(raw, []byte(word)); at >= 0 {
-				r.findings.Add("F: %s says %q: %.300s", replica.name, word, raw[at:])
+				r.T.Errorf("F: %s says %q: %.300s", replica.name, word, raw[at:])
 			}
 		}
 		if at := bytes.IndexFunc(raw, func(c rune) bool { return c < ' ' && c != '\n' && c != '\t' || c == 0x7f }); at >= 0 {
-			r.findings.Add("F: %s logged the raw control character %#x", replica.name, raw[at])
+			r.T.Errorf("F: %s logged the raw control character %#x", replica.name, raw[at])
 		}
 	}
 }
@@ -188,20 +177,20 @@ func (r *rig) exits() []int32 {
 }
 
 // findLeaks finds replicas that leak goroutines, and replicas that exited without being told to.
-func (r *run) findLeaks(ctx context.Context, before []float64, exits []int32) {
+func (r *run) findLeaks(before []float64, exits []int32) {
 	r.traffic.client.CloseIdleConnections()
 	for i, now := range r.exits() {
 		if ended := now - exits[i]; ended > 0 {
-			r.findings.Add("F: %s ended %d times on its own", r.replicas[i].name, ended)
+			r.T.Errorf("F: %s ended %d times on its own", r.replicas[i].name, ended)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	ctx, cancel := context.WithTimeout(r.Context, 15*time.Second)
 	defer cancel()
 	for i, replica := range r.replicas {
 		now, ok := replica.metric("go_goroutines")
 		for !ok || now > before[i]+goroutineSlack {
 			if !pause(ctx, 500*time.Millisecond) {
-				r.findings.Add("F: %s has %.0f goroutines, %.0f before the load", replica.name, now, before[i])
+				r.T.Errorf("F: %s has %.0f goroutines, %.0f before the load", replica.name, now, before[i])
 				break
 			}
 			now, ok = replica.metric("go_goroutines")

@@ -1,4 +1,6 @@
-package main
+//go:build slow
+
+package faults
 
 import (
 	"bytes"

@@ -1,4 +1,6 @@
-package main
+//go:build slow
+
+package faults
 
 import (
 	"bytes"
@@ -33,15 +35,13 @@ const integrationName = "app"
 const autoResolveAfter = time.Minute
 
 // newTenant makes a namespace and its integration, whose token every replica accepts then.
-func (r *rig) newTenant(ctx context.Context) (t tenant, err error) {
-	t.namespace = "tenant-" + strings.ToLower(rand.Text())
-	t.token, err = r.Integrate(ctx, t.namespace, integrationName, v1alpha1.WebhookIntegrationSpec{
+func (r *rig) newTenant() tenant {
+	namespace := "tenant-" + strings.ToLower(rand.Text())
+	token, err := r.Cluster.Integrate(r.Context, namespace, integrationName, v1alpha1.WebhookIntegrationSpec{
 		AutoResolveAfter: &metav1.Duration{Duration: autoResolveAfter},
 	})
-	for i := 0; i < len(r.replicas) && err == nil; i++ {
-		err = r.replicas[i].manager.WaitKnown(ctx, t.token)
-	}
-	return t, err
+	r.Must(err)
+	return tenant{namespace, token}
 }
 
 // traffic is the load on the endpoints and the record of every request.
@@ -204,14 +204,15 @@ func (t *traffic) judge(history *oracle.History, at oracle.Moment) oracle.Findin
 }
 
 // tally counts the requests by outcome.
-func (r *run) tally() {
-	r.traffic.mu.Lock()
-	defer r.traffic.mu.Unlock()
+func (t *traffic) tally() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	counts := map[oracle.Outcome]int{}
-	for _, record := range r.traffic.records {
+	for _, record := range t.records {
 		counts[record.Outcome()]++
 	}
-	r.acknowledged, r.refused, r.unknown = counts[oracle.Acknowledged], counts[oracle.Refused], counts[oracle.Unknown]
+	return fmt.Sprintf("%d acknowledged, %d refused, %d unknown",
+		counts[oracle.Acknowledged], counts[oracle.Refused], counts[oracle.Unknown])
 }
 
 // answers returns the requests that were answered in that time.
@@ -239,10 +240,10 @@ func (t *traffic) acknowledgedBetween(from, to time.Time) (n int) {
 }
 
 // pendingEvents counts the AlertEvents of the tenants, those apart that stay for their idempotency keys.
-func (r *run) pendingEvents(ctx context.Context) (ordinary, keyed int, err error) {
+func (r *run) pendingEvents() (ordinary, keyed int, err error) {
 	for _, t := range r.tenants {
 		var list v1alpha1.AlertEventList
-		if err := r.Client.List(ctx, &list, client.InNamespace(t.namespace)); err != nil {
+		if err := r.Client.List(r.Context, &list, client.InNamespace(t.namespace)); err != nil {
 			return 0, 0, err
 		}
 		for i := range list.Items {

@@ -1,4 +1,6 @@
-package main
+//go:build slow
+
+package faults
 
 import (
 	"context"
@@ -8,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -21,12 +24,17 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-// startTrial prepares a rig with two replicas and two tenants.
-func (s *suite) startTrial(ctx context.Context) (*run, error) {
-	if err := s.prepareRig(ctx, &scenario{}); err != nil {
-		return nil, err
-	}
-	return s.rig.prepare(ctx)
+// drained waits until all alerts of the first tenant are folded.
+func (r *run) drained() {
+	_, err := loadgen.Drained(r.Context, r.Client, r.tenants[0].namespace)
+	r.Must(err)
+}
+
+// incidents returns the Incidents of the first tenant.
+func (r *run) incidents() []v1alpha1.Incident {
+	var list v1alpha1.IncidentList
+	r.Must(r.Client.List(r.Context, &list, client.InNamespace(r.tenants[0].namespace)))
+	return list.Items
 }
 
 // answer is what the endpoint said.
@@ -84,44 +92,32 @@ var newerGrants = map[string]string{
 }
 
 // checkPermissions compares the permissions of the operator's service account with grants.
-func checkPermissions(ctx context.Context, s *suite) (*report, error) {
-	s.dropRig() // An API server that restarts forbids everything until it has read the roles.
-	run, err := s.startTrial(ctx)
-	if err != nil {
-		return nil, err
-	}
+func checkPermissions(r *run) {
 	as, err := client.New(&rest.Config{
-		Host:        run.direct.URL,
+		Host:        r.direct,
 		Impersonate: rest.ImpersonationConfig{UserName: "system:serviceaccount:" + systemNamespace + ":" + serviceAccount},
 	}, client.Options{Scheme: testenv.Scheme()})
-	if err != nil {
-		return nil, err
-	}
+	r.Must(err)
 	review := &authorizationv1.SelfSubjectRulesReview{
-		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: run.tenants[0].namespace},
+		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: r.tenants[0].namespace},
 	}
-	if err := as.Create(ctx, review); err != nil {
-		return nil, err
-	}
+	r.Must(as.Create(r.Context, review))
 	got := verbsOf(review.Status.ResourceRules)
 	for name := range got {
 		if got[name] != grants[name] && got[name] != newerGrants[name] {
-			run.findings.Add("F: the service account may %q %s, and should %q", got[name], name, grants[name])
+			r.T.Errorf("F: the service account may %q %s, and should %q", got[name], name, grants[name])
 		}
 	}
 	for name := range grants {
 		if got[name] == "" {
-			run.findings.Add("F: the service account may not %s %s", grants[name], name)
+			r.T.Errorf("F: the service account may not %s %s", grants[name], name)
 		}
 	}
-	for _, replica := range run.replicas {
+	for _, replica := range r.replicas {
 		if forbidden := replica.proxy.Forbidden(); len(forbidden) > 0 {
-			run.findings.Add("F: %s was forbidden to %v", replica.name, forbidden)
+			r.T.Errorf("F: %s was forbidden to %v", replica.name, forbidden)
 		}
 	}
-	slices.Sort(run.findings)
-	run.note("%d rules", len(got))
-	return &run.report, nil
 }
 
 // verbsOf sums rules up: the verbs by group/resource, and by name where one is given.
@@ -163,124 +159,89 @@ func (r *run) flows(call string, names map[string]string) (came []string) {
 }
 
 // checkFlows checks that the API server assigns the managers' calls to the FlowSchemas of config/components/flow-control.
-func checkFlows(ctx context.Context, s *suite) (*report, error) {
-	run, err := s.startTrial(ctx)
-	if err != nil {
-		return nil, err
-	}
+func checkFlows(r *run) {
 	uids := map[string]string{}
 	var schemas flowcontrolv1.FlowSchemaList
-	if err := run.Client.List(ctx, &schemas); err != nil {
-		return nil, err
-	}
+	r.Must(r.Client.List(r.Context, &schemas))
 	for i := range schemas.Items {
 		uids[string(schemas.Items[i].UID)] = schemas.Items[i].Name
 	}
 	for n := range 4 {
-		if _, err := run.post(n, run.tenants[0].token, strings.NewReader(`{"title":"flow","dedup_key":"flow"}`), nil); err != nil {
-			return nil, err
-		}
+		_, err := r.post(n, r.tenants[0].token, strings.NewReader(`{"title":"flow","dedup_key":"flow"}`), nil)
+		r.Must(err)
 	}
-	if _, err := loadgen.Drained(ctx, run.Client, run.tenants[0].namespace); err != nil {
-		return nil, err
-	}
+	r.drained()
 	for call, want := range flows {
 		var got []string
-		_ = testenv.AwaitThat(ctx, 10*time.Second, "", func(context.Context) bool {
-			got = run.flows(call, uids)
+		_ = testenv.AwaitThat(r.Context, 10*time.Second, "", func(context.Context) bool {
+			got = r.flows(call, uids)
 			return len(got) > 0 // the leader creates its lease, and updates it a second later
 		})
 		if len(got) == 0 || slices.ContainsFunc(got, func(name string) bool { return name != want }) {
-			run.findings.Add("E: %s comes under %v and should come under %s", call, got, want)
+			r.T.Errorf("E: %s comes under %v and should come under %s", call, got, want)
 		}
 	}
-	slices.Sort(run.findings)
-	return &run.report, nil
 }
 
 // lives is how many alerts postLives posts.
 const lives = 20
 
 // postLives posts alerts of all kinds for a few keys, and waits until they are folded.
-func (r *run) postLives(ctx context.Context) error {
+func (r *run) postLives() {
 	for n := range lives {
 		status := []string{"firing", "resolved", "firing", "acknowledged"}[n%4]
 		body := fmt.Sprintf(`{"title":"n %d","status":%q,"dedup_key":"key-%d"}`, n, status, n%3)
 		a, err := r.post(n, r.tenants[0].token, strings.NewReader(body), nil)
-		if err != nil {
-			return err
-		}
+		r.Must(err)
 		if a.code != http.StatusAccepted {
-			return fmt.Errorf("an alert is answered %d", a.code)
+			r.T.Fatalf("an alert is answered %d", a.code)
 		}
 	}
-	_, err := loadgen.Drained(ctx, r.Client, r.tenants[0].namespace)
-	return err
-}
-
-// restoreIncidents makes Incidents of another cluster here, status included.
-func (r *run) restoreIncidents(ctx context.Context, incidents []v1alpha1.Incident) error {
-	for _, incident := range incidents {
-		imported := &v1alpha1.Incident{
-			ObjectMeta: metav1.ObjectMeta{Namespace: r.tenants[0].namespace, Name: incident.Name}, Spec: incident.Spec,
-		}
-		if err := r.Client.Create(ctx, imported); err != nil {
-			return err
-		}
-		imported.Status = incident.Status
-		if err := r.Client.Status().Update(ctx, imported); err != nil {
-			return err
-		}
-	}
-	return nil
+	r.drained()
 }
 
 // importIncidents moves Incidents with their status to a fresh cluster, where resourceVersions are smaller,
 // and has more alerts folded into them there.
-func importIncidents(ctx context.Context, s *suite) (*report, error) {
-	old, err := s.startTrial(ctx)
-	if err != nil {
-		return nil, err
+func importIncidents(t *testing.T) {
+	t.Helper()
+	old := startRig(t, 0)
+	old.startReplicas(2, nil)
+	run := old.prepare()
+	run.postLives()
+	exported := run.incidents()
+	for _, replica := range old.replicas {
+		replica.close()
 	}
-	if err := old.postLives(ctx); err != nil {
-		return nil, err
-	}
-	var exported v1alpha1.IncidentList
-	if err := old.Client.List(ctx, &exported, client.InNamespace(old.tenants[0].namespace)); err != nil {
-		return nil, err
-	}
-	s.dropRig()
+	old.Stop()
 
-	fresh, err := s.startTrial(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := fresh.restoreIncidents(ctx, exported.Items); err != nil {
-		return nil, err
-	}
-	if err := fresh.postLives(ctx); err != nil {
-		return nil, err
-	}
-	fresh.acknowledged = 2 * lives
-	for _, before := range exported.Items {
-		var after v1alpha1.Incident
-		key := client.ObjectKey{Namespace: fresh.tenants[0].namespace, Name: before.Name}
-		if err := fresh.Client.Get(ctx, key, &after); err != nil {
-			return nil, err
+	fresh := startRig(t, 0)
+	fresh.startReplicas(2, nil)
+	run = fresh.prepare()
+	for _, incident := range exported {
+		imported := &v1alpha1.Incident{
+			ObjectMeta: metav1.ObjectMeta{Namespace: run.tenants[0].namespace, Name: incident.Name}, Spec: incident.Spec,
 		}
+		run.Must(run.Client.Create(run.Context, imported))
+		imported.Status = incident.Status
+		run.Must(run.Client.Status().Update(run.Context, imported))
+	}
+	run.postLives()
+	for _, before := range exported {
+		var after v1alpha1.Incident
+		key := client.ObjectKey{Namespace: run.tenants[0].namespace, Name: before.Name}
+		run.Must(run.Client.Get(run.Context, key, &after))
 		// The same posts again: the same count once more, and the same state at the end. A report that came
 		// first counted for nothing in the old cluster, and counts in the new one.
 		if n := after.Status.AlertCount - before.Status.AlertCount; n < before.Status.AlertCount || n > before.Status.AlertCount+2 {
-			fresh.findings.Add("A: %s had counted %d alerts and counts %d after the same ones came again",
+			t.Errorf("A: %s had counted %d alerts and counts %d after the same ones came again",
 				before.Spec.DedupKey, before.Status.AlertCount, after.Status.AlertCount)
 		}
 		if after.Status.State != before.Status.State || after.Status.Alert.Title != before.Status.Alert.Title {
-			fresh.findings.Add("B: %s is %s %q, was %s %q", before.Spec.DedupKey, after.Status.State, after.Status.Alert.Title,
+			t.Errorf("B: %s is %s %q, was %s %q", before.Spec.DedupKey, after.Status.State, after.Status.Alert.Title,
 				before.Status.State, before.Status.Alert.Title)
 		}
 		if after.Status.Ledger.ResourceVersion == before.Status.Ledger.ResourceVersion {
-			fresh.findings.Add("B: %s still has the old cluster's stamp", before.Spec.DedupKey)
+			t.Errorf("B: %s still has the old cluster's stamp", before.Spec.DedupKey)
 		}
 	}
-	return &fresh.report, nil
 }

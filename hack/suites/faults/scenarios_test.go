@@ -1,8 +1,8 @@
-package main
+//go:build slow
+
+package faults
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -12,16 +12,17 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/suites/faults/proxy"
 )
 
 // scenarios are the faults under load, and the trials.
+//
+// permissions comes first: an API server that restarts forbids everything until it has read the roles.
 var scenarios = []scenario{
-	{name: "calm", about: "no fault at all", short: true, fault: func(ctx context.Context, _ *run) error {
-		pause(ctx, 2*time.Second)
-		return nil
-	}},
+	{name: "permissions", about: "the service account has no right too many", short: true, trial: checkPermissions},
+	{name: "flow-control", about: "calls come under the FlowSchemas", short: true, trial: checkFlows},
+	{name: "payload-corpus", about: "everything that JSON and Unicode have to offer", short: true, trial: postCorpus},
+	{name: "calm", about: "no fault at all", short: true, fault: func(r *run) { r.Pause(2 * time.Second) }},
 	{name: "weather", about: "5 % each of 429, 500, 504, reset and lost replies", short: true, fault: weather},
 	{name: "kill-at-calls", about: "kill -9 before and after each kind of call", short: true, replicas: 1, fault: killAtCalls},
 	// The short form leaves it to the suite of the node.
@@ -38,15 +39,12 @@ var scenarios = []scenario{
 	{name: "apiserver-frozen", about: "SIGSTOP of all API servers for 40 s", fault: freezeAPIServers},
 	{name: "apiserver-refused", about: "kill -9 of all API servers, and none for 75 s", fault: stopAPIServers},
 	{name: "start-in-outage", about: "a replica is killed and starts while all API servers are frozen", fault: startInOutage},
-	{name: "permissions", about: "the service account has no right too many", short: true, trial: checkPermissions},
-	{name: "flow-control", about: "calls come under the FlowSchemas", short: true, trial: checkFlows},
-	{name: "payload-corpus", about: "everything that JSON and Unicode have to offer", short: true, trial: postCorpus},
-	{name: "hostile-bytes", about: "four tenants bring a thousand times the usual bytes", trial: hostileBytes},
-	{name: "import", about: "Incidents are moved to another cluster", trial: importIncidents},
+	{name: "hostile-bytes", about: "four tenants bring a thousand times the usual bytes", alone: hostileBytes},
+	{name: "import", about: "Incidents are moved to another cluster", alone: importIncidents},
 }
 
 // weather has every kind of trouble between the replicas and the API servers, at random.
-func weather(ctx context.Context, r *run) error {
+func weather(r *run) {
 	delay := func() { time.Sleep(time.Duration(rand.IntN(800)) * time.Millisecond) }
 	fates := []proxy.Fate{ // of 5 % of the calls each
 		{Lose: true}, {Refuse: http.StatusTooManyRequests}, {Refuse: http.StatusInternalServerError},
@@ -59,8 +57,7 @@ func weather(ctx context.Context, r *run) error {
 		}
 		return fates[dice]
 	})
-	pause(ctx, 15*time.Second)
-	return nil
+	r.Pause(15 * time.Second)
 }
 
 var (
@@ -76,20 +73,15 @@ var (
 
 // killAtCalls kills the only replica at one of the next calls of each kind: before the API server sees it,
 // and after it was carried out but before the answer arrives.
-func killAtCalls(ctx context.Context, r *run) error {
-	replica := r.replicas[0]
+func killAtCalls(r *run) {
 	for _, point := range crashPoints {
-		for _, after := range []bool{false, true} {
-			if err := r.killAt(ctx, replica, point, after); err != nil {
-				return err
-			}
-		}
+		r.killAt(point, false)
+		r.killAt(point, true)
 	}
-	r.note("%d kills", 2*len(crashPoints))
-	return nil
 }
 
-func (r *run) killAt(ctx context.Context, replica *replica, point proxy.Call, after bool) error {
+func (r *run) killAt(point proxy.Call, after bool) {
+	replica := r.replicas[0]
 	killed := make(chan struct{})
 	kill := sync.OnceFunc(func() {
 		replica.kill()
@@ -114,80 +106,60 @@ func (r *run) killAt(ctx context.Context, replica *replica, point proxy.Call, af
 	})
 	select {
 	case <-killed:
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-r.Context.Done():
+		r.T.Fatal(r.Context.Err())
 	case <-time.After(30 * time.Second):
-		return fmt.Errorf("there was no call to %s within 30 s", point)
+		r.T.Fatalf("there was no call to %s within 30 s", point)
 	}
 	replica.proxy.SetRule(nil)
-	pause(ctx, 2*restartDelay)
-	return replica.waitReady(ctx)
+	r.Pause(2 * restartDelay)
+	r.waitReady()
 }
 
 // zombie freezes the leader until another one leads, and then lets it go on where it was.
-func zombie(ctx context.Context, r *run) error {
-	leader, follower, err := r.roles(ctx)
-	if err != nil {
-		return err
-	}
-	if err := leader.manager.Freeze(); err != nil {
-		return err
-	}
+func zombie(r *run) {
+	leader, follower := r.roles()
+	r.Must(leader.manager.Freeze())
 	frozen := time.Now()
-	if err := follower.waitLeads(ctx, true); err != nil {
-		return errors.Join(err, leader.manager.Thaw())
-	}
-	pause(ctx, 2*time.Second)
-	r.note("frozen for %s", time.Since(frozen).Round(time.Second))
+	r.awaitLeads(follower, true)
+	r.Pause(2 * time.Second)
+	r.T.Logf("frozen for %s", time.Since(frozen).Round(time.Second))
 	exits, thawed := r.exits(), time.Now()
-	if err := leader.manager.Thaw(); err != nil {
-		return err
-	}
-	if err := leader.waitLeads(ctx, false); err != nil {
-		return err
-	}
-	r.note("ended its term %s after it went on", time.Since(thawed).Round(time.Second))
-	pause(ctx, 2*time.Second)
+	r.Must(leader.manager.Thaw())
+	r.awaitLeads(leader, false)
+	r.T.Logf("ended its term %s after it went on", time.Since(thawed).Round(time.Second))
+	r.Pause(2 * time.Second)
 	if !slices.Equal(r.exits(), exits) {
-		return errors.New("the old leader has exited")
+		r.T.Fatal("the old leader has exited")
 	}
-	return r.waitReady(ctx)
+	r.waitReady()
 }
 
-func killAPIServers(ctx context.Context, r *run) error {
+func killAPIServers(r *run) {
 	for _, server := range r.APIServers {
 		server.Kill()
-		pause(ctx, 2*time.Second)
-		if err := testenv.StartReady(ctx, server); err != nil {
-			return err
-		}
-		pause(ctx, 2*time.Second)
+		r.Pause(2 * time.Second)
+		r.Start(server)
+		r.Pause(2 * time.Second)
 	}
-	return nil
 }
 
-func killEtcd(ctx context.Context, r *run) error {
+func killEtcd(r *run) {
 	for range 3 {
-		pause(ctx, time.Duration(rand.IntN(2000))*time.Millisecond)
+		r.Pause(time.Duration(rand.IntN(2000)) * time.Millisecond)
 		r.Etcd.Kill()
-		pause(ctx, time.Duration(rand.IntN(3000))*time.Millisecond)
-		if err := testenv.StartReady(ctx, r.Etcd); err != nil {
-			return err
-		}
+		r.Pause(time.Duration(rand.IntN(3000)) * time.Millisecond)
+		r.Start(r.Etcd)
 	}
-	return testenv.StartReady(ctx, r.APIServers...)
+	r.Start(r.APIServers...)
 }
 
-func freezeEtcd(ctx context.Context, r *run) error {
+func freezeEtcd(r *run) {
 	for _, d := range []time.Duration{time.Second, 5 * time.Second, 30 * time.Second} {
-		if err := r.Etcd.Freeze(); err != nil {
-			return err
-		}
-		pause(ctx, d)
-		if err := r.Etcd.Thaw(); err != nil {
-			return err
-		}
-		pause(ctx, 3*time.Second)
+		r.Must(r.Etcd.Freeze())
+		r.Pause(d)
+		r.Must(r.Etcd.Thaw())
+		r.Pause(3 * time.Second)
 	}
-	return testenv.StartReady(ctx, r.APIServers...)
+	r.Start(r.APIServers...)
 }

@@ -1,4 +1,6 @@
-package main
+//go:build slow
+
+package faults
 
 import (
 	"cmp"
@@ -6,10 +8,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,62 +42,41 @@ const (
 
 // hostileBytes has four tenants bring a thousand times the usual bytes to one door after the other, and then to most at once
 // while replicas with the memory of the chart die. A fifth tenant goes on as usual, at first alone.
-func hostileBytes(ctx context.Context, s *suite) (*report, error) {
-	s.dropRig()
-	rig, err := s.newRig(ctx, etcdQuota)
-	if err != nil {
-		return nil, err
-	}
-	defer rig.close()
-	var notes []string
+func hostileBytes(t *testing.T) {
+	t.Helper()
+	r := startRig(t, etcdQuota)
 	groups := map[int]*memoryGroup{}
 	for i := range 2 {
-		binary := rig.binary
+		binary := *manager
 		if group, err := newMemoryGroup(fmt.Sprintf("tocsin-faults-%d", i), memoryLimit); err != nil {
-			notes = append(notes, "without a limit of memory: "+err.Error())
+			t.Log("without a limit of memory:", err)
 		} else {
-			defer group.remove()
+			t.Cleanup(group.remove) // after the end of the replica
 			groups[i] = group
-			if rig.binary, err = group.wrap(binary, filepath.Join(rig.folder, fmt.Sprintf("manager-%d", i))); err != nil {
-				return nil, err
-			}
+			binary = group.wrap(r, fmt.Sprintf("manager-%d", i))
 		}
-		if err := rig.addReplica(elect); err != nil {
-			return nil, err
-		}
-		rig.binary = binary
+		r.addReplica(binary, elect)
 	}
-	defer rig.stopReplicas() // before their groups are removed
-	if err := rig.waitReady(ctx); err != nil {
-		return nil, err
-	}
-	run, err := rig.prepare(ctx)
-	if err != nil {
-		return nil, err
-	}
-	run.notes = notes
+	r.waitReady()
+	run := r.prepare()
 	var tenants []tenant
 	for range hostileTenants {
-		t, err := rig.newTenant(ctx)
-		if err != nil {
-			return nil, err
-		}
-		tenants = append(tenants, t)
+		tenants = append(tenants, r.newTenant())
 	}
-	restarts := run.attackInTurns(ctx, tenants, s.attack)
-	return &run.report, run.judgeBytes(ctx, groups, restarts)
+	restarts := run.attackInTurns(tenants, *attackTime)
+	run.judgeBytes(groups, restarts)
 }
 
 // attackInTurns lets the neighbour go on alone, beside each attack, and beside many at once; the latter takes a quarter of the
 // time. It returns how long each replica that was killed took to be ready again.
-func (r *run) attackInTurns(ctx context.Context, tenants []tenant, total time.Duration) (restarts []time.Duration) {
+func (r *run) attackInTurns(tenants []tenant, total time.Duration) (restarts []time.Duration) {
 	all := slices.Concat(requestAttacks, attacks)
 	each := total * 3 / 4 / time.Duration(len(all)+1)
-	r.neighbourBeside(ctx, attack{name: "alone"}, each)
+	r.neighbourBeside(attack{name: "alone"}, each)
 	for _, one := range all {
-		r.neighbourBeside(ctx, one, each, func(ctx context.Context) { attackAll(ctx, r, tenants, one) })
+		r.neighbourBeside(one, each, func(ctx context.Context) { attackAll(ctx, r, tenants, one) })
 	}
-	r.neighbourBeside(ctx, attack{name: "all at once", most: maxDelayOfAll}, total/4,
+	r.neighbourBeside(attack{name: "all at once", most: maxDelayOfAll}, total/4,
 		func(ctx context.Context) { attackAll(ctx, r, tenants, attacks...) },
 		func(ctx context.Context) { restarts = r.killFollowers(ctx) })
 	return restarts
@@ -113,8 +94,8 @@ func attackAll(ctx context.Context, r *run, tenants []tenant, attacks ...attack)
 }
 
 // neighbourBeside lets the neighbour go on for so long while the others act, and reports what it notices, and the memory.
-func (r *run) neighbourBeside(ctx context.Context, beside attack, duration time.Duration, others ...func(context.Context)) {
-	ctx, stop := context.WithTimeout(ctx, duration)
+func (r *run) neighbourBeside(beside attack, duration time.Duration, others ...func(context.Context)) {
+	ctx, stop := context.WithTimeout(r.Context, duration)
 	defer stop()
 	before := make([]int64, len(r.replicas))
 	for i, replica := range r.replicas {
@@ -131,7 +112,7 @@ func (r *run) neighbourBeside(ctx context.Context, beside attack, duration time.
 	for i, replica := range r.replicas {
 		_, peak, _ := testenv.Memory(replica.manager.PID())
 		if growth := peak - before[i]; beside.growth > 0 && growth > beside.growth {
-			r.findings.Add("F: %s: the memory of %s grew by %d MiB", beside.name, replica.name, growth>>20)
+			r.T.Errorf("F: %s: the memory of %s grew by %d MiB", beside.name, replica.name, growth>>20)
 		}
 	}
 }
@@ -140,7 +121,7 @@ func (r *run) neighbourBeside(ctx context.Context, beside attack, duration time.
 // be ready again.
 func (r *run) killFollowers(ctx context.Context) (restarts []time.Duration) {
 	for pause(ctx, restartPause) {
-		_, replica, err := r.roles(ctx)
+		_, replica, err := r.leader(ctx)
 		if err != nil {
 			break
 		}
@@ -152,7 +133,7 @@ func (r *run) killFollowers(ctx context.Context) (restarts []time.Duration) {
 			break
 		}
 		if err != nil {
-			r.findings.Add("E: %v", err)
+			r.T.Errorf("E: %v", err)
 		}
 		restarts = append(restarts, time.Since(began))
 	}
@@ -160,34 +141,26 @@ func (r *run) killFollowers(ctx context.Context) (restarts []time.Duration) {
 }
 
 // judgeBytes compares what the replicas took with what they may take.
-func (r *run) judgeBytes(ctx context.Context, groups map[int]*memoryGroup, restarts []time.Duration) error {
-	stored, err := r.storedByManagers(ctx)
-	if err != nil {
-		return err
-	}
-	size, err := r.etcdSize(ctx)
-	if err != nil {
-		return err
-	}
-	r.note("etcd has %d MiB, %d MiB of them stored by the managers", size>>20, stored>>20)
+func (r *run) judgeBytes(groups map[int]*memoryGroup, restarts []time.Duration) {
+	stored, size := r.storedByManagers(), r.etcdSize()
+	r.T.Logf("etcd has %d MiB, %d MiB of them stored by the managers", size>>20, stored>>20)
 	if stored > maxStored {
-		r.findings.Add("F: the managers have stored %d MiB", stored>>20)
+		r.T.Errorf("F: the managers have stored %d MiB", stored>>20)
 	}
 	for i, group := range groups {
-		r.note("%s had at most %d MiB", r.replicas[i].name, group.peak()>>20)
+		r.T.Logf("%s had at most %d MiB", r.replicas[i].name, group.peak()>>20)
 		if kills := group.kills(); kills > 0 {
-			r.findings.Add("F: %s was killed for its memory %d times", r.replicas[i].name, kills)
+			r.T.Errorf("F: %s was killed for its memory %d times", r.replicas[i].name, kills)
 		}
 	}
 	var times []string
 	for _, took := range restarts {
 		times = append(times, took.Round(100*time.Millisecond).String())
 		if took > maxRestart {
-			r.findings.Add("E: a replica was ready only %s after it was killed", took.Round(time.Second))
+			r.T.Errorf("E: a replica was ready only %s after it was killed", took.Round(time.Second))
 		}
 	}
-	r.note("ready after a kill in %s", strings.Join(times, ", "))
-	return nil
+	r.T.Logf("ready after a kill in %s", strings.Join(times, ", "))
 }
 
 // attackByBytes takes turns with all attacks until the context ends.
@@ -247,13 +220,11 @@ func manyKeys(n int) string {
 }
 
 // storedByManagers is the size of the Incidents and of the AlertEvents that the managers have stored, as JSON.
-func (r *run) storedByManagers(ctx context.Context) (bytes int64, err error) {
+func (r *run) storedByManagers() (bytes int64) {
 	for _, list := range []client.ObjectList{&v1alpha1.IncidentList{}, &v1alpha1.AlertEventList{}} {
 		for more := ""; ; {
-			if err := r.Client.List(ctx, list, client.Limit(20), client.Continue(more)); err != nil {
-				return 0, err
-			}
-			err := meta.EachListItem(list, func(item runtime.Object) error {
+			r.Must(r.Client.List(r.Context, list, client.Limit(20), client.Continue(more)))
+			r.Must(meta.EachListItem(list, func(item runtime.Object) error {
 				object, err := meta.Accessor(item)
 				if err != nil || object.GetAnnotations()["large"] != "" || strings.HasPrefix(object.GetName(), "text-") ||
 					strings.HasPrefix(object.GetName(), "tiny-") {
@@ -262,16 +233,13 @@ func (r *run) storedByManagers(ctx context.Context) (bytes int64, err error) {
 				encoded, err := json.Marshal(item)
 				bytes += int64(len(encoded))
 				return err
-			})
-			if err != nil {
-				return 0, err
-			}
+			}))
 			if more = list.GetContinue(); more == "" {
 				break
 			}
 		}
 	}
-	return bytes, nil
+	return bytes
 }
 
 // ready returns the number of a replica that a load balancer would send to: one that is ready, if there is one.
@@ -336,22 +304,21 @@ func untilDone(ctx context.Context, done func() bool) time.Duration {
 
 // judge reports how long the neighbour's alerts took.
 func (n *neighbour) judge(most time.Duration) {
-	n.run.acknowledged += len(n.answered)
 	var figures []string
 	for _, figure := range []struct {
 		name  string
 		times []time.Duration
 	}{{"answered", n.answered}, {"folded", n.folded}} {
 		if len(figure.times) == 0 {
-			n.run.findings.Add("E: %s: none of the neighbour's alerts was %s", n.name, figure.name)
+			n.run.T.Errorf("E: %s: none of the neighbour's alerts was %s", n.name, figure.name)
 			continue
 		}
 		slices.Sort(figure.times)
 		at := func(q float64) time.Duration { return loadgen.Quantile(figure.times, q).Round(10 * time.Millisecond) }
 		figures = append(figures, fmt.Sprintf("%s in %s, p90 %s, p99 %s", figure.name, at(0.5), at(0.9), at(0.99)))
 		if at(0.9) > most {
-			n.run.findings.Add("E: %s: one in ten of the neighbour's alerts is %s only after %s", n.name, figure.name, at(0.9))
+			n.run.T.Errorf("E: %s: one in ten of the neighbour's alerts is %s only after %s", n.name, figure.name, at(0.9))
 		}
 	}
-	n.run.note("%s: %s", n.name, strings.Join(figures, ", "))
+	n.run.T.Logf("%s: %s", n.name, strings.Join(figures, ", "))
 }

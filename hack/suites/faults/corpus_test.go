@@ -1,17 +1,13 @@
-package main
+//go:build slow
+
+package faults
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"unicode"
-
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/hack/lib/loadgen"
 )
 
 // corpus are payloads that try everything that JSON and Unicode have to offer.
@@ -48,43 +44,27 @@ func corpus() []string {
 
 // postCorpus posts the corpus. The endpoint may refuse a payload; the API server may not, once the endpoint
 // has taken it.
-func postCorpus(ctx context.Context, s *suite) (*report, error) {
-	run, err := s.startTrial(ctx)
-	if err != nil {
-		return nil, err
+func postCorpus(r *run) {
+	allowed := []int{
+		http.StatusAccepted, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusServiceUnavailable,
 	}
-	allowed := []int{http.StatusAccepted, http.StatusBadRequest, http.StatusRequestEntityTooLarge}
+	codes := map[int]int{}
 	for n, body := range corpus() {
-		a, err := run.post(n, run.tenants[0].token, strings.NewReader(body), nil)
-		switch {
-		case err != nil:
-			run.findings.Add("E: %.60q: %v", body, err)
-		case a.code == http.StatusServiceUnavailable:
-			run.unknown++
-		case !slices.Contains(allowed, a.code):
-			run.findings.Add("E: %.60q is answered %d %s", body, a.code, a.Type)
-		case a.code == http.StatusAccepted:
-			run.acknowledged++
-		default:
-			run.refused++
+		a, err := r.post(n, r.tenants[0].token, strings.NewReader(body), nil)
+		if err != nil || !slices.Contains(allowed, a.code) {
+			r.T.Errorf("E: %.60q is answered %d %s: %v", body, a.code, a.Type, err)
 		}
+		codes[a.code]++
 	}
-	if _, err := loadgen.Drained(ctx, run.Client, run.tenants[0].namespace); err != nil {
-		return &run.report, err
-	}
-	var list v1alpha1.IncidentList
-	if err := run.Client.List(ctx, &list, client.InNamespace(run.tenants[0].namespace)); err != nil {
-		return &run.report, err
-	}
-	for i := range list.Items {
-		incident := &list.Items[i]
+	r.T.Log("answers by code:", codes)
+	r.drained()
+	for _, incident := range r.incidents() {
 		alert := &incident.Status.Alert
 		for _, text := range []string{alert.Title, alert.Type, alert.Link, alert.Hostname, alert.Region, incident.Spec.DedupKey} {
 			if strings.ContainsFunc(text, func(c rune) bool { return unicode.IsControl(c) || unicode.Is(unicode.Bidi_Control, c) }) {
-				run.findings.Add("F: %s has the control characters of %.60q", incident.Name, text)
+				r.T.Errorf("F: %s has the control characters of %.60q", incident.Name, text)
 			}
 		}
 	}
-	run.findAlarms()
-	return &run.report, nil
+	r.findAlarms()
 }

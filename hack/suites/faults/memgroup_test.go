@@ -1,4 +1,6 @@
-package main
+//go:build slow
+
+package faults
 
 import (
 	"fmt"
@@ -29,10 +31,12 @@ func newMemoryGroup(name string, limit int64) (*memoryGroup, error) {
 	return group, nil
 }
 
-// wrap writes a program that joins the group and becomes the binary, and returns its path.
-func (g *memoryGroup) wrap(binary, path string) (string, error) {
-	script := fmt.Sprintf("#!/bin/sh\necho $$ >%q && exec %q \"$@\"\n", filepath.Join(g.folder, "cgroup.procs"), binary)
-	return path, os.WriteFile(path, []byte(script), 0o700)
+// wrap writes a program that joins the group and becomes the manager, and returns its path.
+func (g *memoryGroup) wrap(r *rig, name string) string {
+	script := fmt.Sprintf("#!/bin/sh\necho $$ >%q && exec %q \"$@\"\n", filepath.Join(g.folder, "cgroup.procs"), *manager)
+	path := r.Write(name, script)
+	r.Must(os.Chmod(path, 0o700))
+	return path
 }
 
 func (g *memoryGroup) read(file string) string {
