@@ -2,6 +2,7 @@ package replica
 
 import (
 	"reflect"
+	"strconv"
 	"testing"
 	"time"
 
@@ -21,8 +22,9 @@ func TestMain(m *testing.M) { testsite.Main(m) }
 var testEpoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 var (
-	shop  = types.NamespacedName{Namespace: "shop", Name: "mon"}
-	other = types.NamespacedName{Namespace: "other", Name: "mon"}
+	shop      = types.NamespacedName{Namespace: "shop", Name: "mon"}
+	neighbour = types.NamespacedName{Namespace: "shop", Name: "other"}
+	other     = types.NamespacedName{Namespace: "other", Name: "mon"}
 )
 
 func TestIngestHealth(t *testing.T) {
@@ -43,12 +45,15 @@ func TestIngestHealth(t *testing.T) {
 		"nothing was answered yet: nothing ends":              {nil, 0, never},
 		"answers without a gap: since the first":              {[]step{answer(0), answer(15 * time.Second), answer(30 * time.Second)}, 31 * time.Second, 0},
 		"a gap: since the first answer after it":              {[]step{answer(0), answer(16 * time.Second)}, 17 * time.Second, 16 * time.Second},
+		"just no gap yet: since the first answer":             {[]step{answer(0)}, 15 * time.Second, 0},
 		"in the gap: nothing ends":                            {[]step{answer(0)}, 16 * time.Second, never},
 		"the clock an hour ahead: by the API server's":        {[]step{{answer: true, ahead: time.Hour}}, time.Second, -time.Hour + time.Second},
 		"the clock an hour behind: by the API server's":       {[]step{{answer: true, ahead: -time.Hour}}, time.Second, time.Hour},
 		"the API server's clock is set: since then":           {[]step{answer(0), {at: 5 * time.Second, answer: true, ahead: -time.Hour}}, 9 * time.Second, time.Hour + 5*time.Second},
+		"it is set by as little as may differ: as ever":       {[]step{answer(0), {at: 5 * time.Second, answer: true, ahead: -time.Minute}}, 9 * time.Second, time.Minute},
 		"an alert of it was missed: since then":               {[]step{answer(0), miss(&shop)}, 9 * time.Second, 5 * time.Second},
 		"an alert of another integration was missed: as ever": {[]step{answer(0), miss(&other)}, 9 * time.Second, 0},
+		"an alert of one beside it was missed: as ever":       {[]step{answer(0), miss(&neighbour)}, 9 * time.Second, 0},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)
@@ -110,22 +115,84 @@ func TestIngestHealth(t *testing.T) {
 			g.Expect(l.since.Equal(before)).To(Equal(test.healthy))
 		})
 	}
-	t.Run("more integrations than are remembered: nobody in their namespace was quiet", func(t *testing.T) {
+}
+
+// TestMoreThanIsRememberedHasNotBeenQuiet has so many integrations miss alerts that they are forgotten.
+func TestMoreThanIsRememberedHasNotBeenQuiet(t *testing.T) {
+	inOneNamespace := func(n int) types.NamespacedName {
+		return types.NamespacedName{Namespace: shop.Namespace, Name: strconv.Itoa(n)}
+	}
+	inMany := func(n int) types.NamespacedName {
+		return types.NamespacedName{Namespace: strconv.Itoa(n), Name: shop.Name}
+	}
+	for sentence, test := range map[string]struct {
+		remembered int
+		nth        func(int) types.NamespacedName
+		others     time.Duration // from when those of another namespace are quiet at the end
+	}{
+		"integrations of a namespace concern that only":   {maxMissed, inOneNamespace, 0},
+		"as many namespaces as no tenant has concern all": {maxMissingNamespaces, inMany, 9 * time.Second},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			now := clocktesting.NewFakePassiveClock(testEpoch)
+			h := NewIngestHealth(now)
+			h.Answered(now.Now(), now.Now(), now.Now())
+			quietFrom := func(integration types.NamespacedName) time.Duration {
+				from, ok := h.QuietFrom(integration, time.Time{})
+				g.Expect(ok).To(BeTrue())
+				return from.Sub(testEpoch) - Grace
+			}
+			for _, step := range []struct {
+				first, last int // who miss an alert
+				from        time.Duration
+			}{
+				{0, test.remembered - 1, 0},
+				{0, 0, 0}, // is known already
+				{test.remembered, test.remembered, 9 * time.Second},
+				{test.remembered + 1, test.remembered + 1, 9 * time.Second},
+			} {
+				now.SetTime(now.Now().Add(3 * time.Second))
+				for n := step.first; n <= step.last; n++ {
+					h.Missed(test.nth(n))
+				}
+				g.Expect(quietFrom(shop)).To(Equal(step.from), "after %d", step.last)
+				g.Expect(len(h.missed)).To(BeNumerically("<=", maxMissingNamespaces))
+				for _, own := range h.missed {
+					g.Expect(len(own.integrations)).To(BeNumerically("<=", maxMissed))
+				}
+			}
+			g.Expect(quietFrom(other)).To(Equal(test.others))
+		})
+	}
+}
+
+// TestTheClockIsWrongWhenItDiffersByMoreThanAMinute tells each change once: it is logged.
+func TestTheClockIsWrongWhenItDiffersByMoreThanAMinute(t *testing.T) {
+	h := NewIngestHealth(clocktesting.NewFakePassiveClock(testEpoch))
+	for _, step := range []struct {
+		state          string
+		ahead          time.Duration
+		wrong, changed bool
+	}{
+		{"right from the start", 0, false, false},
+		{"ahead by as much as may be", time.Minute, false, false},
+		{"ahead", time.Minute + time.Second, true, true},
+		{"further ahead", time.Hour, true, false},
+		{"behind", -time.Minute - time.Second, true, false},
+		{"behind by as much as may be", -time.Minute, false, true},
+		{"right again", 0, false, false},
+	} {
 		g := NewWithT(t)
-		now := clocktesting.NewFakePassiveClock(testEpoch)
-		l := NewIngestHealth(now)
-		l.Answered(now.Now(), now.Now(), now.Now())
-		now.SetTime(testEpoch.Add(10 * time.Second))
-		for i := range maxMissed + 1 {
-			l.Missed(types.NamespacedName{Namespace: "n", Name: string(rune(i))})
+		date := testEpoch.Add(-step.ahead)
+		if step.ahead > 0 {
+			date = date.Add(-time.Second) // the time that an answer tells is cut to seconds
 		}
-		g.Expect(len(l.missed["n"].integrations)).To(BeNumerically("<=", maxMissed))
-		from, ok := l.QuietFrom(types.NamespacedName{Namespace: "n", Name: "quiet"}, time.Time{})
-		g.Expect(ok).To(BeTrue())
-		g.Expect(from).To(Equal(testEpoch.Add(10*time.Second + Grace)))
-		from, _ = l.QuietFrom(shop, time.Time{})
-		g.Expect(from).To(Equal(testEpoch.Add(Grace)), "no tenant defers what another one asked for")
-	})
+		ahead, wrong, changed := h.tell(testEpoch, testEpoch, date)
+		g.Expect(ahead).To(Equal(step.ahead), step.state)
+		g.Expect(wrong).To(Equal(step.wrong), step.state)
+		g.Expect(changed).To(Equal(step.changed), step.state)
+	}
 }
 
 // fixedClock shows a time with its reading of the monotonic clock.
@@ -181,6 +248,30 @@ func TestAClockThatIsSetRight(t *testing.T) {
 		g.Expect(h.APITime()).To(BeTemporally("~", time.Now(), 10*time.Second))
 		h.Answered(own.Now(), own.Now(), time.Now().Round(0))
 		quiet()
+	}
+}
+
+// TestAClockThatIsSetALittle goes on: the clocks of nodes are corrected all the time.
+func TestAClockThatIsSetALittle(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		ahead   time.Duration
+		healthy bool
+	}{
+		"ahead by as much as may be":  {time.Minute, true},
+		"behind by as much as may be": {-time.Minute, true},
+		"further ahead":               {time.Minute + time.Second, false},
+		"further behind":              {-time.Minute - time.Second, false},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			own := &wallclock.Clock{}
+			h := NewIngestHealth(own)
+			now := own.Now()
+			h.Answered(now, now, now.Round(0))
+			h.last = now.Add(time.Hour) // as if it went on answering
+			own.Set(test.ahead)
+			_, ok := h.QuietFrom(shop, time.Time{})
+			NewWithT(t).Expect(ok).To(Equal(test.healthy))
+		})
 	}
 }
 
