@@ -144,8 +144,8 @@ func (r *reconciler) awaitDeletion(ctx context.Context, f *facts) (ctrl.Result, 
 }
 
 // dropEmpty deletes an Incident that was created for AlertEvents which turn out to be gone, if no other one is listed for it.
-// Else it goes when its time has come. It returns the Incident that is left. A watch may have lost the end of the AlertEvents that
-// the cache shows: they are left out for a while. Otherwise the Incident would be created again at once, and again be deleted.
+// Else it goes when its time has come. It returns the Incident that is left. A watch may have lost the end of the AlertEvents
+// that the cache shows: they are left out for a while. Otherwise the Incident would be created again at once, and deleted again.
 func (r *reconciler) dropEmpty(ctx context.Context, c *confirmed, shown []*v1alpha1.AlertEvent) (*v1alpha1.Incident, error) {
 	for _, event := range shown {
 		if !c.list.has(string(event.UID), c.key.Name) {

@@ -260,9 +260,9 @@ func (r *reconciler) confirmPolicy(ctx context.Context, c *confirmed) (fold.Poli
 	return r.readPolicy(ctx, r.live, &c.facts)
 }
 
-// withQuiet returns the policy with the time since when the integration is quiet. That is now while nothing may end for its age. It
-// is not before the Incident was created: until then it may have waited for space, and then its repeats were rejected. Otherwise
-// it would end as soon as it opens, and nobody would be paged.
+// withQuiet returns the policy with the time since when the integration is quiet. That is now while nothing may end for its age.
+// It is not before the Incident was created: until then it may have waited for space, and its repeats were rejected. Otherwise it
+// would end as soon as it opens, and nobody would be paged.
 func (r *reconciler) withQuiet(policy fold.Policy, f *facts) fold.Policy {
 	from, certain := r.Health.QuietFrom(f.integration(), policy.Unavailable)
 	if f.incident != nil && !fold.IsFuture(f.incident.CreationTimestamp.Time, f.apiTime) {

@@ -49,7 +49,8 @@ const (
 	// deletionRetry bounds when to look again at an expired Incident that cannot be deleted yet.
 	deletionRetry = time.Minute
 
-	// vanishedMemory is how long an AlertEvent that turned out to be gone is left out, though the cache shows it, for up to maxVanished.
+	// vanishedMemory is how long AlertEvents that turned out to be gone are left out, though the cache shows them, and maxVanished
+	// how many.
 	vanishedMemory = time.Minute
 	maxVanished    = 10_000
 )

@@ -29,9 +29,9 @@ import (
 // concurrency is how many statuses the leader writes at a time: an API server that is slow to write one delays no others.
 const concurrency = 10
 
-// Writes for nothing but conditions that others decide are at most outsideRate a second, after the first outsideBurst. Otherwise an
-// Alertmanager that comes and goes could have the leader write the statuses of all integrations as fast as the API server can. With
-// 1,000 integrations, the last one shows the change within a minute.
+// Writes for nothing but conditions that others decide are at most outsideRate a second, after the first outsideBurst. Otherwise
+// an Alertmanager that comes and goes could have the leader write the statuses of all integrations as fast as the API server can.
+// With 1,000 integrations, the last one shows the change within a minute.
 const outsideRate, outsideBurst = 20, 100
 
 // Options are where the conditions come from.
@@ -154,7 +154,9 @@ func setKeyless(integration *v1alpha1.WebhookIntegration, keyless v1alpha1.Times
 
 // withOutside returns the status of an integration with what others decide and without times of the future, and whether it was
 // outdated.
-func (r *reconciler) withOutside(integration *v1alpha1.WebhookIntegration) (status *v1alpha1.WebhookIntegrationStatus, outdated bool) {
+func (r *reconciler) withOutside(
+	integration *v1alpha1.WebhookIntegration,
+) (status *v1alpha1.WebhookIntegrationStatus, outdated bool) {
 	status = integration.Status.DeepCopy()
 	outdated = r.setOutside(integration, &status.Conditions)
 	return status, r.redate(status, client.ObjectKeyFromObject(integration)) || outdated

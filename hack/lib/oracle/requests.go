@@ -64,7 +64,7 @@ func checkAlert(e *event, a told, sent sentAlert, f *Findings) {
 			sent.Seq, a.text("status"), key, e.integration, sent.Status, sent.Key, sent.record.Integration)
 	}
 	// After a user has deleted it, another request may be stored under its key.
-	if sent.record.Outcome() == Refused && !(e.removed && sent.record.got(Conflict)) {
+	if sent.record.Outcome() == Refused && (!e.removed || !sent.record.got(Conflict)) {
 		f.Add("D: request %s was refused and is stored", sent.Seq)
 	}
 }

@@ -58,7 +58,8 @@ func NewRigOf(t *testing.T, options ControlPlaneOptions, programs ...string) *Ri
 		ctx, cancel = context.WithDeadline(ctx, deadline.Add(-endTime))
 		t.Cleanup(cancel)
 	}
-	folder, err := os.MkdirTemp("", "tocsin-"+strings.ReplaceAll(t.Name(), "/", "-")+"-") //nolint:usetesting // it has to stay if the test fails
+	pattern := "tocsin-" + strings.ReplaceAll(t.Name(), "/", "-") + "-"
+	folder, err := os.MkdirTemp("", pattern) //nolint:usetesting // it has to stay if the test fails
 	r := &Rig{T: t, Context: ctx, Folder: folder}
 	r.Must(err)
 	t.Cleanup(func() {

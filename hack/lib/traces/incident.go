@@ -176,6 +176,14 @@ func (i *incident) forget(now time.Time) {
 	})
 }
 
+// orphan notes that the Incident is gone, and by whom it was deleted.
+func (i *incident) orphan(byUser bool) {
+	for _, e := range i.events {
+		part := e.parts[i.name.Name]
+		part.orphaned = part.orphaned || byUser && part.folded
+	}
+}
+
 // oldestFor returns the oldest event that exists and is not settled as far as a process may know.
 func (i *incident) oldestFor(p *Process) *event {
 	for _, e := range i.events {
@@ -270,7 +278,8 @@ func (j *Judge) view(p *Process, i *incident, l list, g guess) *protocol.View {
 		hasLeft := e.gone != 0 && e.gone <= min(g.left, shown)
 		put(&v.Left, hasLeft)
 		put(&v.Shown, !hasLeft && (e.stored <= l.shown || (isAdded || g.now) && e.stored <= shown))
-		put(&v.Settled, !hasLeft && !isAdded && part.isSettledFor(p) && !(g.unaware && part.orphaned && part.marked == 0))
+		isKnown := !g.unaware || !part.orphaned || part.marked != 0
+		put(&v.Settled, !hasLeft && !isAdded && part.isSettledFor(p) && isKnown)
 		put(&v.Copies, isCopy)
 		put(&v.Held, waits)
 	}

@@ -194,10 +194,7 @@ func (j *Judge) commitIncident(c *Commit) {
 		}
 	}
 	if c.Type == watch.Deleted {
-		for _, e := range i.events {
-			part := e.parts[i.name.Name]
-			part.orphaned = part.orphaned || part.folded && c.By == nil
-		}
+		i.orphan(c.By == nil)
 		after = incidentState{known: protocol.Incident{Version: c.Revision}}
 	}
 	if c.Type != watch.Modified || isStatus {
