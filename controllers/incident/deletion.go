@@ -143,17 +143,22 @@ func (r *reconciler) awaitDeletion(ctx context.Context, f *facts) (ctrl.Result, 
 	return ctrl.Result{}, nil
 }
 
-// dropEmpty deletes an Incident that was created for AlertEvents which turn out to be gone, if no other one is listed for it.
-// Else it goes when its time has come. It returns the Incident that is left. A watch may have lost the end of the AlertEvents
-// that the cache shows: they are left out for a while. Otherwise the Incident would be created again at once, and deleted again.
-func (r *reconciler) dropEmpty(ctx context.Context, c *confirmed, shown []*v1alpha1.AlertEvent) (*v1alpha1.Incident, error) {
+// leaveOutVanished leaves out for a while those of the AlertEvents that the cache shows which a quorum list has not: a watch has
+// lost their end. Otherwise their Incident would be created again at once, and deleted again. In case the list was wrong, it
+// returns when to look at them again, zero if there are none.
+func (r *reconciler) leaveOutVanished(c *confirmed, shown []*v1alpha1.AlertEvent) (until time.Time) {
 	for _, event := range shown {
 		if !c.list.has(string(event.UID), c.key.Name) {
 			r.vanished.Add(vanished{event.UID, c.key.Name}, nil, vanishedMemory)
-			// The list may have been wrong, and then nobody else would have them folded.
-			defer func() { c.nextFold = r.Clock.Now().Add(vanishedMemory + writeInterval) }()
+			until = r.Clock.Now().Add(vanishedMemory + writeInterval)
 		}
 	}
+	return until
+}
+
+// dropEmpty deletes an Incident that was created for AlertEvents which turn out to be gone, if no other one is listed for it.
+// Else it goes when its time has come. It returns the Incident that is left.
+func (r *reconciler) dropEmpty(ctx context.Context, c *confirmed) (*v1alpha1.Incident, error) {
 	if err := r.requireShown(ctx, c, nil); err != nil || !c.isEmpty() {
 		return c.incident, err
 	}

@@ -185,7 +185,9 @@ func (r *reconciler) foldConfirmed(
 	case plan.Create != nil:
 		return &c.facts, plan, fmt.Errorf("%w: a firing alert has come", errStale)
 	case created && plan.IsIdle():
-		c.incident, err = r.dropEmpty(ctx, c, seen.toFold)
+		again := r.leaveOutVanished(c, seen.toFold)
+		c.incident, err = r.dropEmpty(ctx, c)
+		c.nextFold = cmp.Or(c.nextFold, again)
 		return &c.facts, plan, err
 	}
 	c.incident, err = r.carryOut(ctx, c, plan)

@@ -76,8 +76,7 @@ func (h *holds) judge(key types.NamespacedName, incident *v1alpha1.Incident, fou
 }
 
 // judgeBeginning judges that an Incident, as it is stored, may begin to fire in an Alertmanager: a severity that it had in its
-// episode has freed it. A leader with an old cache may not know yet that the next episode has opened, or that there is another
-// Incident than the one that a user deleted.
+// episode has freed it.
 func (h *holds) judgeBeginning(
 	key types.NamespacedName, incident *v1alpha1.Incident, wasDeleted bool, now time.Time, found *oracle.Findings,
 ) {
@@ -85,11 +84,10 @@ func (h *holds) judgeBeginning(
 		incident.Status.Episode.ForwardTime == nil {
 		return
 	}
-	status := &incident.Status
-	if status.Episode.Number > 1 && now.Sub(status.OpenedTime.Time) < time.Minute ||
-		wasDeleted && now.Sub(incident.CreationTimestamp.Time) < time.Minute {
+	if follows(incident, wasDeleted, now) {
 		return
 	}
+	status := &incident.Status
 	shortest, begun := 24*time.Hour, false
 	for _, entry := range status.Timeline {
 		switch entry.Type {
@@ -103,6 +101,14 @@ func (h *holds) judgeBeginning(
 	if free := status.OpenedTime.Add(shortest); begun && now.Add(holdError).Before(free) {
 		found.Add("M: %s fires in Alertmanager, and is to be held back until %s", key, free)
 	}
+}
+
+// follows reports whether the episode of an Incident opened a moment ago, after another one, or after a user deleted the Incident of
+// that. A leader with an old cache may not know it yet.
+func follows(incident *v1alpha1.Incident, wasDeleted bool, now time.Time) bool {
+	isNew := func(t time.Time) bool { return now.Sub(t) < time.Minute }
+	return incident.Status.Episode.Number > 1 && isNew(incident.Status.OpenedTime.Time) ||
+		wasDeleted && isNew(incident.CreationTimestamp.Time)
 }
 
 // wantHeld returns until when an episode is held back by its timeline; zero if it is not. begun is false if the timeline lacks

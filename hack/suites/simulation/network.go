@@ -381,7 +381,7 @@ func (l *link) deliver(ctx context.Context, call *apiserver.Call, revision int64
 				return err
 			}
 		default: // lag; what comes behind others does not come later for it
-			if err := sleep(ctx, max(0, f.delay-l.network.sinceCommit(revision)), f.ended); err != nil {
+			if err := sleep(ctx, max(0, f.delay-l.sinceCommit(revision)), f.ended); err != nil {
 				return err
 			}
 			return l.run()
