@@ -103,8 +103,8 @@ func (h *holds) judgeBeginning(
 	}
 }
 
-// follows reports whether the episode of an Incident opened a moment ago, after another one, or after a user deleted the Incident of
-// that. A leader with an old cache may not know it yet.
+// follows reports whether the episode of an Incident opened a moment ago, after another one, or after a user deleted the Incident
+// of that. A leader with an old cache may not know it yet.
 func follows(incident *v1alpha1.Incident, wasDeleted bool, now time.Time) bool {
 	isNew := func(t time.Time) bool { return now.Sub(t) < time.Minute }
 	return incident.Status.Episode.Number > 1 && isNew(incident.Status.OpenedTime.Time) ||
