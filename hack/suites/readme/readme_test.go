@@ -15,7 +15,7 @@ import (
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 )
 
-const scriptTimeout = time.Minute
+const scriptTimeout = 4 * time.Minute
 
 // notHere are the commands that need nodes, which a bare control plane lacks; the manager runs beside it.
 var notHere = regexp.MustCompile(`(?m)^.*(--for=condition=Available|port-forward).*\n`)
