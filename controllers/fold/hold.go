@@ -35,7 +35,7 @@ func (holdRule) finish(f *folding, _ stateBefore) {
 // ends has the end forwarded of an episode that an Alertmanager has accepted: it may be folded after the forwardTime, although it
 // was received before.
 func (holdRule) ends(f *folding) {
-	if wasAccepted(f.status) && f.status.Episode != nil {
+	if f.isAccepted() && f.status.Episode != nil {
 		f.status.Episode.ForwardTime = nil
 	}
 }

@@ -280,6 +280,22 @@ func TestAClockThatWasSetBackHoldsNothing(t *testing.T) {
 	g.Expect(IsHeld(bench.status(), minute(70))).To(BeFalse())
 }
 
+// An Alertmanager has accepted the episode at its forwardTime, and its status does not tell so yet.
+func TestTheEndOfWhatThisLeaderHasPostedIsForwardedToo(t *testing.T) {
+	for name, told := range map[string]KnownForwarding{
+		"it was posted":                 postedAs(v1alpha1.SeverityInfo, 1),
+		"an earlier episode was posted": postedAs(v1alpha1.SeverityInfo, 0),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bench := holdingBench()
+			bench.at(1, eventOf(1, firingAt("info")))
+			bench.told = told
+			bench.at(11, eventOf(9, alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{}))) // it was stored late
+			NewWithT(t).Expect(WasHeld(bench.status(), minute(9))).To(Equal(told.Opened.Equal(minute(0))))
+		})
+	}
+}
+
 // postedAs is what a leader knows of an Incident whose episode opened at a minute.
 func postedAs(severity v1alpha1.Severity, opened int) KnownForwarding {
 	return KnownForwarding{Reason: v1alpha1.ForwardingPosted, Severity: severity, Alertmanagers: 1, Opened: minute(opened)}
