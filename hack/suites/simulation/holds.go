@@ -30,15 +30,19 @@ type holds struct {
 	pages bool            // something is forwarded: an end is then, and what fires on is not held back when it opens again
 	other map[string]bool // namespaces whose integration was deleted: alerts that came meanwhile are not held back
 	shown map[types.NamespacedName]shownAcknowledgement
+	until map[types.NamespacedName]shownHold
 }
 
 // shownAcknowledgement is when an acknowledgement was given, and when a commit first showed it.
 type shownAcknowledgement struct{ given, at time.Time }
 
+// shownHold is until when an episode was held back by the last commit of its Incident.
+type shownHold struct{ opened, until time.Time }
+
 func newHolds(s *Story) holds {
 	return holds{
 		none: s.hasClocks() || !s.HoldBack, pages: s.KeepFiring,
-		other: map[string]bool{}, shown: map[types.NamespacedName]shownAcknowledgement{},
+		other: map[string]bool{}, shown: map[types.NamespacedName]shownAcknowledgement{}, until: map[types.NamespacedName]shownHold{},
 	}
 }
 
@@ -65,12 +69,16 @@ func (h *holds) judge(key types.NamespacedName, incident *v1alpha1.Incident, fou
 	if status.Episode.ForwardTime != nil {
 		got = status.Episode.ForwardTime.Time
 	}
+	// An Alertmanager may have accepted what is over. A late alert does not change that any more.
+	shown := shownHold{status.OpenedTime.Time, got}
+	isOver := !got.IsZero() && got.Before(time.Now()) && h.until[key] == shown
+	h.until[key] = shown
 	want, begun := wantHeld(status)
 	// An alert that was stored late counts from when one before it was received, which the timeline need not have.
 	if begun && !want.IsZero() && got.After(want) && status.LastAlertTime != nil && !got.After(status.LastAlertTime.Time) {
 		want = got
 	}
-	if begun && (got.IsZero() != want.IsZero() || got.Sub(want).Abs() > holdError) {
+	if begun && !isOver && (got.IsZero() != want.IsZero() || got.Sub(want).Abs() > holdError) {
 		found.Add("M: %s is held back until %s, and by its timeline until %s", key, got, want)
 	}
 }

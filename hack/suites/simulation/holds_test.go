@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/hack/lib/oracle"
 )
 
 // leaderDeaths is a story in which a test ends the leader.
@@ -53,4 +54,33 @@ func TestALeaderThatDiesForgetsNoAcknowledgement(t *testing.T) {
 	l.run(t, Settings{Forget: true}, []operation{sayWarning("firing"), wait{5 * time.Second}, sayWarning("acknowledged"), wait{15 * time.Second}},
 		l.replaceLeader(), []operation{l.look()}, l.replaceLeader(), []operation{wait{longestExpiry}, l.look()})
 	g.Expect(l.told).To(Equal([]toldOf{{severity: "warning", firing: 1, silenced: true}, {severity: "warning", firing: 1}}))
+}
+
+// TestALateAlertFreesNothingThatIsOver has a critical alert that was stored late, folded after an Alertmanager accepted the episode.
+func TestALateAlertFreesNothingThatIsOver(t *testing.T) {
+	for name, test := range map[string]struct {
+		heldFor  time.Duration // how long ago the first alert of severity error was received
+		findings int
+	}{
+		"over":     {time.Minute, 0},
+		"not over": {time.Second, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opened := v1alpha1.Timestamp{Time: time.Now().Add(-test.heldFor)}
+			entry := func(kind v1alpha1.TransitionType, severity v1alpha1.Severity) v1alpha1.Transition {
+				return v1alpha1.Transition{Type: kind, Severity: severity, Time: opened}
+			}
+			held := v1alpha1.Timestamp{Time: opened.Add(heldFor[v1alpha1.SeverityError])}
+			incident := &v1alpha1.Incident{Status: v1alpha1.IncidentStatus{
+				State: v1alpha1.IncidentOpen, OpenedTime: &opened, Episode: &v1alpha1.Episode{ForwardTime: &held},
+				Timeline: []v1alpha1.Transition{entry(v1alpha1.TransitionOpened, v1alpha1.SeverityError)},
+			}}
+			h, found := newHolds(&Story{Settings: Settings{HoldBack: true}}), oracle.Findings{}
+			h.judge(types.NamespacedName{}, incident, &found)
+			incident.Status.Timeline = append(incident.Status.Timeline,
+				entry(v1alpha1.TransitionSeverityChanged, v1alpha1.SeverityCritical))
+			h.judge(types.NamespacedName{}, incident, &found)
+			NewWithT(t).Expect(found).To(HaveLen(test.findings))
+		})
+	}
 }
