@@ -58,6 +58,9 @@ func TestBlockedCreates(t *testing.T) {
 			v1alpha1.ReasonIncidentRejected, `admission webhook "x"`},
 		"a webhook that is away": {apierrors.NewInternalError(errors.New(`failed calling webhook "x.example.com": failed to call webhook: used`)),
 			v1alpha1.ReasonIncidentRejected, `failed calling webhook "x.example.com"`},
+		"a webhook that quotes that another one is away": {
+			forbidden(`admission webhook "x" denied the request: Internal error occurred: failed calling webhook "y.example.com": used`),
+			v1alpha1.ReasonIncidentRejected, `admission webhook "x"`},
 		"an API server in trouble": {apierrors.NewInternalError(errors.New("x")), "", ""},
 		"none":                     {nil, "", ""},
 	} {

@@ -1,11 +1,13 @@
 package incident
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 
 	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/replica"
@@ -78,6 +80,45 @@ func TestAWriteThatHangsHoldsNoContent(t *testing.T) {
 	unload()
 	s.Expect(c.toFold).To(HaveLen(1))
 	s.Expect(c.toFold[0].Alerts[0].Title).To(BeEmpty())
+}
+
+// The names of AlertEvents are in another order than their commits, since the clocks of replicas differ.
+func TestAlertsWithoutContentInTheCacheAreFoldedInCommitOrder(t *testing.T) {
+	s := newSite(t)
+	s.memory.Cached = queue.NewBoundedCached(fair.Limit{All: 1, Share: 1}, fair.Limit{All: 1 << 20, Share: 1})
+	s.Post(s.Alert(v1alpha1.AlertFiring, "other")) // takes the place
+	var events []*v1alpha1.AlertEvent
+	for _, name := range []string{"c", "b", "a"} {
+		events = append(events, s.PostAs(name, s.titled("Disk "+name)))
+	}
+	s.fold("disk")
+	s.Expect(s.Incident("disk").Status.Alert.Title).To(Equal("Disk a"))
+	s.Expect(s.Incident("disk").Status.Episode.Title).To(Equal("Disk c"))
+	s.ExpectCounted("disk", events...)
+}
+
+func TestAnAlertEventWithoutContentThatCannotBeReadIsNotFolded(t *testing.T) {
+	s := newSite(t)
+	s.memory.Cached = queue.NewBoundedCached(fair.Limit{All: 1, Share: 1}, fair.Limit{All: 1 << 20, Share: 1})
+	s.Post(s.Alert(v1alpha1.AlertFiring, "other")) // takes the place
+	event := s.PostAs("disk-1", s.titled("Disk full"))
+	s.incidents.live = &failingReader{s.incidents.live}
+	_, err := s.incidents.load(s.Ctx, event)
+	s.Expect(err).To(MatchError(errCrash))
+	s.Expect(err).NotTo(MatchError(errStale))
+
+	s.incidents.live = s.live
+	s.Expect(s.Live.Delete(s.Ctx, event)).To(Succeed())
+	s.PostAs("disk-1", s.titled("Another one of the name"))
+	_, err = s.incidents.load(s.Ctx, event)
+	s.Expect(err).To(MatchError(errStale))
+}
+
+// failingReader cannot read an AlertEvent.
+type failingReader struct{ client.Client }
+
+func (r *failingReader) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errCrash
 }
 
 func TestAnAlertEventThatIsGoneKeepsNoPlace(t *testing.T) {

@@ -196,8 +196,9 @@ func TestAnEventWhoseEndTheWatchHasLostCreatesFewIncidents(t *testing.T) {
 	s.cache.Reader = &ghostReader{Reader: s.Live, ghost: gone}
 	created := 0
 	s.faults.afterCreate = func() error { created++; return nil }
-	for range 3 {
-		s.Expect(s.fold("disk").RequeueAfter).To(Or(BeZero(), BeNumerically(">", vanishedMemory)))
+	s.Expect(s.fold("disk").RequeueAfter).To(BeNumerically(">", vanishedMemory), "in case the list was wrong")
+	for range 2 {
+		s.Expect(s.fold("disk").RequeueAfter).To(BeZero())
 	}
 	s.Expect(created).To(Equal(1))
 	s.Expect(s.IncidentNames()).To(BeEmpty())

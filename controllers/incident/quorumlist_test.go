@@ -382,6 +382,36 @@ func TestAListKeepsLittleOfAnAlertEvent(t *testing.T) {
 	g.Expect(list.has("7", incident(500))).To(BeTrue())
 }
 
+// TestAHeavyListOfAllNamespacesIsTriedAgain has it heavy for a minute.
+func TestAHeavyListOfAllNamespacesIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		long, made := time.Minute, 0
+		lists := listsThatTake(func(namespace string) time.Duration {
+			if namespace != metav1.NamespaceAll {
+				return 0
+			}
+			made++
+			return long
+		})
+		ctx, stop := context.WithCancel(t.Context())
+		var started sync.WaitGroup
+		started.Go(func() { _ = lists.Start(ctx) })
+		_, err := lists.join(ctx, "team")
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(lists.all.isHeavy.Load()).To(BeTrue())
+		g.Expect(made).To(Equal(1))
+		long = 0
+		time.Sleep(maxListPause + 2*heavyInterval)
+		g.Expect(lists.all.isHeavy.Load()).To(BeFalse())
+		light := made
+		time.Sleep(3 * heavyInterval)
+		g.Expect(made).To(Equal(light), "a light list is made only for a fold")
+		stop()
+		started.Wait()
+	})
+}
+
 func allShown(client.Object) bool { return false }
 
 // TestHiddenAlertEventsTakeLittleOfAList has as many as a user may make by hand.
@@ -413,11 +443,15 @@ func TestHiddenAlertEventsTakeLittleOfAList(t *testing.T) {
 	each := (heap() - before) / events
 	t.Logf("%d bytes for each", each)
 	g.Expect(each).To(BeNumerically("<", 64))
+	list.addHidden(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{ // its metadata was written again
+		Namespace: "team", Name: "older", UID: "older", ResourceVersion: fmt.Sprint(300 + events),
+		CreationTimestamp: metav1.NewTime(began.Add(-time.Hour)),
+	}})
 	g.Expect(list.has("uid-7", "any")).To(BeTrue(), "it stays in its ledger")
 	g.Expect(list.has("uid-x", "any")).To(BeFalse())
 	unshown := list.notShown("team", func(queue.Ref) bool { return false })
 	g.Expect(unshown).To(HaveLen(1))
 	g.Expect(unshown[0].resourceVersion).To(Equal("102"), "a fold that needs all older ones waits")
-	g.Expect(unshown[0].created.Time).To(Equal(began))
+	g.Expect(unshown[0].created.Time).To(Equal(began.Add(-time.Hour)))
 	g.Expect(list.notShown("other", func(queue.Ref) bool { return false })).To(BeEmpty())
 }

@@ -149,7 +149,7 @@ func TestABusyIncidentIsWrittenOnceASecond(t *testing.T) {
 	s.Expect(s.faults.statusWrites).To(Equal(1))
 
 	s.Clock.SetTime(s.Clock.Now().Add(300 * time.Millisecond))
-	s.PostFiring("disk")
+	s.Post(s.Alert(v1alpha1.AlertFiring, "disk"), s.Alert(v1alpha1.AlertResolved, "other"))
 	lists := s.lists
 	s.Expect(s.fold("disk").RequeueAfter).To(Equal(700 * time.Millisecond))
 	s.Expect(s.faults.statusWrites).To(Equal(1))
@@ -226,6 +226,35 @@ func TestAQuietIncidentResolvesByItself(t *testing.T) {
 	s.Expect(status.State).To(Equal(v1alpha1.IncidentResolved))
 	s.Expect(meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionResolved).Reason).To(Equal(v1alpha1.ReasonAutoResolved))
 	s.Expect(status.AlertCount).To(Equal(int64(1)))
+}
+
+// TestAnAlertThatTheWatchShowsLateEndsTheQuiet has the watch show an alert that is listed while the fold is decided.
+func TestAnAlertThatTheWatchShowsLateEndsTheQuiet(t *testing.T) {
+	s := newSite(t)
+	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.AutoResolveAfter = &metav1.Duration{Duration: time.Hour}
+	})
+	s.PostFiring("disk")
+	s.fold("disk")
+	s.release()
+	s.pass(time.Hour)
+	late := s.PostFiring("disk")
+	s.cache.hidden[late.UID] = true
+	s.incidents.decideFold = func(in fold.Input) fold.Plan {
+		plan := fold.Decide(in)
+		if s.lists > 1 { // it is decided by a list
+			delete(s.cache.hidden, late.UID)
+			s.watch()
+		}
+		return plan
+	}
+	result, err := s.reconcile("disk")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(result.RequeueAfter).To(Equal(writeInterval))
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
+	s.fold("disk")
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
+	s.Expect(s.Incident("disk").Status.AlertCount).To(BeEquivalentTo(2))
 }
 
 func TestAResolvedIncidentIsDeletedWhenItsRetentionIsOver(t *testing.T) {
@@ -362,6 +391,14 @@ func TestASweepHasIncidentsFoldedThatAreDueBeforeTheNextOne(t *testing.T) {
 		s.Clock.SetTime(at.Add(-test.before))
 		s.Expect(s.incidents.IsDue(s.Ctx, incident)).To(Equal(test.want), "%s before", test.before)
 	}
+	s.Clock.SetTime(at.Add(-3 * sweep.Interval))
+	flaps := incident.DeepCopy()
+	flaps.Status.Flapping = &v1alpha1.Flapping{EndTime: &v1alpha1.Timestamp{Time: s.Clock.Now().Add(sweep.Interval)}}
+	s.Expect(s.incidents.IsDue(s.Ctx, flaps)).To(BeTrue(), "it flaps no longer before the next sweep")
+	flaps.Status.Flapping.EndTime.Time = at.Add(sweep.Interval)
+	s.Expect(s.incidents.IsDue(s.Ctx, flaps)).To(BeFalse())
+	s.Clock.SetTime(at)
+	s.Expect(s.incidents.IsDue(s.Ctx, flaps)).To(BeTrue(), "its retention is over before that")
 	s.Clock.SetTime(at.Add(-3 * sweep.Interval))
 	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
 	s.Expect(s.incidents.IsDue(s.Ctx, incident)).To(BeTrue(), "an alert waits")

@@ -36,6 +36,11 @@ func TestOnlyRepeatsOfOpenIncidentsAreNotUrgent(t *testing.T) {
 	s.fold("over")
 	s.release()
 
+	s.Post(s.Alert(v1alpha1.AlertAcknowledged, "critical"))
+	worst := s.Alert(v1alpha1.AlertFiring, "critical")
+	worst.Severity = v1alpha1.SeverityCritical
+	s.Post(worst)
+	s.fold("critical")
 	severe := func(severity v1alpha1.Severity) v1alpha1.Alert {
 		alert := s.Alert(v1alpha1.AlertFiring, "open")
 		alert.Severity = severity
@@ -51,6 +56,8 @@ func TestOnlyRepeatsOfOpenIncidentsAreNotUrgent(t *testing.T) {
 			alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertFiring, "open"), s.Alert(v1alpha1.AlertFiring, "open")}, want: handler.LowPriority},
 		"a repeat with a higher severity is": {alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertFiring, "open"), severe("critical")}},
 		"a repeat with a lower one is not":   {alerts: []v1alpha1.Alert{severe("info")}, want: handler.LowPriority},
+		"a repeat beside that of a more severe Incident is not": {
+			alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertFiring, "open"), worst}, want: handler.LowPriority},
 		"a resolve among repeats is": {
 			alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertResolved, "open"), s.Alert(v1alpha1.AlertFiring, "open")}},
 		"an alert of a new key is":            {alerts: []v1alpha1.Alert{s.Alert(v1alpha1.AlertFiring, "new")}},
