@@ -36,8 +36,11 @@ type holds struct {
 // shownAcknowledgement is when an acknowledgement was given, and when a commit first showed it.
 type shownAcknowledgement struct{ given, at time.Time }
 
-// shownHold is until when an episode was held back by the last commit of its Incident.
-type shownHold struct{ opened, until time.Time }
+// shownHold is until when an episode was held back by the last commit of its Incident, and whether that was over then.
+type shownHold struct {
+	opened, until time.Time
+	isOver        bool
+}
 
 func newHolds(s *Story) holds {
 	return holds{
@@ -69,18 +72,26 @@ func (h *holds) judge(key types.NamespacedName, incident *v1alpha1.Incident, fou
 	if status.Episode.ForwardTime != nil {
 		got = status.Episode.ForwardTime.Time
 	}
-	// An Alertmanager may have accepted what is over. A late alert does not change that any more.
-	shown := shownHold{status.OpenedTime.Time, got}
-	isOver := !got.IsZero() && got.Before(time.Now()) && h.until[key] == shown
-	h.until[key] = shown
+	if h.stays(key, status, got) {
+		return
+	}
 	want, begun := wantHeld(status)
 	// An alert that was stored late counts from when one before it was received, which the timeline need not have.
 	if begun && !want.IsZero() && got.After(want) && status.LastAlertTime != nil && !got.After(status.LastAlertTime.Time) {
 		want = got
 	}
-	if begun && !isOver && (got.IsZero() != want.IsZero() || got.Sub(want).Abs() > holdError) {
+	if begun && (got.IsZero() != want.IsZero() || got.Sub(want).Abs() > holdError) {
 		found.Add("M: %s is held back until %s, and by its timeline until %s", key, got, want)
 	}
+}
+
+// stays reports whether a hold that was over is as it was, although a late alert may tell otherwise: an Alertmanager may have
+// accepted the episode. Then its end is forwarded, too, and it has no hold any more.
+func (h *holds) stays(key types.NamespacedName, status *v1alpha1.IncidentStatus, until time.Time) bool {
+	before, opened := h.until[key], status.OpenedTime.Time
+	isOver := before.opened.Equal(opened) && (before.isOver || !before.until.IsZero() && before.until.Before(time.Now()))
+	h.until[key] = shownHold{opened, until, isOver}
+	return isOver && (until.Equal(before.until) || until.IsZero() && status.State == v1alpha1.IncidentResolved)
 }
 
 // judgeBeginning judges that an Incident, as it is stored, may begin to fire in an Alertmanager: a severity that it had in its

@@ -59,11 +59,11 @@ func TestALeaderThatDiesForgetsNoAcknowledgement(t *testing.T) {
 // TestALateAlertFreesNothingThatIsOver has a critical alert that was stored late, folded after an Alertmanager accepted the episode.
 func TestALateAlertFreesNothingThatIsOver(t *testing.T) {
 	for name, test := range map[string]struct {
-		heldFor  time.Duration // how long ago the first alert of severity error was received
-		findings int
+		heldFor           time.Duration // how long ago the first alert of severity error was received
+		findings, withEnd int
 	}{
-		"over":     {time.Minute, 0},
-		"not over": {time.Second, 1},
+		"over":     {time.Minute, 0, 0},
+		"not over": {time.Second, 1, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opened := v1alpha1.Timestamp{Time: time.Now().Add(-test.heldFor)}
@@ -81,6 +81,9 @@ func TestALateAlertFreesNothingThatIsOver(t *testing.T) {
 				entry(v1alpha1.TransitionSeverityChanged, v1alpha1.SeverityCritical))
 			h.judge(types.NamespacedName{}, incident, &found)
 			NewWithT(t).Expect(found).To(HaveLen(test.findings))
+			incident.Status.State, incident.Status.Episode.ForwardTime = v1alpha1.IncidentResolved, nil
+			h.judge(types.NamespacedName{}, incident, &found)
+			NewWithT(t).Expect(found).To(HaveLen(test.withEnd), "its end is forwarded")
 		})
 	}
 }
