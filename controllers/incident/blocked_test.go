@@ -61,6 +61,8 @@ func TestBlockedCreates(t *testing.T) {
 		"a webhook that quotes that another one is away": {
 			forbidden(`admission webhook "x" denied the request: Internal error occurred: failed calling webhook "y.example.com": used`),
 			v1alpha1.ReasonIncidentRejected, `admission webhook "x"`},
+		"an API server that gives up while it asks a webhook": {
+			apierrors.NewTimeoutError(`failed calling webhook "x.example.com": used`, 0), "", ""},
 		"an API server in trouble": {apierrors.NewInternalError(errors.New("x")), "", ""},
 		"none":                     {nil, "", ""},
 	} {

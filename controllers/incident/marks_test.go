@@ -299,3 +299,34 @@ func TestAMarkIsHeededThatOnlyTheCacheShows(t *testing.T) {
 	s.Expect(sorted.toFold).To(BeEmpty())
 	s.Expect(sorted.settled).To(Equal(shown))
 }
+
+// TestAlertsThatWaitForABlockedIncidentLeaveTheLedgerOfAnother has batches for two Incidents fill more than half a ledger.
+func TestAlertsThatWaitForABlockedIncidentLeaveTheLedgerOfAnother(t *testing.T) {
+	for sentence, isBlocked := range map[string]bool{
+		"the other Incident cannot be created": true,
+		"the other Incident is folded soon":    false,
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newSite(t)
+			var events []*v1alpha1.AlertEvent
+			for range v1alpha1.MaxLedger/2 + 1 {
+				events = append(events, s.Post(s.Alert(v1alpha1.AlertFiring, "disk"), s.Alert(v1alpha1.AlertFiring, "other")))
+			}
+			if isBlocked {
+				s.faults.refuseCreate = func(object client.Object) error {
+					if object.GetName() == s.KeyOf("other").Name {
+						return forbidden(`admission webhook "x" denied the request: no`)
+					}
+					return nil
+				}
+				s.fold("other")
+			}
+			s.fold("disk")
+			s.ExpectCounted("disk", events...)
+			s.release()
+			for _, event := range events {
+				s.Expect(s.mark(event) != "").To(Equal(isBlocked))
+			}
+		})
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/sweep"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 func TestAnAlertBecomesAnIncidentAndItsEventGoes(t *testing.T) {
@@ -177,7 +178,7 @@ func TestAResolvedIncidentIsWrittenOnceASecond(t *testing.T) {
 	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved), "at once")
 	writes, reads, lists := s.faults.statusWrites, s.faults.incidentReads, s.lists
 	for range 5 {
-		events = append(events, s.Post(s.Alert(v1alpha1.AlertResolved, "disk")))
+		events = append(events, s.Post(s.Alert(v1alpha1.AlertResolved, "disk"), s.Alert(v1alpha1.AlertFiring, "other")))
 		s.Expect(s.fold("disk").RequeueAfter).To(And(BeNumerically(">", 0), BeNumerically("<=", writeInterval)))
 	}
 	s.Expect([]int{s.faults.statusWrites, s.faults.incidentReads, s.lists}).To(Equal([]int{writes, reads, lists}))
@@ -255,6 +256,26 @@ func TestAnAlertThatTheWatchShowsLateEndsTheQuiet(t *testing.T) {
 	s.fold("disk")
 	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
 	s.Expect(s.Incident("disk").Status.AlertCount).To(BeEquivalentTo(2))
+}
+
+// TestAnAlertThatIsSettledEndsNoQuiet has the watch hide an AlertEvent, and its mark says that the Incident does not wait for it.
+func TestAnAlertThatIsSettledEndsNoQuiet(t *testing.T) {
+	s := newSite(t)
+	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.AutoResolveAfter = &metav1.Duration{Duration: time.Hour}
+	})
+	s.PostFiring("disk")
+	s.fold("disk")
+	s.release()
+	s.pass(time.Hour)
+	settled := s.Post(s.Alert(v1alpha1.AlertFiring, "disk"), s.Alert(v1alpha1.AlertFiring, "other"))
+	s.cache.hidden[settled.UID] = true
+	settled.Annotations = map[string]string{
+		v1alpha1.SettledAnnotation: (&queue.Mark{ResourceVersion: settled.ResourceVersion, Incidents: []string{s.KeyOf("disk").Name}}).String(),
+	}
+	s.Expect(s.Live.Update(s.Ctx, settled)).To(Succeed())
+	s.fold("disk")
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
 }
 
 func TestAResolvedIncidentIsDeletedWhenItsRetentionIsOver(t *testing.T) {
@@ -395,7 +416,7 @@ func TestASweepHasIncidentsFoldedThatAreDueBeforeTheNextOne(t *testing.T) {
 	flaps := incident.DeepCopy()
 	flaps.Status.Flapping = &v1alpha1.Flapping{EndTime: &v1alpha1.Timestamp{Time: s.Clock.Now().Add(sweep.Interval)}}
 	s.Expect(s.incidents.IsDue(s.Ctx, flaps)).To(BeTrue(), "it flaps no longer before the next sweep")
-	flaps.Status.Flapping.EndTime.Time = at.Add(sweep.Interval)
+	flaps.Status.Flapping.EndTime.Time = at.Add(3 * sweep.Interval)
 	s.Expect(s.incidents.IsDue(s.Ctx, flaps)).To(BeFalse())
 	s.Clock.SetTime(at)
 	s.Expect(s.incidents.IsDue(s.Ctx, flaps)).To(BeTrue(), "its retention is over before that")
