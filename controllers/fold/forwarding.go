@@ -88,7 +88,17 @@ func (forwardingRule) alert(f *folding, _ receivedAlert, before stateBefore) {
 	}
 }
 
-func (forwardingRule) finish(f *folding, _ stateBefore) {
+// begin tells what this leader has posted: the episode may end in this fold.
+func (forwardingRule) begin(f *folding) {
+	if f.status.State == v1alpha1.IncidentOpen && f.isKnownAccepted() {
+		f.tellForwarding()
+	}
+}
+
+func (forwardingRule) finish(f *folding, _ stateBefore) { f.tellForwarding() }
+
+// tellForwarding has the status tell what is known about the forwarding.
+func (f *folding) tellForwarding() {
 	before := f.status.Forwarding
 	next := ForwardingOf(f.status, f.in.Forwarding, f.in.Now)
 	f.status.Forwarding = next

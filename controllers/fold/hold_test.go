@@ -243,6 +243,21 @@ func TestTheTimelineTellsWhetherAnIncidentIsPosted(t *testing.T) {
 	g.Expect(bench.at(5).IsIdle()).To(BeTrue(), "turning the forwarding off costs no writes")
 }
 
+// An Incident may end within a second of its post, in the fold that is to tell of it.
+func TestAnIncidentThatIsResolvedTellsThatItWasPosted(t *testing.T) {
+	g, bench := NewWithT(t), openIncident()
+	bench.told = postedAs(v1alpha1.SeverityWarning, 1)
+	transitions := bench.at(2, eventOf(2, alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{}))).Transitions
+	g.Expect(transitions).To(HaveExactElements(
+		HaveField("Message", "Posted to Alertmanager"), HaveField("Type", v1alpha1.TransitionResolved)))
+	g.Expect(bench.status().Forwarding.Severity).To(Equal(v1alpha1.SeverityWarning))
+
+	bench = openIncident()
+	bench.told = postedAs(v1alpha1.SeverityWarning, 0)
+	bench.at(2, eventOf(2, alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{})))
+	g.Expect(bench.status().Forwarding).To(BeNil(), "an earlier episode was posted")
+}
+
 func TestWhatIsForwardedWhileItIsHeldBack(t *testing.T) {
 	status := &v1alpha1.IncidentStatus{
 		State: v1alpha1.IncidentOpen, OpenedTime: minuteStamp(10), Episode: &v1alpha1.Episode{ForwardTime: minuteStamp(20)},
