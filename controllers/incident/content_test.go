@@ -16,38 +16,49 @@ import (
 )
 
 func TestAlertsWithoutContentInTheCacheAreFoldedWhole(t *testing.T) {
-	s := newSite(t)
-	s.memory.Cached = queue.NewBoundedCached(fair.Limit{All: 1, Share: 1}, fair.Limit{All: 1 << 20, Share: 1})
-	s.Post(s.Alert(v1alpha1.AlertFiring, "other")) // takes the place
-	long := func(n int) v1alpha1.Alert {
-		alert := s.Alert(v1alpha1.AlertFiring, "disk")
-		alert.Title, alert.Description = fmt.Sprint("disk ", n), strings.Repeat("d", 4000)
-		alert.Values = v1alpha1.Bag{}
-		for i := range 100 {
-			alert.Values[fmt.Sprint("v", i)] = []byte(`"` + strings.Repeat("v", 1500) + `"`)
-		}
-		return alert
-	}
-	var events []*v1alpha1.AlertEvent
 	const perEvent, count = 6, 10
-	for n := range count {
-		var alerts []v1alpha1.Alert
-		for i := range perEvent {
-			alerts = append(alerts, long(perEvent*n+i))
-		}
-		events = append(events, s.Post(alerts...))
+	for sentence, test := range map[string]struct {
+		shown int64 // bytes of AlertEvents without content that the cache shows
+		first int64 // events that the first fold has
+	}{
+		"as many as the cache shows":      {shown: 1 << 20, first: 2},
+		"as many as a fold has in memory": {shown: 1 << 30, first: 9},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			s := newSite(t)
+			s.memory.Cached = queue.NewBoundedCached(fair.Limit{All: 1, Share: 1}, fair.Limit{All: test.shown, Share: 1})
+			s.Post(s.Alert(v1alpha1.AlertFiring, "other")) // takes the place
+			var events []*v1alpha1.AlertEvent
+			for n := range count {
+				var alerts []v1alpha1.Alert
+				for i := range perEvent {
+					alerts = append(alerts, s.long(perEvent*n+i))
+				}
+				events = append(events, s.Post(alerts...))
+			}
+			s.Expect(s.reconcile("disk")).NotTo(BeNil())
+			s.Expect(s.Incident("disk").Status.AlertCount).To(Equal(perEvent * test.first))
+			s.Expect(s.Incident("disk").Status.Alert.Title).To(Equal(fmt.Sprint("disk ", perEvent*test.first-1)), "the oldest ones")
+			for s.Incident("disk").Status.AlertCount < perEvent*count {
+				s.pass(writeInterval)
+				s.fold("disk")
+				s.release()
+			}
+			s.Expect(s.Incident("disk").Status.Alert.Title).To(Equal(fmt.Sprint("disk ", perEvent*count-1)))
+			s.ExpectCounted("disk", events...)
+		})
 	}
-	s.Expect(s.reconcile("disk")).NotTo(BeNil())
-	first := s.Incident("disk").Status.AlertCount
-	s.Expect(first).To(And(BeNumerically(">", 0), BeNumerically("<", perEvent*count)), "as many as may be in memory")
-	s.Expect(s.Incident("disk").Status.Alert.Title).To(Equal(fmt.Sprint("disk ", first-1)), "the oldest ones")
-	for s.Incident("disk").Status.AlertCount < perEvent*count {
-		s.pass(writeInterval)
-		s.fold("disk")
-		s.release()
+}
+
+// long returns an alert of 160 kB with the number n in its title.
+func (s *site) long(n int) v1alpha1.Alert {
+	alert := s.Alert(v1alpha1.AlertFiring, "disk")
+	alert.Title, alert.Description = fmt.Sprint("disk ", n), strings.Repeat("d", 4000)
+	alert.Values = v1alpha1.Bag{}
+	for i := range 100 {
+		alert.Values[fmt.Sprint("v", i)] = []byte(`"` + strings.Repeat("v", 1500) + `"`)
 	}
-	s.Expect(s.Incident("disk").Status.Alert.Title).To(Equal(fmt.Sprint("disk ", perEvent*count-1)))
-	s.ExpectCounted("disk", events...)
+	return alert
 }
 
 // An admission webhook of one namespace may hang.

@@ -209,6 +209,24 @@ func TestAnEventWhoseEndTheWatchHasLostCreatesFewIncidents(t *testing.T) {
 	s.ExpectCounted("disk", again)
 }
 
+// TestAnEventWhoseEndTheWatchHasLostDeletesNoHistory has the cache show an AlertEvent that is gone, of a Resolved Incident.
+func TestAnEventWhoseEndTheWatchHasLostDeletesNoHistory(t *testing.T) {
+	s := newSite(t)
+	s.resolved("disk")
+	s.release()
+	s.pass(time.Minute)
+	gone := s.PostFiring("disk")
+	s.watch()
+	s.Expect(s.Live.Delete(s.Ctx, gone)).To(Succeed())
+	s.cache.Reader = &ghostReader{Reader: s.Live, ghost: gone}
+	for range 3 {
+		s.fold("disk")
+		s.pass(writeInterval)
+	}
+	s.Expect(s.IncidentNames()).To(ConsistOf(s.KeyOf("disk").Name))
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
+}
+
 func TestAStoredEventIsFoldedThoughAListLackedIt(t *testing.T) {
 	s := newSite(t)
 	event := s.PostFiring("disk")

@@ -199,7 +199,12 @@ func TestAMemoryThatLagsBehindTheCacheDelaysTheFold(t *testing.T) {
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(result.RequeueAfter).To(Equal(staleRetry))
 	s.Expect(s.IncidentNames()).To(BeEmpty())
+	second := s.PostFiring("disk")
+	s.memory.NoteShown(second, false)
+	result, err = s.reconcile("disk")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(result.RequeueAfter).To(Equal(staleRetry), "the first one is not known yet")
 	s.memory.NoteShown(event, false)
 	s.fold("disk")
-	s.ExpectCounted("disk", event)
+	s.ExpectCounted("disk", event, second)
 }

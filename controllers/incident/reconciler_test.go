@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
@@ -80,6 +81,13 @@ func TestAnAlertEventForAnIncidentThatDoesNotExistIsReported(t *testing.T) {
 	s.release()
 	s.Expect(s.EventNames()).To(BeEmpty())
 	s.Expect(s.told()).To(ConsistOf("Warning NoIncident No Incident is named " + name + ": the alerts for it have no effect."))
+
+	s.incidents.notices = flowcontrol.NewFakeNeverRateLimiter()
+	event.ObjectMeta = metav1.ObjectMeta{Namespace: s.Namespace, GenerateName: "by-hand-"}
+	s.Expect(s.Live.Create(s.Ctx, event)).To(Succeed())
+	s.pass(2 * time.Second)
+	s.fold("disk")
+	s.Expect(s.told()).To(BeEmpty(), "too many others were told")
 }
 
 func TestAnAlertEventMadeByHandIsFolded(t *testing.T) {
@@ -413,6 +421,9 @@ func TestASweepHasIncidentsFoldedThatAreDueBeforeTheNextOne(t *testing.T) {
 		s.Expect(s.incidents.IsDue(s.Ctx, incident)).To(Equal(test.want), "%s before", test.before)
 	}
 	s.Clock.SetTime(at.Add(-3 * sweep.Interval))
+	goes := incident.DeepCopy()
+	goes.DeletionTimestamp = &metav1.Time{Time: s.Clock.Now()}
+	s.Expect(s.incidents.IsDue(s.Ctx, goes)).To(BeTrue(), "it is being deleted, and alerts may wait")
 	flaps := incident.DeepCopy()
 	flaps.Status.Flapping = &v1alpha1.Flapping{EndTime: &v1alpha1.Timestamp{Time: s.Clock.Now().Add(sweep.Interval)}}
 	s.Expect(s.incidents.IsDue(s.Ctx, flaps)).To(BeTrue(), "it flaps no longer before the next sweep")

@@ -59,6 +59,8 @@ func TestTheForwardingIsToldWhatTheCacheLacks(t *testing.T) {
 	_, err := s.reconcile("disk")
 	s.Expect(err).NotTo(HaveOccurred())
 	s.Expect(forwarder.versions).To(ConsistOf(s.Incident("disk").ResourceVersion))
+	s.fold("none")
+	s.Expect(forwarder.versions).To(HaveLen(1), "there is nothing to tell of none")
 }
 
 // justBegun is a Forwarder that knows nothing yet.
