@@ -82,6 +82,11 @@ func TestAnAlertEventForAnIncidentThatDoesNotExistIsReported(t *testing.T) {
 	s.Expect(s.EventNames()).To(BeEmpty())
 	s.Expect(s.told()).To(ConsistOf("Warning NoIncident No Incident is named " + name + ": the alerts for it have no effect."))
 
+	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
+	s.pass(2 * time.Second)
+	s.fold("disk")
+	s.Expect(s.told()).To(BeEmpty(), "a sender need not hear of it")
+
 	s.incidents.notices = flowcontrol.NewFakeNeverRateLimiter()
 	event.ObjectMeta = metav1.ObjectMeta{Namespace: s.Namespace, GenerateName: "by-hand-"}
 	s.Expect(s.Live.Create(s.Ctx, event)).To(Succeed())
@@ -429,7 +434,7 @@ func TestASweepHasIncidentsFoldedThatAreDueBeforeTheNextOne(t *testing.T) {
 	s.Expect(s.incidents.IsDue(s.Ctx, flaps)).To(BeTrue(), "it flaps no longer before the next sweep")
 	flaps.Status.Flapping.EndTime.Time = at.Add(3 * sweep.Interval)
 	s.Expect(s.incidents.IsDue(s.Ctx, flaps)).To(BeFalse())
-	s.Clock.SetTime(at)
+	s.Clock.SetTime(at.Add(-sweep.Interval))
 	s.Expect(s.incidents.IsDue(s.Ctx, flaps)).To(BeTrue(), "its retention is over before that")
 	s.Clock.SetTime(at.Add(-3 * sweep.Interval))
 	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
