@@ -9,6 +9,9 @@ import (
 
 	"github.com/go-logr/logr"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -18,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
+	"github.com/tocsin-dev/tocsin/controllers/fold"
 	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
@@ -65,6 +69,7 @@ func TestSecondCopiesOfANamespaceThatHangsDelayNoOther(t *testing.T) {
 		live := &hangingNamespace{name: "hangs", deleted: make(chan string, 1)}
 		process := &managerStub{}
 		g.Expect(addCopyController(process, live, m)).To(Succeed())
+		g.Expect(process.added.(manager.LeaderElectionRunnable).NeedLeaderElection()).To(BeFalse(), "followers have copies")
 		storeTwice := func(namespace string, number int) {
 			first := namedEvent(fmt.Sprintf("01a1fc76-5bd7-792d-a695-%012d", number), number)
 			first.Namespace = namespace
@@ -88,4 +93,33 @@ func TestSecondCopiesOfANamespaceThatHangsDelayNoOther(t *testing.T) {
 		cancel()
 		g.Expect(<-ended).To(Succeed())
 	})
+}
+
+func TestASecondCopyIsCountedOnceItIsDeleted(t *testing.T) {
+	gone := apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("alertevents").GroupResource(), "event")
+	for sentence, test := range map[string]struct {
+		answer  error
+		unknown bool // to the watch
+		counted float64
+	}{
+		"it is deleted":                    {counted: 1},
+		"it was deleted already":           {answer: gone},
+		"the watch no longer shows a copy": {unknown: true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			g := NewWithT(t)
+			registry := prometheus.NewRegistry()
+			RegisterMetrics(registry)
+			replayed := alertsFoldedTotal.WithLabelValues(fold.ResultReplayed)
+			before := testutil.ToFloat64(replayed)
+			memory := queue.NewMemory(clock.RealClock{})
+			event := namedEvent("event", 1)
+			if !test.unknown {
+				memory.NoteShown(event, false)
+			}
+			g.Expect(DeleteCopy(t.Context(), rejectedDeletions{answer: test.answer}, memory, queue.RefOf(event))).To(Succeed())
+			g.Expect(testutil.ToFloat64(replayed) - before).To(Equal(test.counted))
+			g.Expect(testutil.GatherAndCount(registry)).To(BeNumerically(">=", 2))
+		})
+	}
 }
