@@ -14,7 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
@@ -272,15 +275,19 @@ func TestAProcessWhoseCheckFailsStoresNoCanary(t *testing.T) {
 func TestAWatchThatDoesNotShowTheCanaryBeginsAgain(t *testing.T) {
 	for sentence, test := range map[string]struct {
 		leads        bool
+		since        time.Duration // when it begins to lead
 		shown, ended time.Duration // zero: never
 		want         []string
 	}{
-		"a follower whose watch shows it":           {shown: time.Second},
-		"a follower whose watch shows it late":      {shown: 15 * time.Second, want: []string{"10s watch again"}},
-		"a follower whose watch has stalled":        {want: []string{"10s watch again", "20s list anew"}},
-		"a leader whose watch shows its end":        {leads: true, shown: time.Second, ended: 9 * time.Second},
-		"a leader whose watch shows no end":         {leads: true, shown: time.Second, want: []string{"10s watch again", "20s list anew"}},
-		"a leader whose watch shows its end late":   {leads: true, shown: time.Second, ended: 12 * time.Second, want: []string{"10s watch again"}},
+		"a follower whose watch shows it":         {shown: time.Second},
+		"a follower whose watch shows it late":    {shown: 15 * time.Second, want: []string{"10s watch again"}},
+		"a follower whose watch has stalled":      {want: []string{"10s watch again", "20s list anew"}},
+		"a leader whose watch shows its end":      {leads: true, shown: time.Second, ended: 9 * time.Second},
+		"a leader whose watch shows no end":       {leads: true, shown: time.Second, want: []string{"10s watch again", "20s list anew"}},
+		"a leader whose watch shows its end late": {leads: true, shown: time.Second, ended: 12 * time.Second, want: []string{"10s watch again"}},
+		"a leader that began after it was shown": {
+			leads: true, since: 5 * time.Second, shown: time.Second, want: []string{"15s watch again", "25s list anew"},
+		},
 		"a leader whose watch shows both in a bulk": {leads: true, shown: 8 * time.Second, ended: 8 * time.Second},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -289,7 +296,7 @@ func TestAWatchThatDoesNotShowTheCanaryBeginsAgain(t *testing.T) {
 				c.stored = queue.Ref{NamespacedName: types.NamespacedName{Namespace: "own", Name: c.name}, UID: "uid"}
 				c.storedAt = time.Now()
 				if test.leads {
-					c.led.Store(new(time.Now().Add(-time.Hour)))
+					c.led.Store(new(time.Now().Add(test.since)))
 				}
 				event := c.shown()
 				for at := time.Duration(0); at < time.Minute; at += time.Second {
@@ -319,6 +326,7 @@ func TestALeaderThatSeesNoCanaryEndGivesTheLeaseUp(t *testing.T) {
 		"they no longer end":               {ends: 10 * time.Second, until: 55 * time.Second, fails: 80 * time.Second},
 		"the cluster denies them":          {denials: 10 * time.Second, until: time.Hour},
 		"the cluster has ceased to do so":  {denials: 10 * time.Second, until: 15 * time.Second, fails: 40 * time.Second},
+		"some end while it denies others":  {ends: 10 * time.Second, denials: 10 * time.Second, until: time.Hour},
 		"they end as slowly as is allowed": {ends: 29 * time.Second, until: time.Hour},
 	} {
 		t.Run(sentence, func(t *testing.T) {
@@ -351,6 +359,90 @@ func TestALeaderThatSeesNoCanaryEndGivesTheLeaseUp(t *testing.T) {
 				g.Expect(time.Since(began)).To(BeNumerically("~", test.fails, time.Second))
 			})
 		})
+	}
+}
+
+func TestALeaderKnowsSinceWhenItLeads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		c, _ := newCanary(t, &rest.Config{Host: "http://127.0.0.1:1"}, "own")
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		ended := make(chan error)
+		go func() { ended <- c.Lead(ctx) }()
+		synctest.Wait()
+		g.Expect(c.led.Load()).To(HaveValue(Equal(began)))
+		g.Expect(<-ended).To(Succeed())
+		g.Expect(c.led.Load()).To(BeNil())
+	})
+}
+
+func TestTheWatchHasTimeToShowEachCanary(t *testing.T) {
+	g := NewWithT(t)
+	c, log := newCanary(t, answers(t, created(1), created(2)), "own")
+	for n := 1; n <= 2; n++ {
+		c.stored = queue.Ref{} // as if the last one had ended
+		g.Expect(c.round(t.Context())).To(Equal(canaryInterval))
+		c.watchOver(time.Now())
+		g.Expect(log.times).To(HaveLen(n - 1))
+		c.watchOver(time.Now().Add(canaryInterval))
+		g.Expect(log.times).To(HaveLen(n))
+	}
+}
+
+func TestACanaryReadsTheDatesOfItsOwnAnswersOnly(t *testing.T) {
+	g := NewWithT(t)
+	abort := func(http.ResponseWriter) { panic(http.ErrAbortHandler) }
+	config := answers(t, created(1), abort)
+	c, _ := newCanary(t, config, "own")
+	g.Expect(config.WrapTransport).To(BeNil(), "other clients have the configuration as well")
+	g.Expect(c.round(t.Context())).To(Equal(canaryInterval))
+	told := c.options.Health.told
+	g.Expect(c.round(t.Context())).To(Equal(canaryRetry))
+	g.Expect(c.options.Health.told).To(Equal(told), "an attempt without an answer tells no time")
+}
+
+func TestDenialsAndAWrongClockAreLoggedWhenTheyBeginAndEnd(t *testing.T) {
+	stored := func(ahead time.Duration) func(http.ResponseWriter) {
+		return answer(http.StatusCreated, ahead, metav1.PartialObjectMetadata{})
+	}
+	denied := answer(http.StatusForbidden, 0, metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+		Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "exceeded quota",
+	})
+	steps := []struct {
+		answer func(http.ResponseWriter)
+		ahead  time.Duration
+		logs   string // empty: nothing
+	}{
+		{answer: stored(0)},
+		{answer: denied, logs: "The cluster denies the canary"},
+		{answer: denied},
+		{answer: stored(0), logs: "The cluster no longer denies the canary"},
+		{answer: stored(0)},
+		{answer: stored(time.Hour), ahead: time.Hour, logs: "The clock differs"},
+		{answer: stored(time.Hour), ahead: time.Hour},
+		{answer: stored(0), logs: "The clock agrees"},
+		{answer: stored(0)},
+	}
+	var all []func(http.ResponseWriter)
+	for _, step := range steps {
+		all = append(all, step.answer)
+	}
+	c, _ := newCanary(t, answers(t, all...), "own")
+	for n, step := range steps {
+		g := NewWithT(t)
+		var lines []string
+		logger := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+		_, err := c.round(log.IntoContext(t.Context(), logger))
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(testutil.ToFloat64(clockOffset)).To(BeNumerically("~", step.ahead.Seconds(), 2), "step %d", n)
+		if step.logs == "" {
+			g.Expect(lines).To(BeEmpty(), "step %d", n)
+			continue
+		}
+		g.Expect(lines).To(ConsistOf(ContainSubstring(step.logs)), "step %d", n)
 	}
 }
 
