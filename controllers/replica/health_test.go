@@ -42,13 +42,16 @@ func TestIngestHealth(t *testing.T) {
 		now   time.Duration
 		from  time.Duration // by the API server's clock; never: no time-based resolve is safe
 	}{
-		"nothing was answered yet: nothing ends":              {nil, 0, never},
-		"answers without a gap: since the first":              {[]step{answer(0), answer(15 * time.Second), answer(30 * time.Second)}, 31 * time.Second, 0},
-		"a gap: since the first answer after it":              {[]step{answer(0), answer(16 * time.Second)}, 17 * time.Second, 16 * time.Second},
-		"just no gap yet: since the first answer":             {[]step{answer(0)}, 15 * time.Second, 0},
-		"in the gap: nothing ends":                            {[]step{answer(0)}, 16 * time.Second, never},
-		"the clock an hour ahead: by the API server's":        {[]step{{answer: true, ahead: time.Hour}}, time.Second, -time.Hour + time.Second},
-		"the clock an hour behind: by the API server's":       {[]step{{answer: true, ahead: -time.Hour}}, time.Second, time.Hour},
+		"nothing was answered yet: nothing ends":        {nil, 0, never},
+		"answers without a gap: since the first":        {[]step{answer(0), answer(15 * time.Second), answer(30 * time.Second)}, 31 * time.Second, 0},
+		"a gap: since the first answer after it":        {[]step{answer(0), answer(16 * time.Second)}, 17 * time.Second, 16 * time.Second},
+		"just no gap yet: since the first answer":       {[]step{answer(0)}, 15 * time.Second, 0},
+		"in the gap: nothing ends":                      {[]step{answer(0)}, 16 * time.Second, never},
+		"the clock an hour ahead: by the API server's":  {[]step{{answer: true, ahead: time.Hour}}, time.Second, -time.Hour + time.Second},
+		"the clock an hour behind: by the API server's": {[]step{{answer: true, ahead: -time.Hour}}, time.Second, time.Hour},
+		"it stays an hour ahead: since the first answer": {
+			[]step{{answer: true, ahead: time.Hour}, {at: 9 * time.Second, answer: true, ahead: time.Hour}}, 10 * time.Second, -time.Hour + time.Second,
+		},
 		"the API server's clock is set: since then":           {[]step{answer(0), {at: 5 * time.Second, answer: true, ahead: -time.Hour}}, 9 * time.Second, time.Hour + 5*time.Second},
 		"it is set by as little as may differ: as ever":       {[]step{answer(0), {at: 5 * time.Second, answer: true, ahead: -time.Minute}}, 9 * time.Second, time.Minute},
 		"an alert of it was missed: since then":               {[]step{answer(0), miss(&shop)}, 9 * time.Second, 5 * time.Second},
@@ -213,7 +216,10 @@ func suspended(t time.Time, d time.Duration) time.Time {
 func TestTheTimeOfTheAPIServerIsThatOfItsWallClock(t *testing.T) {
 	g := NewWithT(t)
 	h := NewIngestHealth(clock.RealClock{})
+	_, ok := h.Now()
+	g.Expect(ok).To(BeFalse())
 	before := h.APITime()
+	g.Expect(before).To(BeTemporally("~", time.Now(), 10*time.Second))
 	g.Expect(before).To(Equal(before.Round(0)), "until the API server has answered")
 	now := time.Now()
 	h.Answered(now, now, now.Add(time.Hour))
