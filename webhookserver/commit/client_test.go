@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
@@ -142,4 +143,48 @@ func TestStoreReadsAlerts(t *testing.T) {
 	g.Expect(event.Alerts).To(HaveLen(2))
 	_, err = store.Get(t.Context(), "team-a", "other")
 	g.Expect(apierrors.IsNotFound(err)).To(BeTrue())
+}
+
+func TestTheAPIServerLearnsWhenAnAttemptEnds(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		deadline time.Duration // from now; 0: none
+		want     gomegatypes.GomegaMatcher
+	}{
+		"with its deadline":        {deadline: time.Minute, want: BeNumerically("~", time.Minute, 5*time.Second)},
+		"without one":              {want: Equal(attemptTimeout)},
+		"with one that has passed": {deadline: -time.Second, want: Equal(time.Millisecond)},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			ctx := t.Context()
+			if test.deadline != 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, test.deadline)
+				defer cancel()
+			}
+			NewWithT(t).Expect(timeoutOf(ctx)).To(test.want)
+		})
+	}
+}
+
+func TestCloseDropsTheConnectionsThatAreKeptForTheNextWrite(t *testing.T) {
+	g := NewWithT(t)
+	var open atomic.Int32
+	server := httptest.NewUnstartedServer(answer(http.StatusCreated))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			open.Add(1)
+		case http.StateClosed:
+			open.Add(-1)
+		default:
+		}
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	store, err := NewClient(&rest.Config{Host: server.URL})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(store.Create(t.Context(), newAlertEvent([]*entry{{Submission: submission("x", "1")}}))).To(Succeed())
+	g.Expect(open.Load()).To(BeEquivalentTo(1))
+	store.Close()
+	g.Eventually(open.Load, "5s").Should(BeZero())
 }
