@@ -506,3 +506,32 @@ func TestAnEventIsReceivedWithItsFirstAlert(t *testing.T) {
 	g.Expect(event.Spec.ReceivedTime).To(Equal(v1alpha1.NewTimestamp(first.Received)))
 	g.Expect(event.Alerts).To(HaveLen(2))
 }
+
+// A writer may come to a submission after its request has ended, but before Commit has noticed.
+func TestASubmissionWhoseRequestHasEndedIsNotWrittenAndLeavesTheWriterToOthers(t *testing.T) {
+	for sentence, end := range map[string]func(*entry, context.CancelFunc){
+		"its client has hung up":  func(_ *entry, hangUp context.CancelFunc) { hangUp() },
+		"its deadline has passed": func(e *entry, _ context.CancelFunc) { e.deadline = time.Now() },
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				store := slowStore(slowWrite / 2)
+				c := startCommits(store, 1)
+				c.add(submission("x", "first"), Timeout)
+				ctx, hangUp := context.WithCancel(t.Context())
+				defer hangUp()
+				e := &entry{Submission: submission("y", "ended"), ctx: ctx, deadline: time.Now().Add(Timeout), done: make(chan result, 1)}
+				g.Expect(c.committer.enqueue(e)).To(Succeed())
+				end(e, hangUp)
+				c.add(submission("z", "last"), Timeout)
+				c.finish()
+				g.Expect((<-e.done).err).To(MatchError(ErrUnavailable))
+				g.Expect(c.took["last"]).To(Equal(slowWrite), "the write of the first and its own")
+				g.Expect(contents(store)).To(Equal([]string{"x:first", "z:last"}))
+				g.Expect(c.committer.Close(t.Context())).To(Succeed())
+				expectIdle(g, c.committer)
+			})
+		})
+	}
+}

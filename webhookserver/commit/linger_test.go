@@ -133,3 +133,25 @@ func TestNoWriteWaitsForSendersIfTheNextOneIsFull(t *testing.T) {
 		})
 	}
 }
+
+// It would wait for ever if it missed that the last submission has left: no write is under way that could tell it.
+func TestCloseReturnsOnceTheLastSubmissionThatWaitsForSendersHasGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		c := startCommits(slowStore(stormWrite), 8)
+		c.add(submission("x", "first"), Timeout)
+		for n := range stormSenders {
+			c.add(submission("x", fmt.Sprint("batch-", n)), Timeout)
+		}
+		time.Sleep(2*stormWrite + stormWrite/4) // the batch is written, and the next write waits for its senders
+		c.add(submission("x", "last"), stormWrite/4)
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), Timeout)
+		defer cancel()
+		g.Expect(c.committer.Close(ctx)).To(Succeed())
+		g.Expect(time.Since(began)).To(Equal(stormWrite / 4))
+		c.finish()
+		g.Expect(c.errs["last"]).To(MatchError(ErrUnavailable))
+		expectIdle(g, c.committer)
+	})
+}
