@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"testing"
@@ -110,6 +111,8 @@ func TestWhatAnswersMean(t *testing.T) {
 	}{
 		"a namespace that is being deleted takes nothing": {
 			answer: with(invalid(403, metav1.StatusReasonForbidden), metav1.StatusCause{Type: corev1.NamespaceTerminatingCause}), final: MatchError(ErrUnavailable)},
+		"a connection that broke while the answer was read may have stored it": {
+			answer: &net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, final: BeNil(), mayBeStored: true},
 		"a namespace that does not exist takes nothing": {answer: invalid(404, metav1.StatusReasonNotFound), final: MatchError(ErrUnavailable)},
 		"a quota": {answer: memorystore.ServerError(403, metav1.StatusReasonForbidden, "exceeded quota: few, requested: count/alertevents=1"), final: denied(ReasonQuota)},
 		"a quota that was counted by another request is asked again": {answer: invalid(409, metav1.StatusReasonConflict), final: BeNil()},

@@ -132,6 +132,9 @@ func TestWriterIsBounded(t *testing.T) {
 			want:  ErrOutcomeUnknown, took: Timeout},
 		"one that asks to wait longer than the bound is not waited for": {
 			store: &memorystore.Store{Before: memorystore.FailFirst(apierrors.NewTooManyRequests("wait", 60))}, want: ErrUnavailable, calls: 1},
+		"one that asks to wait as long as the bound is not waited for": {
+			store: &memorystore.Store{Before: memorystore.FailFirst(apierrors.NewTooManyRequests("wait", int(Timeout/time.Second)))},
+			want:  ErrUnavailable, calls: 1},
 		"a rejection after a lost reply says nothing of what was lost": {
 			store: &memorystore.Store{Before: memorystore.FailFirst(io.EOF, memorystore.ServerError(422, metav1.StatusReasonInvalid, "bad"))},
 			want:  ErrOutcomeUnknown, calls: 2, took: time.Second},
