@@ -14,6 +14,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -103,6 +104,45 @@ func TestTheTimeBetweenAttemptsGrows(t *testing.T) {
 		g.Expect(err).To(MatchError(ErrUnavailable))
 		g.Expect(store.Calls()).To(And(BeNumerically(">=", 6), BeNumerically("<=", 14)), "from 50 ms to a second, within five")
 	})
+}
+
+type histogram struct{ count, sum float64 }
+
+// measured returns the histograms of writes by their names.
+func measured(g Gomega) map[string]histogram {
+	registry := prometheus.NewRegistry()
+	RegisterMetrics(registry)
+	families, err := registry.Gather()
+	g.Expect(err).NotTo(HaveOccurred())
+	values := map[string]histogram{}
+	for _, family := range families {
+		of := family.GetMetric()[0].GetHistogram()
+		values[family.GetName()] = histogram{count: float64(of.GetSampleCount()), sum: of.GetSampleSum()}
+	}
+	return values
+}
+
+func TestAWriteIsMeasuredOnceHoweverManyAttemptsItNeedsAndWhetherOrNotItSucceeds(t *testing.T) {
+	for sentence, failures := range map[string][]error{
+		"it succeeds after a retry": {apierrors.NewTooManyRequests("wait", 2)},
+		"it fails after a retry": {
+			apierrors.NewTooManyRequests("wait", 2), memorystore.ServerError(404, metav1.StatusReasonNotFound, "no such namespace")},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				before := measured(g)
+				_, _ = commitOne(&memorystore.Store{Before: memorystore.FailFirst(failures...)}, submission("x", "1", "2", "3"))
+				for name, want := range map[string]float64{
+					"tocsin_webhook_write_duration_seconds": 2, "tocsin_webhook_write_alerts": 3,
+				} {
+					after := measured(g)[name]
+					g.Expect(after.count-before[name].count).To(Equal(1.0), name)
+					g.Expect(after.sum-before[name].sum).To(BeNumerically("~", want, 0.01), name)
+				}
+			})
+		})
+	}
 }
 
 // failOnce makes a function fail its first call.
