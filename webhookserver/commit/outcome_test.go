@@ -83,6 +83,23 @@ func TestAPolicyThatRefusesOneAlertRefusesNoOther(t *testing.T) {
 	}
 }
 
+func TestABatchForWhichAQuotaHasNoCapacityIsNotSplit(t *testing.T) {
+	g := NewWithT(t)
+	exceeded := memorystore.ServerError(http.StatusForbidden, metav1.StatusReasonForbidden, "exceeded quota: few, requested: count/alertevents=1")
+	store := &memorystore.Store{Before: memorystore.FailAlways(exceeded)}
+	var batch []*entry
+	for i := range 4 {
+		batch = append(batch, &entry{Submission: submission("x", fmt.Sprint(i)), done: make(chan result, 1), deadline: time.Now().Add(time.Minute)})
+	}
+	New(store, 1, nil).writeBatch(batch)
+	g.Expect(store.Calls()).To(Equal(1), "a quota counts AlertEvents")
+	for _, e := range batch {
+		var denied *DeniedError
+		g.Expect(errors.As((<-e.done).err, &denied)).To(BeTrue())
+		g.Expect(denied.Reason).To(Equal(ReasonQuota))
+	}
+}
+
 // with returns an answer with causes.
 func with(err *apierrors.StatusError, causes ...metav1.StatusCause) error {
 	err.ErrStatus.Details = &metav1.StatusDetails{Causes: causes}
@@ -121,10 +138,14 @@ func TestWhatAnswersMean(t *testing.T) {
 		"a policy that says invalid, without causes":                 {answer: with(invalid(422, metav1.StatusReasonInvalid)), final: denied(ReasonPolicy)},
 		"a policy with a cause of its own":                           {answer: with(invalid(422, metav1.StatusReasonInvalid), metav1.StatusCause{Type: "Policy", Field: "spec"}), final: denied(ReasonPolicy)},
 		"a policy with a reason of its own":                          {answer: with(invalid(422, "Policy"), title), final: denied(ReasonPolicy)},
-		"a policy that says that the request is bad":                 {answer: invalid(400, metav1.StatusReasonBadRequest), final: denied(ReasonPolicy)},
-		"an API server that takes no object as large":                {answer: invalid(413, metav1.StatusReasonRequestEntityTooLarge), final: notValid},
-		"an API server that was too slow may have stored it":         {answer: invalid(408, metav1.StatusReasonTimeout), final: BeNil(), mayBeStored: true},
-		"an API server that failed may have stored it":               {answer: invalid(500, metav1.StatusReasonInternalError), final: BeNil(), mayBeStored: true},
+		"a policy with a code of its own": {
+			answer: with(memorystore.ServerError(403, metav1.StatusReasonInvalid, `admission webhook "x" denied the request: no`), title),
+			final:  denied(ReasonPolicy)},
+		"a proxy that redirects says nothing of what is stored": {answer: invalid(300, ""), final: BeNil(), mayBeStored: true},
+		"a policy that says that the request is bad":            {answer: invalid(400, metav1.StatusReasonBadRequest), final: denied(ReasonPolicy)},
+		"an API server that takes no object as large":           {answer: invalid(413, metav1.StatusReasonRequestEntityTooLarge), final: notValid},
+		"an API server that was too slow may have stored it":    {answer: invalid(408, metav1.StatusReasonTimeout), final: BeNil(), mayBeStored: true},
+		"an API server that failed may have stored it":          {answer: invalid(500, metav1.StatusReasonInternalError), final: BeNil(), mayBeStored: true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			g := NewWithT(t)

@@ -208,6 +208,22 @@ func TestWriterSanitisesWhatTheServerSaid(t *testing.T) {
 	g.Expect(len(denied.Message)).To(BeNumerically("<=", maxServerMessage+3))
 }
 
+func TestAReceiptHasTheAlertsOfItsSubmissionAloneAfterALostReplyToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		var batch []*entry
+		for _, s := range []Submission{submission("x", "1", "2"), submission("x", "3")} {
+			batch = append(batch, &entry{Submission: s, done: make(chan result, 1), deadline: time.Now().Add(Timeout)})
+		}
+		store := &memorystore.Store{After: memorystore.FailFirst(io.EOF)}
+		New(store, 1, nil).writeBatch(batch)
+		g.Expect(store.Stored()).To(HaveLen(1))
+		for _, e := range batch {
+			g.Expect(<-e.done).To(Equal(result{receipt: Receipt{EventName: store.Stored()[0].Name, Alerts: e.Alerts}}))
+		}
+	})
+}
+
 func TestKeyedSubmissions(t *testing.T) {
 	keyed := func(ids ...string) Submission {
 		s := submission("x", ids...)
