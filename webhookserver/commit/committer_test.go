@@ -2,6 +2,7 @@ package commit
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -85,6 +86,14 @@ func (c *commits) result(id string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.errs[id]
+}
+
+// withShortKeys returns the submission with keys so short that a batch reaches maxBatchAlerts before maxBatchBytes.
+func withShortKeys(s Submission) Submission {
+	for i := range s.Alerts {
+		s.Alerts[i].DedupKey = "k"
+	}
+	return s
 }
 
 // contents lists the ids of the alerts of each stored event, in the order of storing.
@@ -404,7 +413,30 @@ func large(id string, bytes int, random bool) Submission {
 	return s
 }
 
+// incompressible makes a submission of one alert whose text has exactly so many bytes, and does not shrink when it is compressed.
+func incompressible(g Gomega, bytes int) Submission {
+	made := func(random int) Submission {
+		source := rand.NewChaCha8([32]byte{})
+		text := make([]byte, random)
+		_, _ = source.Read(text)
+		s := submission("x", "1")
+		s.Alerts[0].Custom = v1alpha1.Bag{"x": []byte(`"` + base64.StdEncoding.EncodeToString(text)[:random] + `"`)}
+		return s
+	}
+	length := func(s Submission) int {
+		event := v1alpha1.AlertEvent{Alerts: s.Alerts}
+		g.Expect(queue.Encode(&event)).To(Succeed())
+		g.Expect(event.Spec.Encoding).To(BeEmpty())
+		return len(event.Spec.Alerts)
+	}
+	s := made(2*bytes - length(made(bytes)))
+	g.Expect(length(s)).To(Equal(bytes))
+	return s
+}
+
 func TestAlertsFitIfTheirTextDoesOnceItIsCompressed(t *testing.T) {
+	g := NewWithT(t)
+	compressible := large("1", maxGroupBytes-queue.EncodedSize(large("1", 0, false).Alerts), false)
 	for sentence, test := range map[string]struct {
 		submission Submission
 		want       bool
@@ -413,6 +445,9 @@ func TestAlertsFitIfTheirTextDoesOnceItIsCompressed(t *testing.T) {
 		"bytes that are compressed do":            {large("1", 2*MaxBytes, false), true},
 		"bytes that cannot be compressed do not":  {large("1", 2*MaxBytes, true), false},
 		"more than is ever compressed do not":     {large("1", maxGroupBytes+1, false), false},
+		"as many as are ever compressed do":       {compressible, true},
+		"as many as an event may have do":         {incompressible(g, MaxBytes), true},
+		"one byte more does not":                  {incompressible(g, MaxBytes+1), false},
 		"half of the bytes do, whatever they are": {large("1", MaxBytes/2, true), true},
 	} {
 		t.Run(sentence, func(t *testing.T) { NewWithT(t).Expect(Fits(test.submission.Alerts)).To(Equal(test.want)) })
@@ -466,6 +501,99 @@ func TestABatchHasAsManyBytesAsItMay(t *testing.T) {
 			sizes = append(sizes, len(event.Alerts))
 		}
 		g.Expect(sizes).To(Equal([]int{1, fitting, fitting, 1}))
+		expectIdle(g, c.committer)
+	})
+}
+
+func TestTwoSubmissionsShareAnEventUpToItsBounds(t *testing.T) {
+	alerts := func(id string, n int) Submission {
+		s := submission("x", id)
+		for i := range n - 1 {
+			s.Alerts = append(s.Alerts, submission("x", fmt.Sprint(id, "-", i)).Alerts...)
+		}
+		return withShortKeys(s)
+	}
+	bytes := func(id string, size int) Submission {
+		return large(id, size-queue.EncodedSize(large(id, 0, false).Alerts), false)
+	}
+	for sentence, test := range map[string]struct {
+		one, other Submission
+		events     int
+	}{
+		"as many alerts as an event may have": {alerts("1", 300), alerts("2", maxBatchAlerts-300), 1},
+		"one alert more":                      {alerts("1", 300), alerts("2", maxBatchAlerts-300+1), 2},
+		"as many bytes as an event may have":  {bytes("1", maxBatchBytes/2), bytes("2", maxBatchBytes/2), 1},
+		"one byte more":                       {bytes("1", maxBatchBytes/2), bytes("2", maxBatchBytes/2+1), 2},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := slowStore(slowWrite / 2)
+				c := startCommits(store, 1)
+				c.add(submission("x", "first"), time.Minute)
+				c.add(test.one, time.Minute)
+				c.add(test.other, time.Minute)
+				c.finish()
+				NewWithT(t).Expect(store.Stored()).To(HaveLen(1 + test.events))
+			})
+		})
+	}
+}
+
+func TestASubmissionThatCannotBeWrittenAtOnceNeedsSpaceAlthoughAWriterIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		c := startCommits(slowStore(2*slowWrite), 2)
+		storm := submission("x", "1")
+		c.add(storm, Timeout)
+		full := c.committer.space.Reserve(storm.Integration, maxWaiting/4, 0)
+		g.Expect(full).NotTo(BeNil())
+		g.Expect(c.committer.CheckSpace(storm.Integration)).To(MatchError(ErrOverloaded), "a write of its own is under way")
+		c.add(submission("x", "2"), Timeout)
+		g.Expect(c.result("2")).To(MatchError(ErrOverloaded))
+		time.Sleep(slowWrite)
+		synctest.Wait()
+		g.Expect(c.committer.CheckSpace(storm.Integration)).To(Succeed(), "that write is slow")
+		c.add(submission("x", "3"), Timeout)
+		c.finish()
+		full.Release()
+		g.Expect(c.errs["3"]).NotTo(HaveOccurred())
+		expectIdle(g, c.committer)
+	})
+}
+
+func TestAQueueWithASlowWriteComesAfterThoseOfItsNamespaceThatHaveNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		store := &memorystore.Store{Before: func(_ context.Context, event *v1alpha1.AlertEvent, _ int) error {
+			took := slowWrite / 2
+			if event.Alerts[0].ID == "hangs" {
+				took = 3 * slowWrite
+			}
+			time.Sleep(took)
+			return nil
+		}}
+		c := startCommits(store, 2)
+		c.add(submission("x", "hangs"), Timeout)
+		time.Sleep(slowWrite)
+		c.add(submission("y", "1"), Timeout) // and has the only writer that the namespace has left
+		c.add(submission("x", "2"), Timeout)
+		c.add(submission("z", "3"), Timeout)
+		c.finish()
+		g.Expect(contents(store)).To(Equal([]string{"y:1", "z:3", "x:2", "x:hangs"}))
+		expectIdle(g, c.committer)
+	})
+}
+
+func TestNothingIsKeptOfAQueueWhoseOnlySubmissionHasGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		store := slowStore(slowWrite / 2)
+		c := startCommits(store, 1)
+		c.add(submission("x", "first"), Timeout)
+		c.add(submission("y", "gives up"), slowWrite/4)
+		c.finish()
+		g.Expect(c.errs["gives up"]).To(MatchError(ErrUnavailable))
+		g.Expect(contents(store)).To(Equal([]string{"x:first"}))
 		expectIdle(g, c.committer)
 	})
 }

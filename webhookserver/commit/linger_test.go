@@ -36,7 +36,7 @@ func storm(t *testing.T, committer *Committer, size int) {
 }
 
 func TestSendersInAStormShareAWrite(t *testing.T) {
-	for _, senders := range []int{5, 8, stormSenders} {
+	for _, senders := range []int{minLingering + 1, 5, 8, stormSenders} {
 		synctest.Test(t, func(t *testing.T) {
 			store := slowStore(stormWrite)
 			storm(t, New(store, 8, nil), senders)
@@ -110,10 +110,10 @@ func TestNoWriteWaitsForSendersIfTheNextOneIsFull(t *testing.T) {
 	for sentence, behind := range map[string]func(id string) Submission{
 		"of alerts": func(id string) Submission {
 			s := submission("x", id)
-			for i := range maxBatchAlerts / 2 {
+			for i := range maxBatchAlerts/2 - 1 {
 				s.Alerts = append(s.Alerts, submission("x", fmt.Sprint(id, "-", i)).Alerts...)
 			}
-			return s
+			return withShortKeys(s)
 		},
 		"of bytes": func(id string) Submission { return large(id, maxBatchBytes/2, false) },
 	} {
@@ -127,6 +127,7 @@ func TestNoWriteWaitsForSendersIfTheNextOneIsFull(t *testing.T) {
 				time.Sleep(stormWrite + stormWrite/2) // the batch is being written
 				c.add(behind("behind"), Timeout)
 				c.add(behind("after"), Timeout)
+				c.add(submission("x", "last"), Timeout)
 				c.finish()
 				NewWithT(t).Expect(c.took["behind"]).To(Equal(stormWrite/2+stormWrite), "half a write and its own")
 			})
@@ -134,24 +135,111 @@ func TestNoWriteWaitsForSendersIfTheNextOneIsFull(t *testing.T) {
 	}
 }
 
-// It would wait for ever if it missed that the last submission has left: no write is under way that could tell it.
-func TestCloseReturnsOnceTheLastSubmissionThatWaitsForSendersHasGivenUp(t *testing.T) {
+// While a write waits for senders, no writer is at work: Close must not return then, nor miss that the last submission has left.
+func TestCloseWaitsForSubmissionsWhoseWriteWaitsForSenders(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		timeout, want time.Duration
+		err           error
+	}{
+		"until they are written":      {timeout: Timeout, want: stormWrite - stormWrite/4 + stormWrite},
+		"until the last has given up": {timeout: stormWrite / 4, want: stormWrite / 4, err: ErrUnavailable},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewWithT(t)
+				c := startCommits(slowStore(stormWrite), 8)
+				c.addAll("x", "first")
+				c.addAll("x", "a", "b", "c", "d")
+				time.Sleep(2*stormWrite + stormWrite/4) // they are written, and the next write waits for their senders
+				c.add(submission("x", "last"), test.timeout)
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), Timeout)
+				defer cancel()
+				g.Expect(c.committer.Close(ctx)).To(Succeed())
+				g.Expect(time.Since(began)).To(Equal(test.want))
+				c.finish()
+				if test.err != nil {
+					g.Expect(c.errs["last"]).To(MatchError(test.err))
+				} else {
+					g.Expect(c.errs["last"]).NotTo(HaveOccurred())
+				}
+				expectIdle(g, c.committer)
+			})
+		})
+	}
+}
+
+// addAll begins commits of one alert each.
+func (c *commits) addAll(integration string, ids ...string) {
+	for _, id := range ids {
+		c.add(submission(integration, id), Timeout)
+	}
+}
+
+func TestTheNextWriteBeginsAsSoonAsTheSendersAreBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		c := startCommits(slowStore(stormWrite), 8)
-		c.add(submission("x", "first"), Timeout)
-		for n := range stormSenders {
-			c.add(submission("x", fmt.Sprint("batch-", n)), Timeout)
-		}
-		time.Sleep(2*stormWrite + stormWrite/4) // the batch is written, and the next write waits for its senders
-		c.add(submission("x", "last"), stormWrite/4)
-		began := time.Now()
-		ctx, cancel := context.WithTimeout(t.Context(), Timeout)
-		defer cancel()
-		g.Expect(c.committer.Close(ctx)).To(Succeed())
-		g.Expect(time.Since(began)).To(Equal(stormWrite / 4))
+		c.addAll("x", "first")
+		c.addAll("x", "a", "b", "c", "d")
+		time.Sleep(2*stormWrite + stormWrite/4) // they are written
+		c.addAll("x", "a again", "b again", "c again")
+		time.Sleep(stormWrite / 4)
+		c.addAll("x", "d again")
 		c.finish()
-		g.Expect(c.errs["last"]).To(MatchError(ErrUnavailable))
-		expectIdle(g, c.committer)
+		g.Expect(c.took["a again"]).To(Equal(stormWrite/4 + stormWrite))
+		g.Expect(c.took["d again"]).To(Equal(stormWrite))
+	})
+}
+
+func TestAWriteWaitsForSendersAgainIfHalfOfThemCameBackBefore(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		back []string
+		want time.Duration // of a submission that comes in the middle of the next write
+	}{
+		"half of them":     {back: []string{"a again", "b again"}, want: stormWrite/2 + stormWrite + stormWrite},
+		"less than a half": {back: []string{"a again"}, want: stormWrite/2 + stormWrite},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := startCommits(slowStore(stormWrite), 8)
+				c.addAll("x", "first")
+				c.addAll("x", "a", "b", "c", "d")
+				time.Sleep(stormWrite + stormWrite/2) // they are being written
+				c.addAll("x", "behind", "behind too")
+				time.Sleep(stormWrite) // the next write waits for their senders
+				c.addAll("x", test.back...)
+				time.Sleep(stormWrite) // it has begun
+				c.addAll("x", "next")
+				c.finish()
+				NewWithT(t).Expect(c.took["next"]).To(Equal(test.want))
+			})
+		})
+	}
+}
+
+func TestAfterAWaitInVainSomeWritesDoNotWaitForSenders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCommits(slowStore(stormWrite), 8)
+		round := func(n int) {
+			for sender := range minLingering {
+				c.addAll("x", fmt.Sprint(n, "-", sender))
+			}
+		}
+		c.addAll("x", "first")
+		c.addAll("x", "a", "b", "c", "d")
+		time.Sleep(stormWrite + stormWrite/2) // they are being written
+		round(0)
+		time.Sleep(stormWrite) // the wait is in vain
+		for n := range lingerSkips + 1 {
+			time.Sleep(stormWrite) // round n is being written
+			round(n + 1)
+		}
+		c.finish()
+		g := NewWithT(t)
+		for n := range lingerSkips {
+			g.Expect(c.took[fmt.Sprint(n+1, "-0")]).To(Equal(stormWrite/2+stormWrite), "half a write and its own in round %d", n+1)
+		}
+		g.Expect(c.took[fmt.Sprint(lingerSkips+1, "-0")]).To(Equal(stormWrite/2+stormWrite+stormWrite), "another wait is tried")
 	})
 }
