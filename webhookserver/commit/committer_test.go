@@ -663,3 +663,21 @@ func TestASubmissionWhoseRequestHasEndedIsNotWrittenAndLeavesTheWriterToOthers(t
 		})
 	}
 }
+
+func TestASubmissionWhoseRequestHasEndedDoesNotPartThoseAroundIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewWithT(t)
+		store := slowStore(slowWrite / 2)
+		c := startCommits(store, 1)
+		c.add(submission("x", "first"), Timeout)
+		c.add(submission("x", "1"), Timeout)
+		keyed := submission("x", "ended")
+		keyed.EventName = v1alpha1.KeyedEventName("x", "key")
+		e := &entry{Submission: keyed, ctx: t.Context(), deadline: time.Now(), done: make(chan result, 1)}
+		g.Expect(c.committer.enqueue(e)).To(Succeed())
+		c.add(submission("x", "2"), Timeout)
+		c.finish()
+		g.Expect((<-e.done).err).To(MatchError(ErrUnavailable))
+		g.Expect(contents(store)).To(Equal([]string{"x:first", "x:1,2"}))
+	})
+}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 )
 
 const (
@@ -139,17 +140,17 @@ func TestNoWriteWaitsForSendersIfTheNextOneIsFull(t *testing.T) {
 func TestCloseWaitsForSubmissionsWhoseWriteWaitsForSenders(t *testing.T) {
 	for sentence, test := range map[string]struct {
 		timeout, want time.Duration
-		err           error
+		outcome       types.GomegaMatcher
 	}{
-		"until they are written":      {timeout: Timeout, want: stormWrite - stormWrite/4 + stormWrite},
-		"until the last has given up": {timeout: stormWrite / 4, want: stormWrite / 4, err: ErrUnavailable},
+		"until they are written":      {timeout: Timeout, want: stormWrite - stormWrite/4 + stormWrite, outcome: BeNil()},
+		"until the last has given up": {timeout: stormWrite / 4, want: stormWrite / 4, outcome: MatchError(ErrUnavailable)},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := NewWithT(t)
 				c := startCommits(slowStore(stormWrite), 8)
-				c.addAll("x", "first")
-				c.addAll("x", "a", "b", "c", "d")
+				c.addAll("first")
+				c.addAll("a", "b", "c", "d")
 				time.Sleep(2*stormWrite + stormWrite/4) // they are written, and the next write waits for their senders
 				c.add(submission("x", "last"), test.timeout)
 				began := time.Now()
@@ -158,21 +159,17 @@ func TestCloseWaitsForSubmissionsWhoseWriteWaitsForSenders(t *testing.T) {
 				g.Expect(c.committer.Close(ctx)).To(Succeed())
 				g.Expect(time.Since(began)).To(Equal(test.want))
 				c.finish()
-				if test.err != nil {
-					g.Expect(c.errs["last"]).To(MatchError(test.err))
-				} else {
-					g.Expect(c.errs["last"]).NotTo(HaveOccurred())
-				}
+				g.Expect(c.errs["last"]).To(test.outcome)
 				expectIdle(g, c.committer)
 			})
 		})
 	}
 }
 
-// addAll begins commits of one alert each.
-func (c *commits) addAll(integration string, ids ...string) {
+// addAll begins commits of one alert each to the integration x.
+func (c *commits) addAll(ids ...string) {
 	for _, id := range ids {
-		c.add(submission(integration, id), Timeout)
+		c.add(submission("x", id), Timeout)
 	}
 }
 
@@ -180,12 +177,12 @@ func TestTheNextWriteBeginsAsSoonAsTheSendersAreBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewWithT(t)
 		c := startCommits(slowStore(stormWrite), 8)
-		c.addAll("x", "first")
-		c.addAll("x", "a", "b", "c", "d")
+		c.addAll("first")
+		c.addAll("a", "b", "c", "d")
 		time.Sleep(2*stormWrite + stormWrite/4) // they are written
-		c.addAll("x", "a again", "b again", "c again")
+		c.addAll("a again", "b again", "c again")
 		time.Sleep(stormWrite / 4)
-		c.addAll("x", "d again")
+		c.addAll("d again")
 		c.finish()
 		g.Expect(c.took["a again"]).To(Equal(stormWrite/4 + stormWrite))
 		g.Expect(c.took["d again"]).To(Equal(stormWrite))
@@ -203,14 +200,14 @@ func TestAWriteWaitsForSendersAgainIfHalfOfThemCameBackBefore(t *testing.T) {
 		t.Run(sentence, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := startCommits(slowStore(stormWrite), 8)
-				c.addAll("x", "first")
-				c.addAll("x", "a", "b", "c", "d")
+				c.addAll("first")
+				c.addAll("a", "b", "c", "d")
 				time.Sleep(stormWrite + stormWrite/2) // they are being written
-				c.addAll("x", "behind", "behind too")
+				c.addAll("behind", "behind too")
 				time.Sleep(stormWrite) // the next write waits for their senders
-				c.addAll("x", test.back...)
+				c.addAll(test.back...)
 				time.Sleep(stormWrite) // it has begun
-				c.addAll("x", "next")
+				c.addAll("next")
 				c.finish()
 				NewWithT(t).Expect(c.took["next"]).To(Equal(test.want))
 			})
@@ -223,11 +220,11 @@ func TestAfterAWaitInVainSomeWritesDoNotWaitForSenders(t *testing.T) {
 		c := startCommits(slowStore(stormWrite), 8)
 		round := func(n int) {
 			for sender := range minLingering {
-				c.addAll("x", fmt.Sprint(n, "-", sender))
+				c.addAll(fmt.Sprint(n, "-", sender))
 			}
 		}
-		c.addAll("x", "first")
-		c.addAll("x", "a", "b", "c", "d")
+		c.addAll("first")
+		c.addAll("a", "b", "c", "d")
 		time.Sleep(stormWrite + stormWrite/2) // they are being written
 		round(0)
 		time.Sleep(stormWrite) // the wait is in vain
