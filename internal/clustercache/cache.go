@@ -124,7 +124,11 @@ func (i *Informers) newInformer(
 	informer.SharedIndexInformer = toolscache.NewSharedIndexInformer(listsFirst{&toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 			all, err := informer.list(ctx, options, func(ctx context.Context, page metav1.ListOptions) (runtime.Object, error) {
-				return retry(ctx, i.Log, func() (runtime.Object, error) { return withContext.ListWithContext(ctx, page) })
+				return retry(ctx, i.Log, func() (runtime.Object, error) {
+					ctx, cancel := context.WithTimeout(ctx, maxSilence)
+					defer cancel()
+					return withContext.ListWithContext(ctx, page)
+				})
 			})
 			var dropped []runtime.Object
 			if err != nil {

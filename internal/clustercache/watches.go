@@ -15,9 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// maxWatchSilence is how long a watch may show nothing. API servers send a bookmark to every watch about once a minute. One
-// without a watch cache does not; there, a silent watch begins again from where it was, which costs little.
-const maxWatchSilence = 90 * time.Second
+// maxSilence is how long a watch may show nothing, and a list stay without an answer. API servers send a bookmark to every watch
+// about once a minute, and end other requests after a minute. One without a watch cache sends no bookmarks; there, a silent watch
+// begins again from where it was, which costs little.
+const maxSilence = 90 * time.Second
 
 // guardedWatch passes the events of a watch on until it ends or stalls, or its informer is to watch again. A watch that has
 // stalled is open, but it shows nothing any more; an informer would notice that when it times out, after up to ten minutes.
@@ -37,7 +38,7 @@ func (i *Informers) watch(
 	options metav1.ListOptions,
 ) (watch.Interface, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	deadline := time.AfterFunc(maxWatchSilence, cancel)
+	deadline := time.AfterFunc(maxSilence, cancel)
 	source, err := watcher.WatchWithContext(ctx, options)
 	deadline.Stop()
 	if err != nil {
@@ -62,7 +63,7 @@ func (i *Informers) pass(ctx context.Context, g *guardedWatch) {
 	defer close(g.events)
 	defer g.source.Stop()
 	log := i.Log.WithValues("kind", fmt.Sprint(g.kind))
-	silence := time.NewTimer(maxWatchSilence)
+	silence := time.NewTimer(maxSilence)
 	lookForPlaces := time.NewTimer(stubInterval)
 	for {
 		select {
@@ -76,7 +77,7 @@ func (i *Informers) pass(ctx context.Context, g *guardedWatch) {
 			if !g.show(event) {
 				return
 			}
-			silence.Reset(maxWatchSilence)
+			silence.Reset(maxSilence)
 		case <-lookForPlaces.C:
 			if g.owner.places.isDue(g.owner) {
 				log.Info("There are places for hidden objects, listing anew")
@@ -89,7 +90,7 @@ func (i *Informers) pass(ctx context.Context, g *guardedWatch) {
 			}
 			lookForPlaces.Reset(pause)
 		case <-silence.C:
-			log.Info("A watch showed nothing, watching again", "for", maxWatchSilence.String())
+			log.Info("A watch showed nothing, watching again", "for", maxSilence.String())
 			return
 		case anew := <-g.restart:
 			log.Info("A watch lacks objects, watching again", "listsAnew", anew)

@@ -38,12 +38,19 @@ type watchedServer struct {
 	from    []string // the resourceVersions from which watches began
 	newest  *watch.FakeWatcher
 	hanging int // watches that will not begin
+	stuck   int // lists that get no answer
 }
 
-func (s *watchedServer) list(context.Context, metav1.ListOptions) (runtime.Object, error) {
+func (s *watchedServer) list(ctx context.Context, _ metav1.ListOptions) (runtime.Object, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.lists++
+	hangs := s.stuck > 0
+	s.stuck--
+	s.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	return &v1alpha1.IncidentList{ListMeta: metav1.ListMeta{ResourceVersion: "5"}}, nil
 }
 
@@ -101,6 +108,11 @@ func TestAStalledWatchBeginsAgain(t *testing.T) {
 			[]step{{second, bookmark}, {second, restart(&v1alpha1.Incident{}, false)}}, second, []string{"5", "7"}, 1},
 		"a restart may list anew": {
 			[]step{{second, bookmark}, {second, restart(&v1alpha1.Incident{}, true)}}, 10 * second, []string{"5", "5"}, 2},
+		"a list without an answer is made again": {
+			[]step{{second, func(s *watchedServer, i *Informers) {
+				s.stuck = 1
+				i.RestartWatches(&v1alpha1.Incident{}, true)
+			}}}, 100 * second, []string{"5", "5"}, 3},
 		"a restart of another kind does nothing": {
 			[]step{{second, bookmark}, {second, restart(&v1alpha1.AlertEvent{}, true)}}, second, []string{"5"}, 1},
 	} {
