@@ -177,3 +177,36 @@ func TestAResolveWaitsForAnOlderStub(t *testing.T) {
 	s.fold("disk")
 	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
 }
+
+// What a namespace has beyond its share of bytes is written without content, and shows why.
+func TestContentIsBoundedInEachNamespace(t *testing.T) {
+	s := newSite(t)
+	counts := &listedCounts{site: s, incidents: 1000, bytes: 100 << 10}
+	s.incidents.counts = counts
+	large := func(key string) {
+		alert := s.Alert(v1alpha1.AlertFiring, key)
+		alert.Description = strings.Repeat("x", 16<<10)
+		s.Post(alert)
+		s.fold(key)
+		s.release()
+	}
+	for n := range 10 {
+		large(fmt.Sprint(n))
+	}
+	own := counts.usage(s.Namespace)
+	s.Expect(own.Incidents).To(BeEquivalentTo(10), "each alert opens its Incident")
+	s.Expect(own.Bytes).To(BeNumerically("<", 100<<10+10*(2<<10)+16<<10))
+	last := s.Incident("9").Status
+	s.Expect(last.State).To(Equal(v1alpha1.IncidentOpen))
+	s.Expect(last.Alert.Description).To(BeEmpty())
+	s.Expect(last.Timeline).To(ContainElement(And(
+		HaveField("Type", v1alpha1.TransitionContentRejected), HaveField("Message", noSpace))))
+
+	for _, key := range []string{"0", "1", "2"} {
+		s.Post(s.Alert(v1alpha1.AlertResolved, key))
+		s.fold(key)
+		s.Expect(s.Incident(key).Status.State).To(Equal(v1alpha1.IncidentResolved))
+	}
+	large("10")
+	s.Expect(s.Incident("10").Status.Alert.Description).NotTo(BeEmpty(), "there is space again")
+}

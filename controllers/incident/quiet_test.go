@@ -5,6 +5,7 @@ import (
 	"time"
 
 	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/tocsin-dev/tocsin/controllers/replica"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
+	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 // listen gives the site's folder an IngestHealth that the test controls.
@@ -203,4 +205,74 @@ func TestQuietIsMeasuredOnlyWhileWeListen(t *testing.T) {
 		s.fold("cpu")
 		s.Expect(s.Incident("cpu").Status.LastAlertTime.Time).To(BeTemporally(">=", s.Clock.Now().Add(-fold.MaxClockDifference-time.Second)))
 	})
+}
+
+func TestAQuietIncidentResolvesByItself(t *testing.T) {
+	s := newSite(t)
+	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.AutoResolveAfter = &metav1.Duration{Duration: time.Hour}
+	})
+	s.PostFiring("disk")
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(time.Hour))
+	s.release()
+
+	s.Clock.SetTime(s.Clock.Now().Add(59 * time.Minute))
+	s.Expect(s.fold("disk").RequeueAfter).To(Equal(time.Minute))
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
+
+	s.Clock.SetTime(s.Clock.Now().Add(time.Minute))
+	s.Expect(s.fold("disk").RequeueAfter).To(BeZero(), "a sweep comes before its retention is over")
+	status := s.Incident("disk").Status
+	s.Expect(status.State).To(Equal(v1alpha1.IncidentResolved))
+	s.Expect(meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionResolved).Reason).To(Equal(v1alpha1.ReasonAutoResolved))
+	s.Expect(status.AlertCount).To(Equal(int64(1)))
+}
+
+// TestAnAlertThatTheWatchShowsLateEndsTheQuiet has the watch show an alert that is listed while the fold is decided.
+func TestAnAlertThatTheWatchShowsLateEndsTheQuiet(t *testing.T) {
+	s := newSite(t)
+	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.AutoResolveAfter = &metav1.Duration{Duration: time.Hour}
+	})
+	s.PostFiring("disk")
+	s.fold("disk")
+	s.release()
+	s.pass(time.Hour)
+	late := s.PostFiring("disk")
+	s.cache.hidden[late.UID] = true
+	s.incidents.decideFold = func(in fold.Input) fold.Plan {
+		plan := fold.Decide(in)
+		if s.lists > 1 { // it is decided by a list
+			delete(s.cache.hidden, late.UID)
+			s.watch()
+		}
+		return plan
+	}
+	result, err := s.reconcile("disk")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(result.RequeueAfter).To(Equal(writeInterval))
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
+	s.fold("disk")
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
+	s.Expect(s.Incident("disk").Status.AlertCount).To(BeEquivalentTo(2))
+}
+
+// TestAnAlertThatIsSettledEndsNoQuiet has the watch hide an AlertEvent, and its mark says that the Incident does not wait for it.
+func TestAnAlertThatIsSettledEndsNoQuiet(t *testing.T) {
+	s := newSite(t)
+	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
+		spec.AutoResolveAfter = &metav1.Duration{Duration: time.Hour}
+	})
+	s.PostFiring("disk")
+	s.fold("disk")
+	s.release()
+	s.pass(time.Hour)
+	settled := s.Post(s.Alert(v1alpha1.AlertFiring, "disk"), s.Alert(v1alpha1.AlertFiring, "other"))
+	s.cache.hidden[settled.UID] = true
+	settled.Annotations = map[string]string{
+		v1alpha1.SettledAnnotation: (&queue.Mark{ResourceVersion: settled.ResourceVersion, Incidents: []string{s.KeyOf("disk").Name}}).String(),
+	}
+	s.Expect(s.Live.Update(s.Ctx, settled)).To(Succeed())
+	s.fold("disk")
+	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
 }

@@ -3,8 +3,6 @@ package incident
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,11 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
-	"github.com/tocsin-dev/tocsin/controllers/fold"
-	"github.com/tocsin-dev/tocsin/controllers/sweep"
 	"github.com/tocsin-dev/tocsin/hack/lib/testenv"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
-	"github.com/tocsin-dev/tocsin/internal/queue"
 )
 
 func TestAnAlertBecomesAnIncidentAndItsEventGoes(t *testing.T) {
@@ -221,76 +216,6 @@ func TestWithNothingToDoThereIsNoList(t *testing.T) {
 	s.Expect(s.faults.statusWrites).To(Equal(writes))
 }
 
-func TestAQuietIncidentResolvesByItself(t *testing.T) {
-	s := newSite(t)
-	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
-		spec.AutoResolveAfter = &metav1.Duration{Duration: time.Hour}
-	})
-	s.PostFiring("disk")
-	s.Expect(s.fold("disk").RequeueAfter).To(Equal(time.Hour))
-	s.release()
-
-	s.Clock.SetTime(s.Clock.Now().Add(59 * time.Minute))
-	s.Expect(s.fold("disk").RequeueAfter).To(Equal(time.Minute))
-	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
-
-	s.Clock.SetTime(s.Clock.Now().Add(time.Minute))
-	s.Expect(s.fold("disk").RequeueAfter).To(BeZero(), "a sweep comes before its retention is over")
-	status := s.Incident("disk").Status
-	s.Expect(status.State).To(Equal(v1alpha1.IncidentResolved))
-	s.Expect(meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionResolved).Reason).To(Equal(v1alpha1.ReasonAutoResolved))
-	s.Expect(status.AlertCount).To(Equal(int64(1)))
-}
-
-// TestAnAlertThatTheWatchShowsLateEndsTheQuiet has the watch show an alert that is listed while the fold is decided.
-func TestAnAlertThatTheWatchShowsLateEndsTheQuiet(t *testing.T) {
-	s := newSite(t)
-	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
-		spec.AutoResolveAfter = &metav1.Duration{Duration: time.Hour}
-	})
-	s.PostFiring("disk")
-	s.fold("disk")
-	s.release()
-	s.pass(time.Hour)
-	late := s.PostFiring("disk")
-	s.cache.hidden[late.UID] = true
-	s.incidents.decideFold = func(in fold.Input) fold.Plan {
-		plan := fold.Decide(in)
-		if s.lists > 1 { // it is decided by a list
-			delete(s.cache.hidden, late.UID)
-			s.watch()
-		}
-		return plan
-	}
-	result, err := s.reconcile("disk")
-	s.Expect(err).NotTo(HaveOccurred())
-	s.Expect(result.RequeueAfter).To(Equal(writeInterval))
-	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
-	s.fold("disk")
-	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
-	s.Expect(s.Incident("disk").Status.AlertCount).To(BeEquivalentTo(2))
-}
-
-// TestAnAlertThatIsSettledEndsNoQuiet has the watch hide an AlertEvent, and its mark says that the Incident does not wait for it.
-func TestAnAlertThatIsSettledEndsNoQuiet(t *testing.T) {
-	s := newSite(t)
-	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
-		spec.AutoResolveAfter = &metav1.Duration{Duration: time.Hour}
-	})
-	s.PostFiring("disk")
-	s.fold("disk")
-	s.release()
-	s.pass(time.Hour)
-	settled := s.Post(s.Alert(v1alpha1.AlertFiring, "disk"), s.Alert(v1alpha1.AlertFiring, "other"))
-	s.cache.hidden[settled.UID] = true
-	settled.Annotations = map[string]string{
-		v1alpha1.SettledAnnotation: (&queue.Mark{ResourceVersion: settled.ResourceVersion, Incidents: []string{s.KeyOf("disk").Name}}).String(),
-	}
-	s.Expect(s.Live.Update(s.Ctx, settled)).To(Succeed())
-	s.fold("disk")
-	s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentResolved))
-}
-
 func TestAResolvedIncidentIsDeletedWhenItsRetentionIsOver(t *testing.T) {
 	s := newSite(t)
 	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) { spec.Retention = &metav1.Duration{Duration: time.Hour} })
@@ -413,45 +338,6 @@ func (unreadable) List(context.Context, client.ObjectList, ...client.ListOption)
 	return errUnreadable
 }
 
-func TestASweepHasIncidentsFoldedThatAreDueBeforeTheNextOne(t *testing.T) {
-	s := newSite(t)
-	incident := s.resolved("disk")
-	at, ok := fold.Deadline(incident, fold.PolicyOf(nil, nil))
-	s.Expect(ok).To(BeTrue())
-	for _, test := range []struct {
-		before time.Duration
-		want   bool
-	}{{before: 3 * sweep.Interval}, {before: 2 * sweep.Interval, want: true}, {want: true}} {
-		s.Clock.SetTime(at.Add(-test.before))
-		s.Expect(s.incidents.IsDue(s.Ctx, incident)).To(Equal(test.want), "%s before", test.before)
-	}
-	s.Clock.SetTime(at.Add(-3 * sweep.Interval))
-	goes := incident.DeepCopy()
-	goes.DeletionTimestamp = &metav1.Time{Time: s.Clock.Now()}
-	s.Expect(s.incidents.IsDue(s.Ctx, goes)).To(BeTrue(), "it is being deleted, and alerts may wait")
-	flaps := incident.DeepCopy()
-	flaps.Status.Flapping = &v1alpha1.Flapping{EndTime: &v1alpha1.Timestamp{Time: s.Clock.Now().Add(sweep.Interval)}}
-	s.Expect(s.incidents.IsDue(s.Ctx, flaps)).To(BeTrue(), "it flaps no longer before the next sweep")
-	flaps.Status.Flapping.EndTime.Time = at.Add(3 * sweep.Interval)
-	s.Expect(s.incidents.IsDue(s.Ctx, flaps)).To(BeFalse())
-	s.Clock.SetTime(at.Add(-sweep.Interval))
-	s.Expect(s.incidents.IsDue(s.Ctx, flaps)).To(BeTrue(), "its retention is over before that")
-	s.Clock.SetTime(at.Add(-3 * sweep.Interval))
-	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
-	s.Expect(s.incidents.IsDue(s.Ctx, incident)).To(BeTrue(), "an alert waits")
-}
-
-func TestWhatCannotBeReadIsDueAndIsNotDeleted(t *testing.T) {
-	s := newSite(t)
-	incident := s.resolved("disk")
-	s.incidents.cache = unreadable{}
-	s.Expect(s.incidents.IsDue(s.Ctx, incident)).To(BeTrue())
-	deleted, err := s.incidents.Delete(s.Ctx, s.Namespace, []*v1alpha1.Incident{incident}, func() bool { return true })
-	s.Expect(err).To(MatchError(errUnreadable))
-	s.Expect(deleted).To(BeZero())
-	s.Expect(s.IncidentNames()).To(HaveLen(1))
-}
-
 // resolved makes an Incident that is Resolved, and whose AlertEvents are gone.
 func (s *site) resolved(key string) *v1alpha1.Incident {
 	s.PostFiring(key)
@@ -475,25 +361,6 @@ func TestAnIntegrationIsReadFromTheQuorumOnlyAtTheEnd(t *testing.T) {
 		return reads
 	}
 	NewWithT(t).Expect(reads(&metav1.Duration{Duration: time.Hour})).To(Equal(reads(nil)))
-}
-
-func TestAnExpiredIncidentThatChangedMeanwhileStays(t *testing.T) {
-	s := newSite(t)
-	s.Integrate(nil)
-	s.PostFiring("disk")
-	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
-	s.fold("disk")
-	s.release()
-	s.Clock.SetTime(s.Clock.Now().Add(fold.DefaultRetention))
-	s.faults.onDelete = func() error {
-		incident := s.Incident("disk")
-		incident.Status.AlertCount++
-		return s.Live.Status().Update(s.Ctx, incident)
-	}
-	result, err := s.reconcile("disk")
-	s.Expect(err).NotTo(HaveOccurred())
-	s.Expect(result.RequeueAfter).To(Equal(writeInterval))
-	s.Incident("disk")
 }
 
 func TestANewPolicyMovesTheDeadline(t *testing.T) {
@@ -523,37 +390,4 @@ func TestAnErrorOfTheAPIServerIsReturned(t *testing.T) {
 	s.release()
 	s.Expect(s.Incident("disk").Status.AlertCount).To(Equal(int64(1)))
 	s.Expect(s.EventNames()).To(BeEmpty())
-}
-
-// What a namespace has beyond its share of bytes is written without content, and shows why.
-func TestContentIsBoundedInEachNamespace(t *testing.T) {
-	s := newSite(t)
-	counts := &listedCounts{site: s, incidents: 1000, bytes: 100 << 10}
-	s.incidents.counts = counts
-	large := func(key string) {
-		alert := s.Alert(v1alpha1.AlertFiring, key)
-		alert.Description = strings.Repeat("x", 16<<10)
-		s.Post(alert)
-		s.fold(key)
-		s.release()
-	}
-	for n := range 10 {
-		large(fmt.Sprint(n))
-	}
-	own := counts.usage(s.Namespace)
-	s.Expect(own.Incidents).To(BeEquivalentTo(10), "each alert opens its Incident")
-	s.Expect(own.Bytes).To(BeNumerically("<", 100<<10+10*(2<<10)+16<<10))
-	last := s.Incident("9").Status
-	s.Expect(last.State).To(Equal(v1alpha1.IncidentOpen))
-	s.Expect(last.Alert.Description).To(BeEmpty())
-	s.Expect(last.Timeline).To(ContainElement(And(
-		HaveField("Type", v1alpha1.TransitionContentRejected), HaveField("Message", noSpace))))
-
-	for _, key := range []string{"0", "1", "2"} {
-		s.Post(s.Alert(v1alpha1.AlertResolved, key))
-		s.fold(key)
-		s.Expect(s.Incident(key).Status.State).To(Equal(v1alpha1.IncidentResolved))
-	}
-	large("10")
-	s.Expect(s.Incident("10").Status.Alert.Description).NotTo(BeEmpty(), "there is space again")
 }

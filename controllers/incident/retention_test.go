@@ -12,6 +12,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/controllers/sweep"
 	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 )
 
@@ -212,4 +213,62 @@ func TestAnIncidentThatNeverGotAStatus(t *testing.T) {
 		s.Expect(result.RequeueAfter).To(Equal(writeInterval))
 		s.Incident("disk")
 	})
+}
+
+func TestASweepHasIncidentsFoldedThatAreDueBeforeTheNextOne(t *testing.T) {
+	s := newSite(t)
+	incident := s.resolved("disk")
+	at, ok := fold.Deadline(incident, fold.PolicyOf(nil, nil))
+	s.Expect(ok).To(BeTrue())
+	for _, test := range []struct {
+		before time.Duration
+		want   bool
+	}{{before: 3 * sweep.Interval}, {before: 2 * sweep.Interval, want: true}, {want: true}} {
+		s.Clock.SetTime(at.Add(-test.before))
+		s.Expect(s.incidents.IsDue(s.Ctx, incident)).To(Equal(test.want), "%s before", test.before)
+	}
+	s.Clock.SetTime(at.Add(-3 * sweep.Interval))
+	goes := incident.DeepCopy()
+	goes.DeletionTimestamp = &metav1.Time{Time: s.Clock.Now()}
+	s.Expect(s.incidents.IsDue(s.Ctx, goes)).To(BeTrue(), "it is being deleted, and alerts may wait")
+	flaps := incident.DeepCopy()
+	flaps.Status.Flapping = &v1alpha1.Flapping{EndTime: &v1alpha1.Timestamp{Time: s.Clock.Now().Add(sweep.Interval)}}
+	s.Expect(s.incidents.IsDue(s.Ctx, flaps)).To(BeTrue(), "it flaps no longer before the next sweep")
+	flaps.Status.Flapping.EndTime.Time = at.Add(3 * sweep.Interval)
+	s.Expect(s.incidents.IsDue(s.Ctx, flaps)).To(BeFalse())
+	s.Clock.SetTime(at.Add(-sweep.Interval))
+	s.Expect(s.incidents.IsDue(s.Ctx, flaps)).To(BeTrue(), "its retention is over before that")
+	s.Clock.SetTime(at.Add(-3 * sweep.Interval))
+	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
+	s.Expect(s.incidents.IsDue(s.Ctx, incident)).To(BeTrue(), "an alert waits")
+}
+
+func TestWhatCannotBeReadIsDueAndIsNotDeleted(t *testing.T) {
+	s := newSite(t)
+	incident := s.resolved("disk")
+	s.incidents.cache = unreadable{}
+	s.Expect(s.incidents.IsDue(s.Ctx, incident)).To(BeTrue())
+	deleted, err := s.incidents.Delete(s.Ctx, s.Namespace, []*v1alpha1.Incident{incident}, func() bool { return true })
+	s.Expect(err).To(MatchError(errUnreadable))
+	s.Expect(deleted).To(BeZero())
+	s.Expect(s.IncidentNames()).To(HaveLen(1))
+}
+
+func TestAnExpiredIncidentThatChangedMeanwhileStays(t *testing.T) {
+	s := newSite(t)
+	s.Integrate(nil)
+	s.PostFiring("disk")
+	s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
+	s.fold("disk")
+	s.release()
+	s.Clock.SetTime(s.Clock.Now().Add(fold.DefaultRetention))
+	s.faults.onDelete = func() error {
+		incident := s.Incident("disk")
+		incident.Status.AlertCount++
+		return s.Live.Status().Update(s.Ctx, incident)
+	}
+	result, err := s.reconcile("disk")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(result.RequeueAfter).To(Equal(writeInterval))
+	s.Incident("disk")
 }
