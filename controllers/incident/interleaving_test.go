@@ -12,6 +12,7 @@ import (
 
 	"github.com/tocsin-dev/tocsin/api/v1alpha1"
 	"github.com/tocsin-dev/tocsin/controllers/fold"
+	"github.com/tocsin-dev/tocsin/hack/lib/testsite"
 	"github.com/tocsin-dev/tocsin/internal/clustercache"
 )
 
@@ -174,4 +175,22 @@ func TestAnotherLeaderReopensAnIncidentThatIsToGo(t *testing.T) {
 		s.ExpectCounted("disk", events...)
 		s.Expect(s.Incident("disk").Status.State).To(Equal(v1alpha1.IncidentOpen))
 	}
+}
+
+// TestAnotherLeaderOpensAnIncidentThatAFoldLacks has a resolve match nothing, by a list that is older than the Incident.
+func TestAnotherLeaderOpensAnIncidentThatAFoldLacks(t *testing.T) {
+	s := newSite(t)
+	resolve := s.Post(s.Alert(v1alpha1.AlertResolved, "disk"))
+	s.cache.frozen[s.KeyOf("disk")] = nil
+	s.afterList = func() {
+		s.afterList = nil
+		s.Expect(s.Live.Create(s.Ctx, &v1alpha1.Incident{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.KeyOf("disk").Name},
+			Spec:       v1alpha1.IncidentSpec{IntegrationName: testsite.Integration, DedupKey: "disk"},
+		})).To(Succeed())
+	}
+	result, err := s.reconcile("disk")
+	s.Expect(err).NotTo(HaveOccurred())
+	s.Expect(result.RequeueAfter).To(Equal(staleRetry))
+	s.Expect(s.incidents.releases.IsSettled(resolve, s.KeyOf("disk").Name)).To(BeFalse())
 }
