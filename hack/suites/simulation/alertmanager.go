@@ -309,6 +309,7 @@ func (w *world) judgeTold(
 ) {
 	want, covered := wantTold(status), isAcknowledged(status) || isToBeSilenced(status)
 	switch {
+	case w.story.mayNotSeeOthers():
 	case knows.severity != want || knows.firing > 1:
 		found.Add("W: Alertmanager %d has %d alerts of %s with severity %q, and the Incident is %s with %q",
 			alertmanager, knows.firing, key, knows.severity, status.State, want)

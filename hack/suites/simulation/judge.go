@@ -52,8 +52,7 @@ func newJudge(story *Story, w *world) *judge {
 		FoldTime: foldTime, Undisturbed: w.calm.isCalm,
 	}
 	options.LooseOrder = story.breaksWatches() // replicas see a lost AlertEvent when they list again, after newer ones
-	// Without a lease, the others end the canaries of a replica whose watch has lost an AlertEvent, so it does not list again.
-	options.LooseConditions = !story.Elect && story.breaksWatches()
+	options.LooseConditions = story.mayNotSeeOthers()
 	var jump time.Duration // of the API server's clock: until a replica knows of it, pings have wrong times
 	for _, o := range story.Operations {
 		switch o := o.(type) {
