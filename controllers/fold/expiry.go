@@ -96,6 +96,14 @@ func ReceivedTime(event *v1alpha1.AlertEvent) time.Time {
 	return received
 }
 
+// storedTime is when an event was stored, by the API server's clock.
+func storedTime(event *v1alpha1.AlertEvent) time.Time {
+	if created := event.CreationTimestamp.UTC(); !created.IsZero() {
+		return created
+	}
+	return ReceivedTime(event)
+}
+
 // quietSince is since when an Incident has been quiet after an event. It is the time of receipt, but not much before the
 // event was stored: the clock of a replica that lags behind must not make its sender look quiet.
 func quietSince(event *v1alpha1.AlertEvent) time.Time {

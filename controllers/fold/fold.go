@@ -253,6 +253,7 @@ func (f *folding) foldEvent(event versionedEvent) {
 	arrived := receivedAlert{
 		received:    ReceivedTime(event.AlertEvent),
 		quietSince:  quietSince(event.AlertEvent),
+		stored:      storedTime(event.AlertEvent),
 		defaults:    event.Spec.Defaults,
 		integration: cmp.Or(event.Spec.IntegrationName, f.spec.IntegrationName),
 		overtaken:   f.ledger.isOvertaken(event.version),

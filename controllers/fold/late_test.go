@@ -181,6 +181,29 @@ func TestStaleResolves(t *testing.T) {
 	}
 }
 
+// A replica whose clock is 90 seconds behind receives a resolve that is stale, and a firing that is late, half a second after what
+// they follow.
+func TestAReplicaWhoseClockIsBehindMakesNothingOfAnEarlierRound(t *testing.T) {
+	behind := func(n int, after time.Duration, a v1alpha1.Alert) *v1alpha1.AlertEvent {
+		event := receivedAt(eventOf(n, a), minute(10).Add(after-90*time.Second))
+		event.CreationTimestamp = metav1.NewTime(minute(10).Add(after).Truncate(time.Second))
+		return event
+	}
+	at := func(after time.Duration) *v1alpha1.Timestamp { return timestamp(minute(10).Add(after)) }
+	const half, second = 500 * time.Millisecond, time.Second
+	firing := alertOf(v1alpha1.AlertFiring, v1alpha1.AlertContent{StartTime: at(half)})
+	g, bench := NewWithT(t), newBench()
+	bench.fold(receivedAt(eventOf(1, firing), minute(10).Add(half)))
+	bench.fold(behind(2, second-time.Millisecond, alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{EndTime: at(-10 * second)})))
+	g.Expect(bench.status().State).To(Equal(v1alpha1.IncidentOpen))
+	g.Expect(bench.status().LastIgnored).To(HaveField("Reason", v1alpha1.IgnoredStale))
+
+	bench.fold(receivedAt(eventOf(3, alertOf(v1alpha1.AlertResolved, v1alpha1.AlertContent{EndTime: at(2 * second)})), minute(10).Add(2*second+half)))
+	bench.fold(behind(4, 3*second-time.Millisecond, firing))
+	g.Expect(bench.status().State).To(Equal(v1alpha1.IncidentResolved))
+	g.Expect(bench.status().LastIgnored).To(HaveField("Reason", v1alpha1.IgnoredLate))
+}
+
 // A heartbeat tells its times by the API server's clock.
 func TestNoResolveIsStaleAfterTheClockWasSetBack(t *testing.T) {
 	tomorrow := minute(24 * 60)

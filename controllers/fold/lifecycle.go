@@ -31,6 +31,7 @@ type receivedAlert struct {
 	*v1alpha1.Alert
 	received    time.Time
 	quietSince  time.Time // since when its sender may be quiet, see quietSince
+	stored      time.Time // by the API server's clock, to the second; of an event that is not stored, when it was received
 	defaults    *v1alpha1.AlertDefaults
 	integration string // of the event or, if it names none, of the Incident
 	overtaken   bool   // a newer event is folded already
@@ -114,7 +115,7 @@ func (f *folding) stepOpen(a receivedAlert) string {
 // itself, no alert has said that the trouble was over, so whatever fires then reopens it.
 func isLateDuplicate(s *v1alpha1.IncidentStatus, a receivedAlert, window time.Duration) bool {
 	if !isSet(a.StartTime) || window <= 0 || !isSet(s.ResolvedTime) || a.received.Sub(s.ResolvedTime.Time) >= window ||
-		IsFuture(s.ResolvedTime.Time, a.quietSince) { // the clock has been set back, and would hide it until then
+		IsFuture(s.ResolvedTime.Time, a.stored) { // the clock has been set back, and would hide it until then
 		return false
 	}
 	resolved := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionResolved)
@@ -146,7 +147,7 @@ func isStaleResolve(s *v1alpha1.IncidentStatus, a receivedAlert) bool {
 	if a.Status != v1alpha1.AlertResolved || a.by() != "" || !isSet(last) {
 		return false
 	}
-	if IsFuture(last.Time, a.quietSince) && IsFuture(valueOf(s.LastAlertTime).Time, a.quietSince) {
+	if IsFuture(last.Time, a.stored) && IsFuture(valueOf(s.LastAlertTime).Time, a.stored) {
 		return false
 	}
 	about := valueOf(a.EndTime, a.StartTime)
