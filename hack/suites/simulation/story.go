@@ -75,8 +75,8 @@ func (s *Story) breaksWatches() bool {
 	})
 }
 
-// mayNotSeeOthers says whether a replica may lead without a lease, and not know what others have written, since its watch has lost
-// that. The others end its canaries, so it does not list again, and goes on to tell what it knows.
+// mayNotSeeOthers says whether a replica may lead without a lease, and not know what others write: its watch has lost that.
+// The others end its canaries, so it does not list again, and goes on to tell what it knows.
 func (s *Story) mayNotSeeOthers() bool { return !s.Elect && s.breaksWatches() }
 
 // losesWindows says whether a watch may lose a change of a window, which then counts from its next change on.
