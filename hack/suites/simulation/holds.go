@@ -77,7 +77,8 @@ func (h *holds) judge(key types.NamespacedName, incident *v1alpha1.Incident, fou
 	}
 	want, begun := wantHeld(status)
 	// An alert that was stored late counts from when one before it was received, which the timeline need not have.
-	if begun && !want.IsZero() && got.After(want) && status.LastAlertTime != nil && !got.After(status.LastAlertTime.Time) {
+	isKnown := begun && !want.IsZero() && !got.IsZero() && status.LastAlertTime != nil
+	if isKnown && !latest(got, want).After(status.LastAlertTime.Time) {
 		want = got
 	}
 	if begun && (got.IsZero() != want.IsZero() || got.Sub(want).Abs() > holdError) {
