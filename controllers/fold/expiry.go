@@ -96,7 +96,7 @@ func ReceivedTime(event *v1alpha1.AlertEvent) time.Time {
 	return received
 }
 
-// storedTime is when an event was stored, by the API server's clock.
+// storedTime is when an event was stored, by the API server's clock; of one that is not stored, when it was received.
 func storedTime(event *v1alpha1.AlertEvent) time.Time {
 	if created := event.CreationTimestamp.UTC(); !created.IsZero() {
 		return created
@@ -107,9 +107,5 @@ func storedTime(event *v1alpha1.AlertEvent) time.Time {
 // quietSince is since when an Incident has been quiet after an event. It is the time of receipt, but not much before the
 // event was stored: the clock of a replica that lags behind must not make its sender look quiet.
 func quietSince(event *v1alpha1.AlertEvent) time.Time {
-	received, created := ReceivedTime(event), event.CreationTimestamp.UTC()
-	if created.IsZero() {
-		return received
-	}
-	return Latest(received, created.Add(-MaxClockDifference))
+	return Latest(ReceivedTime(event), storedTime(event).Add(-MaxClockDifference))
 }

@@ -31,7 +31,7 @@ type receivedAlert struct {
 	*v1alpha1.Alert
 	received    time.Time
 	quietSince  time.Time // since when its sender may be quiet, see quietSince
-	stored      time.Time // by the API server's clock, to the second; of an event that is not stored, when it was received
+	stored      time.Time // by the API server's clock, see storedTime
 	defaults    *v1alpha1.AlertDefaults
 	integration string // of the event or, if it names none, of the Incident
 	overtaken   bool   // a newer event is folded already
