@@ -228,8 +228,9 @@ func TestAQuietIncidentResolvesByItself(t *testing.T) {
 	s.Expect(status.AlertCount).To(Equal(int64(1)))
 }
 
-// TestAnAlertThatTheWatchShowsLateEndsTheQuiet has the watch show an alert that is listed while the fold is decided.
-func TestAnAlertThatTheWatchShowsLateEndsTheQuiet(t *testing.T) {
+// newQuietSite has an Incident that is to resolve by itself now.
+func newQuietSite(t *testing.T) *site {
+	t.Helper()
 	s := newSite(t)
 	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
 		spec.AutoResolveAfter = &metav1.Duration{Duration: time.Hour}
@@ -238,6 +239,12 @@ func TestAnAlertThatTheWatchShowsLateEndsTheQuiet(t *testing.T) {
 	s.fold("disk")
 	s.release()
 	s.pass(time.Hour)
+	return s
+}
+
+// TestAnAlertThatTheWatchShowsLateEndsTheQuiet has the watch show an alert that is listed while the fold is decided.
+func TestAnAlertThatTheWatchShowsLateEndsTheQuiet(t *testing.T) {
+	s := newQuietSite(t)
 	late := s.PostFiring("disk")
 	s.cache.hidden[late.UID] = true
 	s.incidents.decideFold = func(in fold.Input) fold.Plan {
@@ -259,14 +266,7 @@ func TestAnAlertThatTheWatchShowsLateEndsTheQuiet(t *testing.T) {
 
 // TestAnAlertThatIsSettledEndsNoQuiet has the watch hide an AlertEvent, and its mark says that the Incident does not wait for it.
 func TestAnAlertThatIsSettledEndsNoQuiet(t *testing.T) {
-	s := newSite(t)
-	s.Integrate(func(spec *v1alpha1.WebhookIntegrationSpec) {
-		spec.AutoResolveAfter = &metav1.Duration{Duration: time.Hour}
-	})
-	s.PostFiring("disk")
-	s.fold("disk")
-	s.release()
-	s.pass(time.Hour)
+	s := newQuietSite(t)
 	settled := s.Post(s.Alert(v1alpha1.AlertFiring, "disk"), s.Alert(v1alpha1.AlertFiring, "other"))
 	s.cache.hidden[settled.UID] = true
 	settled.Annotations = map[string]string{

@@ -36,7 +36,6 @@ func TestOnlyRepeatsOfOpenIncidentsAreNotUrgent(t *testing.T) {
 	s.fold("over")
 	s.release()
 
-	s.Post(s.Alert(v1alpha1.AlertAcknowledged, "critical"))
 	worst := s.Alert(v1alpha1.AlertFiring, "critical")
 	worst.Severity = v1alpha1.SeverityCritical
 	s.Post(worst)

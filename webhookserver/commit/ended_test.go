@@ -61,6 +61,13 @@ func TestCloseWaitsNoLongerThanItMay(t *testing.T) {
 	})
 }
 
+// enqueue enqueues a submission whose Commit notices nothing.
+func (c *commits) enqueue(ctx context.Context, g Gomega, s Submission, deadline time.Time) *entry {
+	e := &entry{Submission: s, ctx: ctx, deadline: deadline, done: make(chan result, 1)}
+	g.Expect(c.committer.enqueue(e)).To(Succeed())
+	return e
+}
+
 // A writer may come to a submission after its request has ended, but before Commit has noticed.
 func TestASubmissionWhoseRequestHasEndedIsNotWrittenAndLeavesTheWriterToOthers(t *testing.T) {
 	for sentence, end := range map[string]func(*entry, context.CancelFunc){
@@ -75,8 +82,7 @@ func TestASubmissionWhoseRequestHasEndedIsNotWrittenAndLeavesTheWriterToOthers(t
 				c.add(submission("x", "first"), Timeout)
 				ctx, hangUp := context.WithCancel(t.Context())
 				defer hangUp()
-				e := &entry{Submission: submission("y", "ended"), ctx: ctx, deadline: time.Now().Add(Timeout), done: make(chan result, 1)}
-				g.Expect(c.committer.enqueue(e)).To(Succeed())
+				e := c.enqueue(ctx, g, submission("y", "ended"), time.Now().Add(Timeout))
 				end(e, hangUp)
 				c.add(submission("z", "last"), Timeout)
 				c.finish()
@@ -99,8 +105,7 @@ func TestASubmissionWhoseRequestHasEndedDoesNotPartThoseAroundIt(t *testing.T) {
 		c.add(submission("x", "1"), Timeout)
 		keyed := submission("x", "ended")
 		keyed.EventName = v1alpha1.KeyedEventName("x", "key")
-		e := &entry{Submission: keyed, ctx: t.Context(), deadline: time.Now(), done: make(chan result, 1)}
-		g.Expect(c.committer.enqueue(e)).To(Succeed())
+		e := c.enqueue(t.Context(), g, keyed, time.Now())
 		c.add(submission("x", "2"), Timeout)
 		c.finish()
 		g.Expect((<-e.done).err).To(MatchError(ErrUnavailable))
