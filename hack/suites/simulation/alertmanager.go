@@ -298,7 +298,7 @@ func (w *world) judgeSilenced(
 	is := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionSilenced)
 	// The silence of an acknowledgement is no news.
 	if wantTold(status) != "" && is != isSilenced && status.Acknowledgement == nil && !endsSilence(status) &&
-		!w.story.hasClocks() && !w.story.losesWindows() {
+		!w.story.hasClocks() && !w.story.loses("maintenancewindows") {
 		found.Add("W: %s has the condition Silenced: %v, and an Alertmanager silences it: %v", key, is, isSilenced)
 	}
 }
@@ -309,7 +309,7 @@ func (w *world) judgeTold(
 ) {
 	want, covered := wantTold(status), isAcknowledged(status) || isToBeSilenced(status)
 	switch {
-	case w.story.mayNotSeeOthers():
+	case !w.story.Elect && w.story.loses("incidents"): // each leader posts what it knows
 	case knows.severity != want || knows.firing > 1:
 		found.Add("W: Alertmanager %d has %d alerts of %s with severity %q, and the Incident is %s with %q",
 			alertmanager, knows.firing, key, knows.severity, status.State, want)
@@ -317,7 +317,7 @@ func (w *world) judgeTold(
 		// Its UID names the installation, which leaves the silences of another one alone: they end by themselves.
 	case endsSilence(status): // it may be over already, or not yet
 	// A silence ends by the clock of a leader; leaders that know of different windows set and end it in turn.
-	case want != "" && knows.silenced != covered && !w.story.hasClocks() && !w.story.losesWindows():
+	case want != "" && knows.silenced != covered && !w.story.hasClocks() && !w.story.loses("maintenancewindows"):
 		found.Add("W: Alertmanager %d has a silence of %s: %v, which is acknowledged, or is to be silenced: %v",
 			alertmanager, key, knows.silenced, covered)
 	}

@@ -219,7 +219,7 @@ func (w *world) endQuietly() oracle.Findings {
 	}
 	time.Sleep(senderTimeout) // a ping may be under way
 	time.Sleep(grace + beatPeriod + findTime)
-	if !w.story.breaksWatches() { // a change of an integration that a watch loses counts from its next change on
+	if !w.story.loses("webhookintegrations") {
 		w.pings.checkMissed(heard, began)
 	}
 	return w.judge.findings()

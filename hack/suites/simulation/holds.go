@@ -72,13 +72,13 @@ func (h *holds) judge(key types.NamespacedName, incident *v1alpha1.Incident, fou
 	if status.Episode.ForwardTime != nil {
 		got = status.Episode.ForwardTime.Time
 	}
-	if h.stays(key, status, got) {
+	if h.remainsOver(key, status, got) {
 		return
 	}
 	want, begun := wantHeld(status)
 	// An alert that was stored late counts from when one before it was received, which the timeline need not have.
-	isKnown := begun && !want.IsZero() && !got.IsZero() && status.LastAlertTime != nil
-	if isKnown && !latest(got, want).After(status.LastAlertTime.Time) {
+	isHeld, last := begun && !want.IsZero() && !got.IsZero(), status.LastAlertTime
+	if isHeld && last != nil && !latest(got, want).After(last.Time) {
 		want = got
 	}
 	if begun && (got.IsZero() != want.IsZero() || got.Sub(want).Abs() > holdError) {
@@ -86,9 +86,9 @@ func (h *holds) judge(key types.NamespacedName, incident *v1alpha1.Incident, fou
 	}
 }
 
-// stays reports whether a hold that was over is as it was, although a late alert may tell otherwise: an Alertmanager may have
-// accepted the episode. Then its end is forwarded, too, and it has no hold any more.
-func (h *holds) stays(key types.NamespacedName, status *v1alpha1.IncidentStatus, until time.Time) bool {
+// remainsOver reports whether a hold that was over is as it was, although a late alert may tell otherwise: an Alertmanager may
+// have accepted the episode. Then its end is forwarded, too, and it has no hold any more.
+func (h *holds) remainsOver(key types.NamespacedName, status *v1alpha1.IncidentStatus, until time.Time) bool {
 	before, opened := h.until[key], status.OpenedTime.Time
 	isOver := before.opened.Equal(opened) && (before.isOver || !before.until.IsZero() && before.until.Before(time.Now()))
 	h.until[key] = shownHold{opened, until, isOver}

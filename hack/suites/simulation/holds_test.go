@@ -58,14 +58,14 @@ func TestALeaderThatDiesForgetsNoAcknowledgement(t *testing.T) {
 
 // TestALateAlertFreesNothingThatIsOver has a critical alert that was stored late, folded after an Alertmanager accepted the episode.
 func TestALateAlertFreesNothingThatIsOver(t *testing.T) {
-	for name, test := range map[string]struct {
+	for sentence, test := range map[string]struct {
 		heldFor           time.Duration // how long ago the first alert of severity error was received
 		findings, withEnd int
 	}{
-		"over":     {time.Minute, 0, 0},
-		"not over": {time.Second, 1, 2},
+		"the hold is over": {heldFor: time.Minute},
+		"it is not":        {heldFor: time.Second, findings: 1, withEnd: 2},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(sentence, func(t *testing.T) {
 			opened := v1alpha1.Timestamp{Time: time.Now().Add(-test.heldFor)}
 			entry := func(kind v1alpha1.TransitionType, severity v1alpha1.Severity) v1alpha1.Transition {
 				return v1alpha1.Transition{Type: kind, Severity: severity, Time: opened}

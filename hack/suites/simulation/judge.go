@@ -52,7 +52,8 @@ func newJudge(story *Story, w *world) *judge {
 		FoldTime: foldTime, Undisturbed: w.calm.isCalm,
 	}
 	options.LooseOrder = story.breaksWatches() // replicas see a lost AlertEvent when they list again, after newer ones
-	options.LooseConditions = story.mayNotSeeOthers()
+	// Without a lease, the others end the canaries of a replica whose watch has lost an AlertEvent, so it does not list again.
+	options.LooseConditions = !story.Elect && story.breaksWatches()
 	var jump time.Duration // of the API server's clock: until a replica knows of it, pings have wrong times
 	for _, o := range story.Operations {
 		switch o := o.(type) {
@@ -67,7 +68,7 @@ func newJudge(story *Story, w *world) *judge {
 	j.mutes = &mutes{
 		incidents: map[types.NamespacedName]*v1alpha1.Incident{}, integrations: map[types.NamespacedName]*v1alpha1.WebhookIntegration{},
 		windows: map[types.NamespacedName]*v1alpha1.MaintenanceWindow{}, deleted: map[types.NamespacedName]bool{},
-		holds: newHolds(story), losesWindows: story.losesWindows(), found: &j.found,
+		holds: newHolds(story), losesWindows: story.loses("maintenancewindows"), found: &j.found,
 	}
 	j.counts = &summaries{
 		told: map[string]*v1alpha1.IncidentSummary{}, changed: map[string]time.Time{}, notFolded: map[string]string{}, found: &j.found,

@@ -44,7 +44,7 @@ type mutes struct {
 	windows      map[types.NamespacedName]*v1alpha1.MaintenanceWindow
 	deleted      map[types.NamespacedName]bool // Incidents that were
 	holds        holds
-	losesWindows bool // see Story.losesWindows
+	losesWindows bool // see Story.loses
 	found        *oracle.Findings
 	written      func(*v1alpha1.Incident) // nil: nobody watches
 	conditions   func(kind, reason string)

@@ -75,15 +75,11 @@ func (s *Story) breaksWatches() bool {
 	})
 }
 
-// mayNotSeeOthers says whether a replica may lead without a lease, and not know what others write: its watch has lost that.
-// The others end its canaries, so it does not list again, and goes on to tell what it knows.
-func (s *Story) mayNotSeeOthers() bool { return !s.Elect && s.breaksWatches() }
-
-// losesWindows says whether a watch may lose a change of a window, which then counts from its next change on.
-func (s *Story) losesWindows() bool {
+// loses says whether a watch may lose a change of a resource, which then counts from its next change on.
+func (s *Story) loses(resource string) bool {
 	return slices.ContainsFunc(s.Operations, func(o operation) bool {
 		t, ok := o.(trouble)
-		return ok && t.effect == drop && (t.resource == "maintenancewindows" || t.resource == "")
+		return ok && t.effect == drop && (t.resource == resource || t.resource == "")
 	})
 }
 
